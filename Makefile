@@ -1,0 +1,53 @@
+# `make help` lists the targets. All but help and clean first make .venv, and make it again when the
+# requirements change.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/dev.txt
+REQUIREMENTS := pyproject.toml requirements/dev.txt
+
+# The Python that makes .venv: the first that is new enough. `make PYTHON=...` takes another.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
+
+# Spark takes its JVM from JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
+WITH_SPARK := JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && \
+	PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(CURDIR)/$(BIN)/python" \
+	SPARK_CONF_DIR="$(CURDIR)/spark-conf"
+
+.PHONY: help test check demo bench clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
+
+test: check ## Check, then run the tests; ARGS="-k word" passes options to pytest
+	$(WITH_SPARK) $(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anything
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+demo: $(VENV)/demo.stamp ## A year of flights through a topic, with both queries killed half-way
+	$(WITH_SPARK) $(BIN)/python examples/flights_demo.py $(ARGS)
+
+bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md
+	$(WITH_SPARK) $(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## Remove .venv and everything that was made
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/dev.stamp: $(REQUIREMENTS) | $(BIN)/python
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+$(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python
+	$(INSTALL) --editable '.[demo]'
+	touch $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer found: install one, or name it with PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(INSTALL) pip
