@@ -1,0 +1,105 @@
+"""An append file: what one writing task puts on a node, for one topic. Chunks back to back, nothing else.
+
+    <chunk> <chunk> <chunk> ...         of one or several partitions, in any order between partitions
+
+The file says nothing about partitions or offsets: the journal entry that sequences it does, and until then
+the file is invisible. One file for each writing task, topic and node, whatever the number of partitions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from pyspark_log_storage import chunk
+from pyspark_log_storage.errors import CorruptObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark_log_storage.store import ObjectWriter, Store
+
+
+class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Where a chunk lies in an append file, and what a reader must know before it has read it.
+
+    `position` and `length` in bytes, timestamps in microseconds since 1970.
+    """
+
+    partition: int
+    position: int
+    length: int
+    rows: int
+    min_timestamp: int
+    max_timestamp: int
+    schema_id: int
+    crc: int
+
+
+class AppendFileWriter:
+    """Writes one append file."""
+
+    def __init__(self, store: Store, key: str, *, durable: bool) -> None:
+        self._writer: ObjectWriter = store.open_write(key, durable=durable)
+        self._position = 0
+        self.chunks: list[StagedChunk] = []
+
+    def append(self, partition: int, batch: pa.RecordBatch, schema_id: int, compression: str) -> None:
+        """Append the rows of `batch` as one chunk. Raises `StoreError`, `InvalidRecord`."""
+        header, data = chunk.encode(batch, schema_id, compression)
+        self._writer.write(data)
+        self.chunks.append(
+            StagedChunk(
+                partition,
+                self._position,
+                header.length,
+                header.rows,
+                header.min_timestamp,
+                header.max_timestamp,
+                schema_id,
+                header.crc,
+            )
+        )
+        self._position += header.length
+
+    def close(self) -> None:
+        """Publish the file, durable unless it was opened otherwise."""
+        self._writer.close()
+
+    def discard(self) -> None:
+        """Give the file up."""
+        self._writer.discard()
+
+
+def read_chunk(store: Store, key: str, place: StagedChunk, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
+    """Return the rows of the chunk at `place`.
+
+    `name` is what errors call it: topic, partition and offset. Raises `CorruptObject` where a bit differs
+    from what the journal entry recorded, also where an intact but other chunk lies there; `ObjectMissing`.
+    """
+    data = pa.py_buffer(store.read(key, place.position, place.length))
+    name = f"{name} ({store.url}/{key} at byte {place.position})"
+    if data.size < place.length:
+        raise CorruptObject(name, f"the file ends after {data.size} of the chunk's {place.length} bytes")
+    header = chunk.verify(data, name)
+    if header.crc != place.crc or header.rows != place.rows or header.schema_id != place.schema_id:
+        raise CorruptObject(name, "another chunk than the journal says lies there")
+    return chunk.decode(data, header, schemas, name)
+
+
+def scan(store: Store, key: str) -> Iterator[tuple[int, chunk.Header, pa.Buffer]]:
+    """Yield position, header and bytes of every chunk of the file, each checked, from the file alone.
+
+    Holds one chunk in memory. Raises `CorruptObject` at the first damaged one, `NewerFormat`.
+    """
+    position, size = 0, store.size(key)
+    while position < size:
+        name = f"{store.url}/{key} at byte {position}"
+        length = chunk.claimed_length(store.read(key, position, chunk.HEADER_BYTES), name)
+        if length > size - position:
+            raise CorruptObject(name, f"the file ends after {size - position} of the chunk's {length} bytes")
+        data = pa.py_buffer(store.read(key, position, length))
+        yield position, chunk.verify(data, name), data
+        position += length

@@ -1,0 +1,160 @@
+"""A chunk: the unit of append, Kafka's record batch. Consecutive rows of one partition, immutable.
+
+    offset  bytes  field (little-endian)
+    0       4      magic b"PLCK"
+    4       2      version, 1
+    6       2      zero
+    8       4      length of the whole chunk in bytes, a multiple of 64
+    12      4      length of the body
+    16      4      rows
+    20      4      schema id: which of the topic's schemas
+    24      8      smallest timestamp, microseconds since 1970
+    32      8      largest timestamp
+    40      20     zero
+    60      4      CRC-32C of the 60 bytes before, the body and the padding
+    64      ...    body: one Arrow IPC record batch message, without schema, without dictionaries
+    ...     0-63   zero padding, so that the next chunk begins aligned
+
+Offsets are not inside, and nothing depends on the position: copying a chunk is copying its bytes. Arrow has
+no checksum of its own, so the CRC is checked at every read, before Arrow sees the body. Later versions keep
+magic, version, length and CRC where they are, so that a newer chunk is told from a damaged one.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ALIGNMENT = 64
+HEADER_BYTES = 64
+CHUNK_ROWS_MAX = 2**31 - 1
+CHUNK_BYTES_MAX = 2**31 - 1
+COMPRESSIONS = ("none", "lz4", "zstd")
+
+_MAGIC = b"PLCK"
+_VERSION = 1
+_PREFIX = struct.Struct("<Ii")  # of an IPC message: a mark, the length of its metadata with padding
+_END_OF_STREAM_BYTES = 8
+_FIELDS = struct.Struct("<4sHHIIIIqq20x")
+_CRC = struct.Struct("<I")
+assert _FIELDS.size + _CRC.size == HEADER_BYTES
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a chunk's first 64 bytes say. Lengths in bytes, timestamps in microseconds since 1970."""
+
+    length: int
+    body_length: int
+    rows: int
+    schema_id: int
+    min_timestamp: int
+    max_timestamp: int
+    crc: int
+
+
+def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, bytes]:
+    """Return the header and the bytes of a chunk that holds `batch`, which has at least one row.
+
+    `compression` is one of `COMPRESSIONS`. The column `timestamp` has no nulls. Raises `InvalidRecord` where
+    the rows do not fit into one chunk.
+    """
+    assert batch.num_rows > 0
+    body = _serialize(batch, compression)
+    length = -(-(HEADER_BYTES + body.size) // ALIGNMENT) * ALIGNMENT
+    if length > CHUNK_BYTES_MAX:
+        raise InvalidRecord(
+            f"{batch.num_rows} rows take {length} bytes, and a chunk holds at most {CHUNK_BYTES_MAX}; "
+            "write fewer or smaller rows at once"
+        )
+    timestamps = np.asarray(batch.column("timestamp").cast(pa.int64()))
+    low, high = int(timestamps.min()), int(timestamps.max())
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, body.size, batch.num_rows, schema_id, low, high)
+    padding = bytes(length - HEADER_BYTES - body.size)
+    crc = _checksum(fields, body, padding)
+    header = Header(length, body.size, batch.num_rows, schema_id, low, high, crc)
+    return header, b"".join((fields, _CRC.pack(crc), memoryview(body), padding))
+
+
+def claimed_length(data: bytes, name: str) -> int:
+    """Return the length that the header in `data` claims for its chunk: `verify` says whether it is true.
+
+    Raises `CorruptObject`, which calls the chunk `name`, where `data` does not hold the header of a chunk.
+    """
+    if len(data) < HEADER_BYTES:
+        raise CorruptObject(name, f"it ends after {len(data)} bytes, inside the header of a chunk")
+    magic, _, _, length, *_ = _FIELDS.unpack_from(data)
+    if magic != _MAGIC:
+        raise CorruptObject(name, f"a chunk begins with {_MAGIC!r}, this with {magic!r}")
+    return max(int(length), HEADER_BYTES)
+
+
+def verify(data: pa.Buffer, name: str) -> Header:
+    """Return the header of the one chunk that is all of `data`, after checking its CRC.
+
+    Raises `CorruptObject` where any bit is not as it was written, also where bytes are cut or added, and
+    `NewerFormat` for an intact chunk of a higher version.
+    """
+    head = data[:HEADER_BYTES].to_pybytes()
+    length = claimed_length(head, name)
+    (crc,) = _CRC.unpack_from(head, _FIELDS.size)
+    if crc != _checksum(head[: _FIELDS.size], data[HEADER_BYTES:], b""):
+        raise CorruptObject(name, "its checksum does not match its bytes")
+    _, version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
+    if length != data.size:
+        raise CorruptObject(name, f"it is {length} bytes long, but {data.size} were read")
+    if version > _VERSION:
+        raise NewerFormat(name, f"chunk format {version}, this version reads up to {_VERSION}")
+    return Header(length, body_length, rows, schema_id, low, high, crc)
+
+
+def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
+    """Return the rows of a chunk that `verify` has passed, without copying what is not compressed.
+
+    Raises `CorruptObject` where the body does not fit the schema that the header names: values would lie
+    outside of it. A schema with other columns of the same layout cannot be told.
+    """
+    if header.schema_id >= len(schemas):
+        raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
+    try:
+        body = data[HEADER_BYTES : HEADER_BYTES + header.body_length]
+        batch = pa.ipc.read_record_batch(body, schemas[header.schema_id])
+        batch.validate()
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptObject(name, f"Arrow cannot read it ({error})") from error
+    if batch.num_rows != header.rows:
+        raise CorruptObject(name, f"it holds {batch.num_rows} rows where its header says {header.rows}")
+    return batch
+
+
+def _checksum(fields: bytes, body: Any, padding: bytes) -> int:
+    crc = google_crc32c.extend(google_crc32c.value(fields), body)
+    return int(google_crc32c.extend(crc, padding)) if padding else int(crc)
+
+
+def _serialize(batch: pa.RecordBatch, compression: str) -> pa.Buffer:
+    """Return the batch as one IPC message. Arrow writes whole streams: the schema and the end are cut off."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression)) as stream:
+        stream.write_batch(batch)
+    whole = sink.getvalue()
+    _, schema_bytes = _PREFIX.unpack(whole[: _PREFIX.size].to_pybytes())
+    body = whole[_PREFIX.size + schema_bytes : -_END_OF_STREAM_BYTES]
+    assert pa.ipc.read_message(body).type == "record batch", "dictionaries are decoded before"
+    return body
+
+
+@functools.lru_cache
+def _write_options(compression: str) -> pa.ipc.IpcWriteOptions:
+    codec = None if compression == "none" else pa.Codec("lz4_frame" if compression == "lz4" else compression)
+    return pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)

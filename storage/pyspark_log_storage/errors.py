@@ -1,0 +1,178 @@
+"""Every error that the product raises for what the world can cause. Bugs are asserted instead.
+
+    LogError
+    |-- InvalidInput                  the caller's words or rows are wrong: nothing was written
+    |   |-- InvalidOption             an option: .option
+    |   |-- InvalidName               the name of a topic, group or node: .name
+    |   `-- InvalidRecord             a row or a column of the frame
+    |-- NoCluster                     there is nothing at the address yet
+    |-- UnknownTopic                  .topic
+    |-- TopicExists                   .topic
+    |-- DataLoss                      rows that a reader asked for are not there (failOnDataLoss)
+    |-- ProducerFenced                another query or a newer run owns the producer: .producer
+    |-- BatchMismatch                 a replayed batch differs, or went backwards: .producer, .batch
+    |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas
+    |-- CorruptObject                 stored bytes are damaged: .object, .detail
+    |-- NewerFormat                   written by a newer version: .object, .detail
+    |-- OutcomeUnknown                an entry may have been written or not: ask by what it would have done
+    `-- StoreError                    a store did not do what was asked: .url, .key
+        |-- ObjectMissing             there is no such object
+        |-- StoreUnavailable retriable    time-outs, I/O errors
+        |-- StoreRefused              no permission, wrong credentials, no space: an operator must act
+        |-- StoreUnfit                the store failed the self-test: it ignores conditions, or tears writes
+        `-- NodeMissing               the node's marker is absent or of another incarnation
+
+A class exists only where a caller acts differently. `retriable` says whether the same call may
+succeed later without anybody's doing. Every message says what to do next.
+"""
+
+from __future__ import annotations
+
+
+class LogError(Exception):
+    """The root of every error that this product raises on purpose."""
+
+    retriable = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the message and the facts, whatever the constructor takes (Spark pickles errors)."""
+        return _restore, (type(self), self.message, self.__dict__)
+
+
+def _restore(cls: type[LogError], message: str, facts: dict[str, object]) -> LogError:
+    error = cls.__new__(cls, message)
+    Exception.__init__(error, message)
+    error.__dict__.update(facts)
+    return error
+
+
+class InvalidInput(LogError):
+    """What the caller gave cannot be used. Nothing was written."""
+
+
+class InvalidOption(InvalidInput):
+    """An option is unknown, or its value cannot be used."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
+class InvalidName(InvalidInput):
+    """A name of a topic, a group or a node breaks Kafka's rules for names."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class InvalidRecord(InvalidInput):
+    """A row or a column cannot be stored."""
+
+
+class NoCluster(LogError):
+    """There is no cluster at the address."""
+
+
+class UnknownTopic(LogError):
+    """The cluster has no topic of this name."""
+
+    def __init__(self, topic: str, message: str) -> None:
+        super().__init__(message)
+        self.topic = topic
+
+
+class TopicExists(LogError):
+    """The cluster has a topic of this name already."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} exists already; use it, choose another name, or delete it first")
+        self.topic = topic
+
+
+class DataLoss(LogError):
+    """Rows that a reader must read are gone: expired, truncated, or of a topic that was deleted."""
+
+
+class ProducerFenced(LogError):
+    """The producer belongs to another query, or this run of it was replaced by a newer one."""
+
+    def __init__(self, producer: str, message: str) -> None:
+        super().__init__(message)
+        self.producer = producer
+
+
+class BatchMismatch(LogError):
+    """A batch came again with other rows, or its number is lower than the last one's."""
+
+    def __init__(self, producer: str, batch: int, message: str) -> None:
+        super().__init__(message)
+        self.producer = producer
+        self.batch = batch
+
+
+class NotEnoughReplicas(LogError):
+    """Fewer replicas are in sync than the topic's min.insync.replicas asks for."""
+
+    retriable = True
+
+
+class CorruptObject(LogError):
+    """Stored bytes are not what was written."""
+
+    def __init__(self, obj: str, detail: str) -> None:
+        super().__init__(f"{obj} is damaged: {detail}; restore it from a replica or a backup")
+        self.object = obj
+        self.detail = detail
+
+
+class NewerFormat(LogError):
+    """An object was written by a newer version of the product, which this one must not guess at."""
+
+    def __init__(self, obj: str, detail: str) -> None:
+        super().__init__(f"{obj} was written by a newer version of pyspark_log ({detail}); upgrade this one")
+        self.object = obj
+        self.detail = detail
+
+
+class OutcomeUnknown(LogError):
+    """An entry may have been written or not; the caller finds out by looking for its effect."""
+
+
+class StoreError(LogError):
+    """A store did not do what it was asked."""
+
+    def __init__(self, url: str, key: str, message: str) -> None:
+        super().__init__(message)
+        self.url = url
+        self.key = key
+
+
+class ObjectMissing(StoreError):
+    """There is no object at this key."""
+
+    def __init__(self, url: str, key: str) -> None:
+        message = f"there is no object {key!r} in {url}; was it deleted, or is another path mounted there?"
+        super().__init__(url, key, message)
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer, or answered with an I/O error. The same call may succeed later."""
+
+    retriable = True
+
+
+class StoreRefused(StoreError):
+    """The store said no: permission, credentials, configuration or space. An operator must act."""
+
+
+class StoreUnfit(StoreError):
+    """The store failed the self-test, so using it could lose data silently."""
+
+
+class NodeMissing(StoreError):
+    """The node's marker is absent or of another incarnation: a wiped disk, or one that is not mounted."""

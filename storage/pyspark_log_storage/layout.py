@@ -1,0 +1,58 @@
+"""Where things lie: the key of every stored object, in one place.
+
+    node                                            the node's marker
+    cluster/entries/<number>                        the cluster's journal
+    cluster/snapshots/<newest first>
+    topics/<topic>/<topic id>/journal/entries/<number>
+    topics/<topic>/<topic id>/journal/snapshots/<newest first>
+    topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
+    topics/<topic>/<topic id>/append/<born>-<nonce>     append files
+
+Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with
+its former life. Journals lie at the cluster root, append files on each node; with one node both are one
+store. Numbers have 20 digits, so that keys sort as numbers do.
+"""
+
+from __future__ import annotations
+
+_DIGITS = 20
+NUMBER_MAX: int = 10**_DIGITS - 1
+CLUSTER_JOURNAL = "cluster/"
+
+
+def number(n: int) -> str:
+    """Return `n` with 20 digits."""
+    assert 0 <= n <= NUMBER_MAX
+    return f"{n:0{_DIGITS}d}"
+
+
+def newest_first(n: int) -> str:
+    """Return a key part that lists before those of all lower numbers."""
+    return number(NUMBER_MAX - n)
+
+
+def number_of_newest_first(part: str) -> int:
+    """Return the number whose `newest_first` is `part`. Raises `ValueError` for other text."""
+    if len(part) != _DIGITS or not (part.isascii() and part.isdigit()):
+        raise ValueError(f"{part!r} is no number of {_DIGITS} digits")
+    return NUMBER_MAX - int(part)
+
+
+def born_name(born: int, nonce: str) -> str:
+    """Return the name of a file: the newest journal entry that its writer knew, and something unique."""
+    return f"{number(born)}-{nonce}"
+
+
+def topic_folder(topic: str, topic_id: str) -> str:
+    """Return the folder of one life of a topic."""
+    return f"topics/{topic}/{topic_id}/"
+
+
+def topic_journal(topic: str, topic_id: str) -> str:
+    """Return the folder of the topic's journal."""
+    return f"{topic_folder(topic, topic_id)}journal/"
+
+
+def append_file(topic: str, topic_id: str, name: str) -> str:
+    """Return the key of an append file."""
+    return f"{topic_folder(topic, topic_id)}append/{name}"

@@ -1,0 +1,317 @@
+"""A store in a folder of a file system that all processes share (POSIX: link, rename, fsync of folders).
+
+    <root>/<key>            the objects
+    <root>/.tmp/<nonce>     objects being written; a killed process leaves some behind, they mean nothing
+
+`create` writes a temporary file, flushes it, and links it to its name: `link` fails where the name exists,
+so of many racing processes one wins and nobody sees half an object. `put` renames over the name instead.
+The folder is flushed after either, for a name lives in the folder; so are, once, the folders above it. Reads
+are `pread` into buffers: a memory map of a damaged disk would kill the process with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from typing import TYPE_CHECKING
+
+from pyspark_log_storage.errors import (
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    StoreUnfit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TMP = ".tmp"
+_ADVICE = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space or raise it",
+    errno.EROFS: "the file system is read-only; mount it for writing",
+    errno.EACCES: "permission is denied; check the folder's owner and mode",
+    errno.EPERM: "the operation is not permitted; check the folder's owner and mode",
+    errno.ENOTDIR: "a part of the path is a file; choose another path",
+    errno.EISDIR: "the path is a folder; choose another path",
+    errno.ENAMETOOLONG: "the path is too long; choose a shorter one",
+}
+# What `link` answers where there are none. EPERM is Linux's word for it (FAT); the temporary file is our own.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
+
+
+class LocalStore:
+    """The objects of a folder. Safe for any number of processes and threads at once."""
+
+    def __init__(self, root: str) -> None:
+        """`root` is an absolute path. Touches nothing yet."""
+        assert os.path.isabs(root), root
+        self.url = root
+        self._root = root
+        self._tmp = f"{root}/{_TMP}"
+        self._reachable: set[str] = set()
+        """Folders, relative to the root, whose own names this object has flushed."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        with _errors(self.url, key):
+            temporary = self._write_temporary(data)
+            try:
+                return self.publish(temporary, key)
+            finally:
+                _unlink(temporary)
+
+    def put(self, key: str, data: bytes) -> None:
+        with _errors(self.url, key):
+            temporary = self._write_temporary(data)
+            path = self._path(key)
+            try:
+                os.rename(temporary, path)
+            except FileNotFoundError:
+                self._make_folders(os.path.dirname(path))
+                os.rename(temporary, path)
+            finally:
+                _unlink(temporary)
+            self._flush_name(key)
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        with _errors(self.url, key):
+            try:
+                fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError as error:
+                raise ObjectMissing(self.url, key) from error
+            try:
+                if length is None:
+                    length = max(0, os.fstat(fd).st_size - start)
+                data = os.pread(fd, length, start)
+                while len(data) < length:
+                    more = os.pread(fd, length - len(data), start + len(data))
+                    if not more:
+                        break
+                    data += more
+                return data
+            except IsADirectoryError as error:
+                raise ObjectMissing(self.url, key) from error
+            finally:
+                os.close(fd)
+
+    def size(self, key: str) -> int:
+        with _errors(self.url, key):
+            try:
+                found = os.stat(self._path(key))
+            except FileNotFoundError as error:
+                raise ObjectMissing(self.url, key) from error
+            if stat.S_ISDIR(found.st_mode):
+                raise ObjectMissing(self.url, key)
+            return found.st_size
+
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        assert prefix == "" or prefix.endswith("/")
+        with _errors(self.url, prefix):
+            yield from self._walk(prefix, after)
+
+    def delete(self, key: str) -> None:
+        with _errors(self.url, key), contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            os.unlink(self._path(key))
+
+    def open_write(self, key: str, *, durable: bool = True) -> LocalWriter:
+        with _errors(self.url, key):
+            fd, temporary = self._open_temporary()
+            return LocalWriter(self, key, fd, temporary, durable=durable)
+
+    def publish(self, temporary: str, key: str, *, durable: bool = True) -> bool:
+        """Give a file that is complete its name. False where the name is taken by another file.
+
+        Either way the name is durable afterwards: who loses may act upon what the winner wrote.
+        """
+        path = self._path(key)
+        created = True
+        try:
+            try:
+                os.link(temporary, path)
+            except FileNotFoundError:
+                self._make_folders(os.path.dirname(path))
+                os.link(temporary, path)
+        except FileExistsError:
+            # A network file system may lose the answer to a link that it made: then the name is our file's.
+            created = os.path.samefile(temporary, path)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise StoreUnfit(
+                    self.url,
+                    key,
+                    f"the file system of {self._root} has no hard links ({error.strerror}); choose another",
+                ) from error
+            raise
+        if durable:
+            self._flush_name(key)
+        return created
+
+    def _path(self, key: str) -> str:
+        assert key, "an empty key"
+        assert not key.startswith(("/", f"{_TMP}/")), key
+        assert ".." not in key.split("/"), key
+        return f"{self._root}/{key}"
+
+    def _open_temporary(self) -> tuple[int, str]:
+        path = f"{self._tmp}/{uuid.uuid4().hex}"
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o666), path
+        except FileNotFoundError:
+            self._make_folders(self._tmp)
+            return os.open(path, flags, 0o666), path
+
+    def _write_temporary(self, data: bytes) -> str:
+        fd, path = self._open_temporary()
+        try:
+            try:
+                _write_all(fd, data)
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+        except BaseException:
+            _unlink(path)
+            raise
+        return path
+
+    def _flush_name(self, key: str) -> None:
+        """Make the name of an object that is there durable.
+
+        Raises `StoreUnavailable` whatever the reason: the object may stay, so the outcome is in doubt, and an
+        error that says that nothing was written would be wrong.
+        """
+        try:
+            self._flush(key.rpartition("/")[0])
+        except OSError as error:
+            raise StoreUnavailable(
+                self.url,
+                key,
+                f"cannot flush the folder of {self._root}/{key}: {error.strerror or error}; "
+                "check the disk or mount, then try again",
+            ) from error
+
+    def _flush(self, folder: str) -> None:
+        """Make the names in `folder`, relative to the root, durable and, the first time, the way to it.
+
+        Another process may have made the folders above and not have flushed them yet, or never will.
+        """
+        _flush_folder(f"{self._root}/{folder}")
+        if folder and folder not in self._reachable:
+            self._flush(folder.rpartition("/")[0])
+            self._reachable.add(folder)
+
+    def _make_folders(self, folder: str) -> None:
+        """Make a folder and its parents, and flush the parent of each one made."""
+        parent = os.path.dirname(folder)
+        if not os.path.isdir(parent):
+            self._make_folders(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+        _flush_folder(parent)
+
+    def _walk(self, folder: str, after: str) -> Iterator[str]:
+        try:
+            with os.scandir(f"{self._root}/{folder}") as entries:
+                # A folder sorts as its name with "/" behind it, as its keys do.
+                names = sorted(e.name + "/" if e.is_dir(follow_symlinks=False) else e.name for e in entries)
+        except FileNotFoundError:
+            return
+        for name in names:
+            key = folder + name
+            if key == f"{_TMP}/":
+                continue
+            if not name.endswith("/"):
+                if key > after:
+                    yield key
+            elif key > after or after.startswith(key):
+                yield from self._walk(key, after)
+
+
+class LocalWriter:
+    """A file that gets its name when it is complete."""
+
+    def __init__(self, store: LocalStore, key: str, fd: int, temporary: str, *, durable: bool) -> None:
+        self._store = store
+        self._key = key
+        self._fd = fd
+        self._temporary = temporary
+        self._durable = durable
+
+    def write(self, data: bytes) -> None:
+        assert self._fd >= 0, "written to after its end"
+        with _errors(self._store.url, self._key):
+            try:
+                _write_all(self._fd, data)
+            except BaseException:
+                self.discard()  # what was written of a piece would lie before the same piece, written again
+                raise
+
+    def close(self) -> None:
+        assert self._fd >= 0, "closed after its end"
+        with _errors(self._store.url, self._key):
+            try:
+                if self._durable:
+                    os.fdatasync(self._fd)
+                self._close_file()  # before it has a name: a network file system may write here, and fail
+                created = self._store.publish(self._temporary, self._key, durable=self._durable)
+            finally:
+                self.discard()
+        if not created:
+            raise StoreError(
+                self._store.url,
+                self._key,
+                f"{self._key!r} exists already in {self._store.url}; names are never used twice",
+            )
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            self._close_file()
+        _unlink(self._temporary)
+
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1  # whatever `close` answers, the descriptor is gone
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def _errors(url: str, key: str) -> Iterator[None]:
+    """Turn the operating system's errors into the product's, with the object and what to do.
+
+    A file that is missing while one is written is no `ObjectMissing`: somebody moved a folder away.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = f"{url}/{key}"
+        if error.errno in _ADVICE:
+            advice = _ADVICE[error.errno]
+            raise StoreRefused(url, key, f"cannot use {where}: {advice}, then try again") from error
+        reason = error.strerror or error
+        raise StoreUnavailable(
+            url, key, f"cannot use {where}: {reason}; check the disk or mount, then try again"
+        ) from error
+
+
+def _unlink(temporary: str) -> None:
+    """Remove a temporary file, if it is there: one that stays only takes space."""
+    with contextlib.suppress(OSError):
+        os.unlink(temporary)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data).cast("B")
+    while view.nbytes:
+        view = view[os.write(fd, view) :]
+
+
+def _flush_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

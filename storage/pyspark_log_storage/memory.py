@@ -1,0 +1,87 @@
+"""A store in the memory of one process: for tests, and for the simulator to wrap."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pyspark_log_storage.errors import ObjectMissing, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class MemoryStore:
+    """Objects in a dict. Safe for any number of threads of one process."""
+
+    def __init__(self, url: str = "memory") -> None:
+        self.url = url
+        self._objects: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def create(self, key: str, data: bytes) -> bool:
+        with self._lock:
+            if key in self._objects:
+                return False
+            self._objects[key] = bytes(data)
+            return True
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._lock:
+            self._objects[key] = bytes(data)
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        data = self._get(key)
+        return data[start:] if length is None else data[start : start + length]
+
+    def size(self, key: str) -> int:
+        return len(self._get(key))
+
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        assert prefix == "" or prefix.endswith("/")
+        with self._lock:
+            keys = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
+        yield from keys
+
+    def delete(self, key: str) -> None:
+        with self._lock:
+            self._objects.pop(key, None)
+
+    def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
+        del durable
+        return MemoryWriter(self, key)
+
+    def _get(self, key: str) -> bytes:
+        try:
+            return self._objects[key]
+        except KeyError:
+            raise ObjectMissing(self.url, key) from None
+
+
+class MemoryWriter:
+    """Collects the pieces of one object."""
+
+    def __init__(self, store: MemoryStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._pieces: list[bytes] = []
+        self._open = True
+
+    def write(self, data: bytes) -> None:
+        assert self._open, "written to after its end"
+        self._pieces.append(bytes(data))
+
+    def close(self) -> None:
+        assert self._open, "closed after its end"
+        created = self._store.create(self._key, b"".join(self._pieces))
+        self.discard()
+        if not created:
+            raise StoreError(
+                self._store.url,
+                self._key,
+                f"{self._key!r} exists already in {self._store.url}; names are never used twice",
+            )
+
+    def discard(self) -> None:
+        self._open = False
+        self._pieces.clear()

@@ -1,0 +1,95 @@
+"""A node's marker: which cluster and node a store is, and in which incarnation.
+
+    node        envelope b"PLND", version 1, body: JSON {"cluster": ..., "node": ..., "incarnation": ...}
+
+A marker that is absent or different means another, empty node (a disk that is not mounted, a wiped bucket),
+whatever its address says. It is created when the node joins, never replaced, and read again after a
+writer's last flush.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.errors import CorruptObject, NodeMissing, ObjectMissing, StoreUnfit
+
+if TYPE_CHECKING:
+    from pyspark_log_storage.store import Store
+
+KEY = "node"
+_MAGIC = b"PLND"
+_VERSION = 1
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The identity of a node's store."""
+
+    cluster: str
+    node: str
+    incarnation: str
+
+
+def encode(marker: Marker) -> bytes:
+    """Return the marker's stored bytes."""
+    return seal(_MAGIC, _VERSION, msgspec.json.encode(marker))
+
+
+def decode(data: bytes, name: str) -> Marker:
+    """Return the marker in `data`. Raises `CorruptObject`, `NewerFormat`."""
+    body = unseal(_MAGIC, _VERSION, data, name)
+    try:
+        return msgspec.json.decode(body, type=Marker)
+    except msgspec.DecodeError as error:
+        raise CorruptObject(name, str(error)) from error
+
+
+def read_marker(store: Store) -> Marker | None:
+    """Return the store's marker, or None where it has none."""
+    try:
+        return decode(store.read(KEY), f"{store.url}/{KEY}")
+    except ObjectMissing:
+        return None
+
+
+def require_marker(store: Store, node: str, incarnation: str) -> None:
+    """Raise `NodeMissing` unless the store is this node in this incarnation."""
+    found = read_marker(store)
+    if found is None or (found.node, found.incarnation) != (node, incarnation):
+        state = "has no marker" if found is None else "is another node, or of another incarnation"
+        raise NodeMissing(
+            store.url,
+            KEY,
+            f"node {node!r} at {store.url} {state}: is its disk mounted, or was it wiped? "
+            "Mount the right one; nothing was written",
+        )
+
+
+def self_test(store: Store, nonce: str) -> None:
+    """Try what the log relies on; raises `StoreUnfit` where the store does not keep its promises.
+
+    A store that ignores the condition of `create` would lose acknowledged rows without a word.
+    """
+    key = f"selftest/{nonce}"
+
+    def must(held: object, promise: str) -> None:
+        if not held:
+            raise StoreUnfit(
+                store.url,
+                key,
+                f"the store at {store.url} cannot hold a log: {promise}; choose another kind of store",
+            )
+
+    must(store.create(key, b"first"), "it refuses to create a new object")
+    try:
+        must(not store.create(key, b"second"), "it overwrites an object that `create` must leave alone")
+        must(store.read(key) == b"first", "it returns other bytes than were written")
+        must(store.read(key, 1, 3) == b"irs", "it returns another range than was asked for")
+        must(key in list(store.list("selftest/")), "it does not list a new object")
+        store.put(key, b"third")
+        must(store.read(key) == b"third", "it returns stale bytes after they were replaced")
+    finally:
+        store.delete(key)
+    must(key not in list(store.list("selftest/")), "it lists an object that was deleted")

@@ -1,0 +1,35 @@
+"""The columns of stored rows. A topic keeps its schemas once; each chunk names one by its number.
+
+A topic of Kafka-like records has two: without headers (most rows have none, and an absent column costs
+nothing) and with them. Typed topics will bring schemas of their own.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pyspark_log_storage.errors import CorruptObject
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+# Named as Spark names the parts of an array, so that a column passes through without a cast.
+HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+
+RECORD = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", TIMESTAMP)])
+RECORD_WITH_HEADERS = RECORD.append(pa.field("headers", HEADERS))
+
+RECORD_ID = 0
+RECORD_WITH_HEADERS_ID = 1
+RECORD_SCHEMAS = (RECORD, RECORD_WITH_HEADERS)
+
+
+def encode(schema: pa.Schema) -> bytes:
+    """Return the schema's stored bytes: the Arrow IPC schema message."""
+    return bytes(schema.serialize())
+
+
+def decode(data: bytes, name: str) -> pa.Schema:
+    """Return the stored schema. Raises `CorruptObject` where `data`, of the object `name`, is none."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(data))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptObject(name, f"its schema cannot be read ({error})") from error
