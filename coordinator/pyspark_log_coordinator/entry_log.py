@@ -1,0 +1,68 @@
+"""Where a journal's entries are decided: write-once slots, numbered from 1.
+
+One store decides by put-if-absent. Several stores will decide by a majority behind the same two methods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown
+from pyspark_log_storage.layout import number as digits
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_storage.store import Store
+
+_BACKOFF_SECONDS_MAX = 1.0
+
+
+class EntryLog:
+    """The slots of a journal on one store."""
+
+    def __init__(self, store: Store, folder: str, environment: Environment, patience_ms: int) -> None:
+        """`folder` ends with "/". `patience_ms` bounds how long `propose` asks a silent store."""
+        self._store = store
+        self._folder = folder
+        self._environment = environment
+        self._patience_ms = patience_ms
+
+    def name(self, n: int) -> str:
+        """Return what errors call entry `n`."""
+        return f"journal entry {self._store.url}/{self._folder}{digits(n)}"
+
+    def read(self, n: int) -> bytes | None:
+        """Return the bytes decided for slot `n`, or None where none are yet."""
+        try:
+            return self._store.read(f"{self._folder}{digits(n)}")
+        except ObjectMissing:
+            return None
+
+    def propose(self, n: int, data: bytes) -> bytes:
+        """Return the bytes decided for slot `n`: `data`, or what another got in first.
+
+        A doubtful answer ends only when the slot is occupied: it is read, also where the store no longer
+        lets anybody write, and while it is empty the same bytes are tried again. The caller compares: `data`
+        holds a nonce, so equal bytes are one's own. Raises `OutcomeUnknown` where the store did not answer
+        within the patience, other `StoreError`s where nothing can have been written.
+        """
+        key = f"{self._folder}{digits(n)}"
+        environment = self._environment
+        deadline = environment.monotonic() + self._patience_ms / 1000
+        backoff, doubtful = 0.01, False
+        while True:
+            try:
+                if doubtful and (there := self.read(n)) is not None:
+                    return there
+                if self._store.create(key, data):
+                    return data
+                return self._store.read(key)
+            except LogError as error:
+                if not error.retriable and not doubtful:
+                    raise
+                doubtful = True
+                if environment.monotonic() + backoff > deadline:
+                    message = f"{self.name(n)} may or may not have been written: {error}"
+                    raise OutcomeUnknown(message) from error
+            environment.sleep(environment.uniform(backoff / 2, backoff))
+            backoff = min(backoff * 2, _BACKOFF_SECONDS_MAX)

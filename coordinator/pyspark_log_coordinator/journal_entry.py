@@ -1,0 +1,67 @@
+"""A journal entry: one decision, as the events that it consists of.
+
+    <journal>/entries/<number, 20 digits>     envelope b"PLJE", version 1, body: msgpack array
+        nonce       32 hex digits, of the attempt that wrote it
+        time_ms     the writer's clock, for people
+        previous    hash of the entry before (16 bytes), zeros for entry 1
+        events      msgpack array of events, empty where they are in a manifest
+        manifest    nil, or [name, hash] of the manifest object that holds the events
+
+Entries are created once and never replaced. The hash of an entry is the 16-byte BLAKE2b of its stored bytes,
+so each entry vouches for all before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
+
+HASH_BYTES = 16
+NO_HASH = bytes(HASH_BYTES)
+NO_EVENTS = msgspec.Raw(msgspec.msgpack.encode([]))
+INLINE_BYTES_MAX = 64 * 1024
+
+_MAGIC = b"PLJE"
+_VERSION = 1
+
+
+class ManifestName(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Names a manifest object and vouches for its bytes."""
+
+    name: str
+    hash: bytes
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A journal entry. `events` is encoded, for only the journal's machine knows its types."""
+
+    nonce: str
+    time_ms: int
+    previous: bytes
+    events: msgspec.Raw
+    manifest: ManifestName | None
+
+
+def digest(data: bytes) -> bytes:
+    """Return the hash of stored bytes."""
+    return hashlib.blake2b(data, digest_size=HASH_BYTES).digest()
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the entry's stored bytes."""
+    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(entry))
+
+
+def decode(data: bytes, name: str) -> Entry:
+    """Return the entry in `data`. Raises `CorruptObject`, `NewerFormat`."""
+    body = unseal(_MAGIC, _VERSION, data, name)
+    try:
+        return msgspec.msgpack.decode(body, type=Entry)
+    except msgspec.ValidationError as error:
+        raise NewerFormat(name, str(error)) from error
+    except msgspec.DecodeError as error:
+        raise CorruptObject(name, str(error)) from error

@@ -1,0 +1,194 @@
+"""Sequencing: the journal entry that gives chunks their offsets. Only there data becomes part of the log.
+
+All chunks of all partitions of a batch get their offsets in one entry, in the order of the writing tasks,
+then of the chunks in a task's file. Each holder whose LEO reaches the log end moves it. With acks=all the
+same entry sets ISR' = those of the ISR whose LEO is the log end afterwards; below min.insync.replicas the
+batch is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pyspark_log_coordinator import high_watermark, producers
+from pyspark_log_coordinator.partition import ChunkRef, NodeId, Partition
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_storage.append_file import StagedChunk
+from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log_coordinator.topic import Topic
+
+Acks = Literal["all", "1", "0"]
+_BEFORE_ALL_TIMES = -(2**63)
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A node, in one incarnation, on which a file is known to be durable."""
+
+    node: NodeId
+    incarnation: str
+
+
+class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An append file that a batch brings: its name, who holds it, and its chunks in their order."""
+
+    name: str
+    holders: tuple[Holder, ...]
+    chunks: tuple[StagedChunk, ...]
+
+
+class CommitBatch(msgspec.Struct, frozen=True):
+    """Append the rows of a batch. `files` are in the order of the writing tasks."""
+
+    claim: ProducerClaim | None
+    """None for a batch write without a name of its own, which is never a replay."""
+    files: tuple[SequencedFile, ...]
+    acks: Acks = "all"
+
+    @property
+    def rows(self) -> int:
+        """How many rows the batch has."""
+        return sum(chunk.rows for file in self.files for chunk in file.chunks)
+
+
+class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The batch is in the log; its chunks' offsets follow from their order."""
+
+    claim: ProducerClaim | None
+    rows: int
+    acks: Acks
+    files: tuple[SequencedFile, ...]
+
+
+class IsrShrunk(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """Members that missed an acks=all batch left the ISR of a partition."""
+
+    partition: int
+    isr: tuple[NodeId, ...]
+
+
+def decide(topic: Topic, command: CommitBatch) -> list[Any]:
+    """Return the events of a batch: none for a replay and for a new batch without rows.
+
+    Raises `ProducerFenced`, `BatchMismatch` (see `producers`), `NotEnoughReplicas`, and `InvalidRecord` for a
+    partition that the topic does not have.
+    """
+    rows = command.rows
+    claim = command.claim
+    if claim is not None and producers.is_replay(topic.producers.get(claim.producer), claim, rows, topic.name):
+        return []
+    if rows == 0:
+        return []
+    _check_partitions(topic, command)
+    files = tuple(
+        msgspec.structs.replace(
+            file, holders=tuple(h for h in file.holders if topic.incarnations.get(h.node) == h.incarnation)
+        )
+        for file in command.files
+    )
+    growths = lay_out(topic.partitions, files, len(topic.files))
+    shrunk = [
+        event for index in sorted(growths) if (event := _check_holders(topic, command.acks, index, growths[index]))
+    ]
+    return [*shrunk, BatchSequenced(claim, rows, command.acks, files)]
+
+
+def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrShrunk | None:
+    """Return how the ISR of partition `index` shrinks, if it does. Raises `NotEnoughReplicas`."""
+    partition = topic.partitions[index]
+    end = growth.chunks[-1].end_offset
+    holding = tuple(node for node in partition.isr if growth.log_end_offsets[node] == end)
+    if partition.leader not in holding:
+        raise NotEnoughReplicas(
+            f"topic {topic.name!r}, partition {index}: the leader's node {partition.leader!r} does not hold "
+            "the batch; check that its disk is mounted and of the expected incarnation, then try again"
+        )
+    if acks != "all":
+        return None
+    needed = min(topic.config.min_insync_replicas, len(partition.replicas))
+    if len(holding) < needed:
+        raise NotEnoughReplicas(
+            f"topic {topic.name!r}, partition {index}: {len(holding)} in-sync replicas hold the batch and "
+            f"min.insync.replicas is {needed}; bring nodes back, then try again"
+        )
+    return None if holding == partition.isr else IsrShrunk(index, holding)
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """What a batch adds to one partition, and the LEOs afterwards."""
+
+    chunks: list[ChunkRef]
+    log_end_offsets: dict[NodeId, int]
+
+
+def lay_out(partitions: tuple[Partition, ...], files: Sequence[SequencedFile], first_file: int) -> dict[int, Growth]:
+    """Return where the files' chunks come to lie, by partition. Files get numbers from `first_file`."""
+    growths: dict[int, Growth] = {}
+    for file_number, file in enumerate(files, first_file):
+        holders = {holder.node for holder in file.holders}
+        for chunk in file.chunks:
+            partition = partitions[chunk.partition]
+            growth = growths.get(chunk.partition)
+            if growth is None:
+                growth = growths[chunk.partition] = Growth([], dict(partition.log_end_offsets))
+            base, reached = _end(partition, growth.chunks)
+            growth.chunks.append(
+                ChunkRef(
+                    base_offset=base,
+                    rows=chunk.rows,
+                    file=file_number,
+                    position=chunk.position,
+                    length=chunk.length,
+                    min_timestamp=chunk.min_timestamp,
+                    max_timestamp=chunk.max_timestamp,
+                    timestamp_reached=max(reached, chunk.max_timestamp),
+                    leader_epoch=partition.leader_epoch,
+                    schema_id=chunk.schema_id,
+                    crc=chunk.crc,
+                )
+            )
+            for node in holders:
+                if growth.log_end_offsets.get(node) == base:
+                    growth.log_end_offsets[node] = base + chunk.rows
+    return growths
+
+
+def grow(partition: Partition, growth: Growth, min_insync: int) -> Partition:
+    """Return the partition with the batch's chunks at its end."""
+    return msgspec.structs.replace(
+        partition,
+        log_end=growth.chunks[-1].end_offset,
+        log_end_offsets=growth.log_end_offsets,
+        high_watermark=high_watermark.advance(
+            growth.log_end_offsets,
+            partition.isr,
+            partition.high_watermark,
+            len(partition.replicas),
+            min_insync,
+        ),
+        chunks=partition.chunks.append(growth.chunks),
+    )
+
+
+def _end(partition: Partition, placed: Sequence[ChunkRef]) -> tuple[int, int]:
+    """Return the log end and the largest timestamp so far (microseconds)."""
+    newest = placed or partition.chunks[-1:]
+    if not newest:
+        return partition.log_end, _BEFORE_ALL_TIMES
+    return newest[-1].end_offset, newest[-1].timestamp_reached
+
+
+def _check_partitions(topic: Topic, command: CommitBatch) -> None:
+    count = len(topic.partitions)
+    for file in command.files:
+        for chunk in file.chunks:
+            if not 0 <= chunk.partition < count:
+                raise InvalidRecord(
+                    f"topic {topic.name!r} has no partition {chunk.partition}: it has {count}, numbered "
+                    "from 0; mend the column 'partition' or add partitions"
+                )
