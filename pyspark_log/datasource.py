@@ -1,0 +1,73 @@
+"""The data source `pyspark_log`: Spark's way to the reader and the writer, batch and streaming."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from pyspark_log.options import IgnoredOptionWarning, parse_sink, parse_source
+from pyspark_log.spark_errors import spark_entry
+from pyspark_log_storage.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from pyspark_log.sink.writer import BatchWriter, StreamWriter
+    from pyspark_log.source.batch_reader import BatchReader
+    from pyspark_log.source.stream_reader import StreamReader
+
+
+class DefaultSource(DataSource):
+    """What `format("pyspark_log")` means. Options are in docs/options.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "pyspark_log"
+
+    @spark_entry
+    def schema(self) -> StructType:
+        """Return the row of Spark's Kafka source; not called where the user gives a schema."""
+        from pyspark_log.source.row import row_schema
+
+        self._check_early()
+        return row_schema(include_headers=self.options.get("includeHeaders", "false").strip().lower() == "true")
+
+    def _check_early(self) -> None:
+        """Raise at `load()` what is wrong for a batch and for a stream alike; Spark does not say yet which it is."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IgnoredOptionWarning)
+            try:
+                parse_source(self.options, streaming=True)
+            except InvalidOption:
+                parse_source(self.options, streaming=False)
+
+    @spark_entry
+    def reader(self, schema: StructType) -> BatchReader:
+        """Return a reader of a batch: `spark.read`."""
+        from pyspark_log.source.batch_reader import BatchReader
+
+        return BatchReader(schema, parse_source(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Return a reader of a stream. Raises nothing: Spark would bury the message (see `StreamReader`)."""
+        from pyspark_log.source.stream_reader import StreamReader
+
+        return StreamReader(schema, dict(self.options))
+
+    @spark_entry
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 -- Spark's signature
+        """Return a writer of a batch: `df.write`."""
+        from pyspark_log.sink.writer import BatchWriter
+
+        return BatchWriter(schema, parse_sink(self.options, streaming=False), overwrite=overwrite)
+
+    @spark_entry
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001 -- Spark's signature
+        """Return a writer of a stream. Complete mode (`overwrite`) appends, as Spark's Kafka sink does."""
+        from pyspark_log.sink.writer import StreamWriter
+
+        del overwrite
+        return StreamWriter(schema, parse_sink(self.options, streaming=True))

@@ -1,0 +1,34 @@
+"""Opening: the log at an address, kept warm from one call to the next of a process."""
+
+from __future__ import annotations
+
+import functools
+import gc
+
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log import Log
+from pyspark_log_storage.store import absolute_url, open_store
+
+
+@functools.lru_cache(maxsize=16)
+def _log(url: str) -> Log:
+    return Log(open_store(url), real_environment())
+
+
+def open_log(path: str, *, create: bool = False) -> Log:
+    """Return the log at `path`, opened. The same address gives the same object, whose journals stay read.
+
+    Raises `NoCluster` where there is none and `create` is not set; `InvalidOption`, `NodeMissing`, `StoreError`.
+    """
+    log = _log(absolute_url(path))
+    log.open(create=create)
+    return log
+
+
+@functools.lru_cache(maxsize=1)
+def freeze_imports() -> None:
+    """Keep what was imported out of the garbage collector's sight, once in a process.
+
+    pyspark's workers collect after every task and every call; with our imports each takes some 40 ms.
+    """
+    gc.freeze()

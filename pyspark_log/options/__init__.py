@@ -1,0 +1,41 @@
+"""The options of the Spark source and sink: one table gives the parser, the messages and docs/options.md."""
+
+from pyspark_log.options.given import IgnoredOptionWarning
+from pyspark_log.options.position import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    Earliest,
+    GlobalTimestamp,
+    Latest,
+    NoMatch,
+    Position,
+    SpecificOffsets,
+    Timestamps,
+)
+from pyspark_log.options.sink import SinkOptions, parse_sink
+from pyspark_log.options.source import SourceOptions, parse_source
+from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
+from pyspark_log.options.table import Acks, Compression
+
+__all__ = [
+    "EARLIEST_OFFSET",
+    "LATEST_OFFSET",
+    "Acks",
+    "Assign",
+    "Compression",
+    "Earliest",
+    "GlobalTimestamp",
+    "IgnoredOptionWarning",
+    "Latest",
+    "NoMatch",
+    "Position",
+    "SinkOptions",
+    "SourceOptions",
+    "SpecificOffsets",
+    "Subscribe",
+    "SubscribePattern",
+    "Subscription",
+    "Timestamps",
+    "parse_sink",
+    "parse_source",
+]

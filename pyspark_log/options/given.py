@@ -1,0 +1,172 @@
+"""What a user gave, matched against the table: names in any case, `kafka.X` for X, and the rest sorted out.
+
+Values of options that are not known are never shown: one of them may be a misspelt password.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
+from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option
+from pyspark_log.options.table import TABLE
+from pyspark_log_storage.errors import InvalidOption
+
+T = TypeVar("T")
+
+SHOWN_LENGTH_MAX = 200
+
+
+class IgnoredOptionWarning(UserWarning):
+    """Some of the given options have no effect."""
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """An option that has no effect, and why."""
+
+    name: str
+    why: str
+
+
+class Given(msgspec.Struct, frozen=True):
+    """The options that have an effect, as text, and those that have none."""
+
+    kind: Kind
+    texts: Mapping[str, str]
+    """By the canonical name."""
+    ignored: tuple[Ignored, ...]
+
+    def has(self, option: Option[Any]) -> bool:
+        """Return whether the user set the option."""
+        return option.name in self.texts
+
+    def find(self, option: Option[T]) -> T | None:
+        """Return the option's value, else its default, else None."""
+        text = self.texts.get(option.name, option.default)
+        if text is None:
+            return None
+        try:
+            return option.value.read(text if option.value.verbatim else text.strip())
+        except ValueError as error:
+            message = (
+                f"option {option.name} is {_shown(text)}: {error}. It takes {option.value.takes}; set it so"
+            )
+            if option.unset != REQUIRED:
+                message += f", or leave it out ({_without(option)})"
+            raise InvalidOption(option.name, message) from None
+
+    def get(self, option: Option[T]) -> T:
+        """Return the value of an option that is required, or has a default."""
+        value = self.find(option)
+        if value is None:
+            raise InvalidOption(
+                option.name,
+                f"option {option.name} is missing: {self.kind.value} needs it. It takes"
+                f" {option.value.takes}: {option.meaning}",
+            )
+        return value
+
+
+def gather(options: Mapping[str, str], kind: Kind) -> Given:
+    """Sort what the user gave. Raises `InvalidOption` for what is unknown, refused, or given two values."""
+    texts: dict[str, str] = {}
+    said: dict[str, str] = {}
+    ignored: list[Ignored] = []
+    for name, text in options.items():
+        found = _known(name.lower(), kind)
+        if isinstance(found, Option):
+            if texts.setdefault(found.name, text).strip() != text.strip():
+                raise InvalidOption(
+                    found.name,
+                    f"options {said[found.name]} and {_spelt(name, found)} mean the same and differ"
+                    f" ({_shown(texts[found.name])} and {_shown(text)}); leave one of them out",
+                )
+            said.setdefault(found.name, _spelt(name, found))
+        elif found is not None:
+            ignored.append(found)
+    return Given(kind, texts, tuple(ignored))
+
+
+def warn(ignored: Sequence[Ignored], kind: Kind) -> None:
+    """Say once what has no effect. The same text again in one process is silent (Python's default filter)."""
+    if not ignored:
+        return
+    reasons = dict.fromkeys(one.why for one in ignored)
+    parts = [f"{', '.join(one.name for one in ignored if one.why == why)} ({why})" for why in reasons]
+    warnings.warn(f"ignored options of {kind.value}: {'; '.join(parts)}", IgnoredOptionWarning, stacklevel=1)
+
+
+def names(kind: Kind) -> list[str]:
+    """Return the names of the options that `kind` has, in the table's order."""
+    return [option.name for option in TABLE if kind in option.kinds]
+
+
+def _known(key: str, kind: Kind) -> Option[Any] | Ignored | None:
+    """Return the row that `key` means, or why it has no effect, or None where that needs no mention."""
+    client = key.removeprefix(KAFKA_PREFIX) if key.startswith(KAFKA_PREFIX) else None
+    for option in TABLE:
+        if kind in option.kinds and (option.name.lower() == key or client in option.prefixed):
+            return option
+    for refused in REFUSED:
+        if kind in refused.kinds and refused.covers(key):
+            raise InvalidOption(key, f"option {_name_in(refused.names, key)} cannot be used: {refused.why}")
+    for foreign in IGNORED:
+        if kind in foreign.kinds and foreign.covers(key):
+            return Ignored(_name_in(foreign.names, key), foreign.why) if foreign.warns else None
+    if client and (
+        any(client in option.prefixed for option in TABLE) or any(refused.covers(key) for refused in REFUSED)
+    ):
+        return Ignored(key, f"it has no meaning in {kind.value}")
+    return _misplaced(key, kind)
+
+
+def _misplaced(key: str, kind: Kind) -> Ignored:
+    for option in TABLE:
+        if option.name.lower() != key:
+            continue
+        if (option.kinds <= SOURCE) != (kind in SOURCE):
+            side = "reads" if option.kinds <= SOURCE else "writes"
+            raise InvalidOption(
+                option.name, f"option {option.name} is for {side}; {kind.value} has none: leave it out"
+            )
+        if option.ignored_elsewhere:
+            return Ignored(option.name, option.not_here)
+        raise InvalidOption(option.name, f"option {option.name} is not for {kind.value}: {option.not_here}")
+    known = names(kind)
+    raise InvalidOption(
+        key, f"there is no option {key} for {kind.value}.{_guess(key, known)} There are: {', '.join(known)}"
+    )
+
+
+def _guess(key: str, known: Iterable[str]) -> str:
+    by_key = {name.lower(): name for name in known}
+    if key.startswith(KAFKA_PREFIX):
+        ignored = (name for foreign in IGNORED for name in foreign.names if not name.endswith("*"))
+        prefixed = (KAFKA_PREFIX + client for option in TABLE for client in option.prefixed)
+        by_key |= {name.lower(): name for name in (*ignored, *prefixed)}
+    for spelt in (key, key.removeprefix(KAFKA_PREFIX)):
+        close = difflib.get_close_matches(spelt, by_key, n=1, cutoff=0.7)
+        if close:
+            return f" Did you mean {by_key[close[0]]}?"
+    return ""
+
+
+def _name_in(known: tuple[str, ...], key: str) -> str:
+    return next((name for name in known if name.lower() == key), key)
+
+
+def _spelt(name: str, option: Option[Any]) -> str:
+    return option.name if name.lower() == option.name.lower() else name.lower()
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "...")
+
+
+def _without(option: Option[Any]) -> str:
+    return f"the default is {option.default}" if option.default is not None else option.unset

@@ -1,0 +1,105 @@
+"""docs/options.md, made from the table: `python -m pyspark_log.options.page > docs/options.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
+from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
+from pyspark_log.options.table import TABLE
+
+HEAD = """\
+# Options
+
+<!-- Made by `python -m pyspark_log.options.page > docs/options.md` from pyspark_log/options/table.py. -->
+
+The names are those of Spark's Kafka connector, so a job moves by changing its format and its address:
+`format("kafka")` becomes `format("pyspark_log")`, and `path` names the cluster root.
+
+- Case does not matter in names. An option that does not exist is an error.
+- In a write, `kafka.X` means X for the names with `kafka.` below. Both with two values is an error.
+- Options that only steer Kafka's clients are ignored, with one warning that names them all; so are those of a
+  producer in a read, and of a consumer in a write.
+- Of several options for where a read starts, the first of `startingTimestamp`, `startingOffsetsByTimestamp`
+  and `startingOffsets` counts; of those for where it ends, the first of `endingTimestamp`,
+  `endingOffsetsByTimestamp` and `endingOffsets`. The others are ignored with the warning.
+"""
+
+ELSEWHERE = (
+    (
+        "an unknown option",
+        "An error that names the nearest one; Spark's Kafka connector ignores it in silence.",
+    ),
+    ("a number or word out of range", "An error when the query is made, before any task runs."),
+)
+"""Differences that belong to no single option."""
+
+
+def page() -> str:
+    """Return the text of docs/options.md."""
+    parts = [
+        HEAD,
+        _section("Source: `spark.read` and `spark.readStream`", _options(SOURCE)),
+        _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
+        _section("Where we differ from Spark's Kafka connector, and why", _differences()),
+        _section("Accepted and ignored", _foreign(IGNORED)),
+        _section("Refused", _foreign(REFUSED)),
+    ]
+    return "\n".join(parts)
+
+
+def _section(title: str, rows: Iterable[Sequence[str]]) -> str:
+    head, *body = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    rule = "|" + " --- |" * (head.count(" | ") + 1)
+    return "\n".join([f"## {title}", "", head, rule, *body, ""])
+
+
+def _options(side: frozenset[Kind]) -> Iterable[Sequence[str]]:
+    yield "Option", "For", "Takes", "Default", "Meaning"
+    for option in TABLE:
+        if here := option.kinds & side:
+            yield _name(option), _which(here), option.value.takes, _default(option), option.meaning
+
+
+def _differences() -> Iterable[Sequence[str]]:
+    yield "What", "How it differs"
+    for option in TABLE:
+        if option.differs:
+            yield f"`{option.name}`", option.differs
+    yield from ELSEWHERE
+
+
+def _foreign(rows: Iterable[Foreign]) -> Iterable[Sequence[str]]:
+    yield "Options", "In", "Why"
+    for row in rows:
+        silence = "" if row.warns else " (without a warning)"
+        yield ", ".join(f"`{name}`" for name in row.names), _side(row.kinds), row.why + silence
+
+
+def _name(option: Option[Any]) -> str:
+    aliases = [KAFKA_PREFIX + client for client in option.prefixed]
+    return ", ".join(f"`{name}`" for name in (option.name, *aliases))
+
+
+def _default(option: Option[Any]) -> str:
+    if option.default is not None:
+        return f"`{option.default}`"
+    return f"**{option.unset}**" if option.unset == REQUIRED else option.unset
+
+
+def _which(kinds: frozenset[Kind]) -> str:
+    if len(kinds) > 1:
+        return "both"
+    return "batch" if kinds <= {Kind.SOURCE_BATCH, Kind.SINK_BATCH} else "streaming"
+
+
+def _side(kinds: frozenset[Kind]) -> str:
+    if kinds == EVERYWHERE:
+        return "both"
+    return "source" if kinds <= SOURCE else "sink"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

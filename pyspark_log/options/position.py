@@ -1,0 +1,142 @@
+"""Where a read begins or ends: what the options wish for, before it is resolved against the log.
+
+In JSON, offset -1 means latest and -2 means earliest. A batch read cannot begin at the latest offset, nor
+end at the earliest. Source: Spark's `KafkaOffsetRangeLimit` and `KafkaSourceProvider`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from pyspark_log.options.value import INT_MAX, LONG_MAX, Value
+
+LATEST_OFFSET = -1
+EARLIEST_OFFSET = -2
+
+PartitionNumbers = dict[str, dict[int, int]]
+"""Topic to partition to an offset, or to milliseconds."""
+
+
+class Earliest(msgspec.Struct, frozen=True, tag=True):
+    """The log start of every partition."""
+
+
+class Latest(msgspec.Struct, frozen=True, tag=True):
+    """The high watermark of every partition."""
+
+
+class SpecificOffsets(msgspec.Struct, frozen=True, tag=True):
+    """An offset for each partition, or `LATEST_OFFSET`, or `EARLIEST_OFFSET`."""
+
+    offsets: PartitionNumbers
+
+
+class GlobalTimestamp(msgspec.Struct, frozen=True, tag=True):
+    """The first row of every partition whose timestamp is `ms` or later."""
+
+    ms: int
+
+
+class Timestamps(msgspec.Struct, frozen=True, tag=True):
+    """For each partition the first row whose timestamp is the given one or later."""
+
+    ms: PartitionNumbers
+
+
+Position = Earliest | Latest | SpecificOffsets | GlobalTimestamp | Timestamps
+
+
+class NoMatch(enum.Enum):
+    """What to do when a partition has no row as new as the timestamp to start from."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+def _read_numbers(text: str, low: int, what: str) -> PartitionNumbers:
+    try:
+        numbers = msgspec.json.decode(text, type=PartitionNumbers, strict=False)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it cannot be read as that ({error})") from None
+    if not any(numbers.values()):
+        raise ValueError("it names no partition")
+    for topic, partitions in numbers.items():
+        for partition, number in partitions.items():
+            if not 0 <= partition <= INT_MAX:
+                raise ValueError(f"topic {topic} cannot have a partition {partition}")
+            if not low <= number <= LONG_MAX:
+                raise ValueError(f"the {what} {number} of {topic}-{partition} is out of range")
+    return numbers
+
+
+def _read_offsets(text: str, refused: int | None = None, why: str = "") -> SpecificOffsets:
+    offsets = _read_numbers(text, EARLIEST_OFFSET, "offset")
+    for topic, partitions in offsets.items():
+        for partition, offset in partitions.items():
+            if offset == refused:
+                raise ValueError(f"{offset} of {topic}-{partition} means {why}")
+    return SpecificOffsets(offsets)
+
+
+def _read_stream_start(text: str) -> Position:
+    match text.lower():
+        case "earliest":
+            return Earliest()
+        case "latest":
+            return Latest()
+        case _:
+            return _read_offsets(text)
+
+
+def _read_batch_start(text: str) -> Position:
+    why = "the latest offset, where a batch read would find nothing"
+    match text.lower():
+        case "earliest":
+            return Earliest()
+        case "latest":
+            raise ValueError(f"it means {why}")
+        case _:
+            return _read_offsets(text, LATEST_OFFSET, why)
+
+
+def _read_batch_end(text: str) -> Position:
+    why = "the earliest offset, where a batch read would find nothing"
+    match text.lower():
+        case "latest":
+            return Latest()
+        case "earliest":
+            raise ValueError(f"it means {why}")
+        case _:
+            return _read_offsets(text, EARLIEST_OFFSET, why)
+
+
+def _read_global_timestamp(text: str) -> Position:
+    if not (text.isascii() and text.isdigit() and int(text) <= LONG_MAX):
+        raise ValueError("it is not one number of milliseconds")
+    return GlobalTimestamp(int(text))
+
+
+def _read_timestamps(text: str) -> Position:
+    return Timestamps(_read_numbers(text, 0, "timestamp"))
+
+
+STREAM_START: Value[Position] = Value(
+    'earliest, latest, or an offset for each partition such as {"t":{"0":23,"1":-2}}, where -2 is'
+    " earliest and -1 latest",
+    _read_stream_start,
+)
+BATCH_START: Value[Position] = Value(
+    'earliest, or an offset for each partition such as {"t":{"0":23,"1":-2}}, where -2 is earliest',
+    _read_batch_start,
+)
+BATCH_END: Value[Position] = Value(
+    'latest, or an offset for each partition such as {"t":{"0":50,"1":-1}}, where -1 is latest',
+    _read_batch_end,
+)
+GLOBAL_TIMESTAMP: Value[Position] = Value("milliseconds since 1970-01-01 UTC", _read_global_timestamp)
+TIMESTAMPS: Value[Position] = Value(
+    'milliseconds since 1970-01-01 UTC for each partition, such as {"t":{"0":1700000000000}}',
+    _read_timestamps,
+)

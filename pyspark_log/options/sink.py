@@ -1,0 +1,75 @@
+"""The options of a write, parsed once at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pyspark_log.options import table
+from pyspark_log.options.given import Given, gather, warn
+from pyspark_log.options.option import Kind
+from pyspark_log.options.table import Acks, Compression
+from pyspark_log_storage.errors import InvalidOption
+
+
+class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a write was asked for."""
+
+    path: str
+    topic: str | None
+    """None: each row's column `topic` says it."""
+    acks: Acks
+    compression: Compression | None
+    """None: each topic's own."""
+    txn_app_id: str | None
+    """None: a stream goes by its query id, and a batch write is not idempotent."""
+    txn_version: int | None
+    """Set with txn_app_id in a batch write; None in a stream, whose batch id it is."""
+    txn_take_over: bool
+    retries: int
+    retry_backoff_ms: int
+    delivery_timeout_ms: int
+    max_message_bytes: int
+    auto_create_topics: bool
+    num_partitions: int
+
+
+def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Return the options of a write. Raises `InvalidOption`; warns once of what has no effect."""
+    given = gather(options, Kind.SINK_STREAM if streaming else Kind.SINK_BATCH)
+    parsed = SinkOptions(
+        path=given.get(table.PATH),
+        topic=given.find(table.WRITE_TOPIC),
+        acks=given.get(table.ACKS),
+        compression=given.find(table.COMPRESSION_TYPE),
+        txn_app_id=given.find(table.TXN_APP_ID),
+        txn_version=given.find(table.TXN_VERSION),
+        txn_take_over=given.get(table.TXN_TAKE_OVER),
+        retries=given.get(table.RETRIES),
+        retry_backoff_ms=given.get(table.RETRY_BACKOFF_MS),
+        delivery_timeout_ms=given.get(table.DELIVERY_TIMEOUT_MS),
+        max_message_bytes=given.get(table.MAX_MESSAGE_BYTES),
+        auto_create_topics=given.get(table.AUTO_CREATE_TOPICS),
+        num_partitions=given.get(table.NUM_PARTITIONS),
+    )
+    given.get(table.ASYNC_PROGRESS)
+    _check_transaction(parsed, given)
+    warn(given.ignored, given.kind)
+    return parsed
+
+
+def _check_transaction(parsed: SinkOptions, given: Given) -> None:
+    if given.kind is Kind.SINK_BATCH and (parsed.txn_app_id is None) != (parsed.txn_version is None):
+        has, lacks = ("txnVersion", "txnAppId") if parsed.txn_app_id is None else ("txnAppId", "txnVersion")
+        raise InvalidOption(
+            lacks,
+            f"option {has} is given without {lacks}: a batch write is idempotent by both; set"
+            f" {lacks}, or leave {has} out",
+        )
+    if parsed.txn_take_over and parsed.txn_app_id is None:
+        raise InvalidOption(
+            "txnTakeOver",
+            "option txnTakeOver is true, but no txnAppId says what to take over; set txnAppId, or"
+            " leave it out",
+        )

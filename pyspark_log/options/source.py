@@ -1,0 +1,137 @@
+"""The options of a read, parsed once at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pyspark_log.options import table
+from pyspark_log.options.given import Given, Ignored, gather, warn
+from pyspark_log.options.option import Kind, Option
+from pyspark_log.options.position import NoMatch, PartitionNumbers, Position, SpecificOffsets, Timestamps
+from pyspark_log.options.subscription import Subscription
+from pyspark_log_storage.errors import InvalidOption
+
+SUBSCRIPTIONS = (table.SUBSCRIBE, table.SUBSCRIBE_PATTERN, table.ASSIGN)
+
+# The first that is given counts (Kafka's precedence); the last has the default.
+STARTINGS_BATCH = (
+    table.STARTING_TIMESTAMP,
+    table.STARTING_OFFSETS_BY_TIMESTAMP,
+    table.STARTING_OFFSETS_BATCH,
+)
+STARTINGS_STREAM = (
+    table.STARTING_TIMESTAMP,
+    table.STARTING_OFFSETS_BY_TIMESTAMP,
+    table.STARTING_OFFSETS_STREAM,
+)
+ENDINGS = (table.ENDING_TIMESTAMP, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_OFFSETS)
+
+
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a read was asked for. `ending` is Latest in a streaming read, which has no end."""
+
+    path: str
+    subscription: Subscription
+    starting: Position
+    starting_no_match: NoMatch
+    ending: Position
+    fail_on_data_loss: bool
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    include_headers: bool
+
+
+def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Return the options of a read. Raises `InvalidOption`; warns once of what has no effect."""
+    given = gather(options, Kind.SOURCE_STREAM if streaming else Kind.SOURCE_BATCH)
+    startings = STARTINGS_STREAM if streaming else STARTINGS_BATCH
+    parsed = SourceOptions(
+        path=given.get(table.PATH),
+        subscription=_subscription(given),
+        starting=given.get(_first(given, startings)),
+        starting_no_match=given.get(table.NO_MATCH),
+        ending=given.get(_first(given, ENDINGS)),
+        fail_on_data_loss=given.get(table.FAIL_ON_DATA_LOSS),
+        max_offsets_per_trigger=given.find(table.MAX_OFFSETS_PER_TRIGGER),
+        min_offsets_per_trigger=given.find(table.MIN_OFFSETS_PER_TRIGGER),
+        max_trigger_delay_ms=given.get(table.MAX_TRIGGER_DELAY),
+        min_partitions=given.find(table.MIN_PARTITIONS),
+        max_records_per_partition=given.find(table.MAX_RECORDS_PER_PARTITION),
+        include_headers=given.get(table.INCLUDE_HEADERS),
+    )
+    given.get(table.ASYNC_PROGRESS)
+    _check_limits(parsed)
+    _check_range(_first(given, startings).name, parsed.starting, _first(given, ENDINGS).name, parsed.ending)
+    warn((*given.ignored, *_shadowed(given, startings), *_shadowed(given, ENDINGS)), given.kind)
+    return parsed
+
+
+def _subscription(given: Given) -> Subscription:
+    chosen = [option for option in SUBSCRIPTIONS if given.has(option)]
+    if len(chosen) == 1:
+        return given.get(chosen[0])
+    found = f"{' and '.join(option.name for option in chosen)} are given" if chosen else "none is given"
+    raise InvalidOption(
+        chosen[-1].name if chosen else table.SUBSCRIBE.name,
+        f"a read needs exactly one of the options subscribe, subscribePattern and assign, but"
+        f" {found}; set one of them",
+    )
+
+
+def _first(given: Given, by_precedence: Sequence[Option[Position]]) -> Option[Position]:
+    return next((option for option in by_precedence if given.has(option)), by_precedence[-1])
+
+
+def _shadowed(given: Given, by_precedence: Sequence[Option[Position]]) -> list[Ignored]:
+    first = _first(given, by_precedence)
+    return [
+        Ignored(option.name, f"{first.name} goes before it")
+        for option in by_precedence
+        if given.has(option) and option is not first
+    ]
+
+
+def _check_limits(parsed: SourceOptions) -> None:
+    low, high = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
+    if low is not None and high is not None and low > high:
+        raise InvalidOption(
+            table.MIN_OFFSETS_PER_TRIGGER.name,
+            f"option minOffsetsPerTrigger is {low}, which is more than maxOffsetsPerTrigger, {high};"
+            f" lower it, or raise that",
+        )
+
+
+def _check_range(start_name: str, start: Position, end_name: str, end: Position) -> None:
+    """Refuse two wishes of one form that name different partitions, or that go backwards."""
+    match start, end:
+        case SpecificOffsets(begins), SpecificOffsets(ends):
+            pass
+        case Timestamps(begins), Timestamps(ends):
+            pass
+        case _:
+            return
+    if apart := _partitions(begins) ^ _partitions(ends):
+        shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(apart)[:5])
+        raise InvalidOption(
+            end_name,
+            f"options {start_name} and {end_name} must name the same partitions; only one of them"
+            f" names {shown}",
+        )
+    for topic, partition in sorted(_partitions(begins)):
+        begin, finish = begins[topic][partition], ends[topic][partition]
+        if begin > finish >= 0:
+            raise InvalidOption(
+                end_name,
+                f"option {end_name} is {finish} for {topic}-{partition}, which is before"
+                f" {start_name}, {begin};"
+                " set an end that is not before the start",
+            )
+
+
+def _partitions(numbers: PartitionNumbers) -> set[tuple[str, int]]:
+    return {(topic, partition) for topic, partitions in numbers.items() for partition in partitions}

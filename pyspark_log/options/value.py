@@ -1,0 +1,124 @@
+"""What an option takes: a sentence for people, and the function that reads the text.
+
+A reader raises `ValueError` with the reason when the text cannot be used. Spark passes every option as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from pyspark_log_storage.errors import InvalidName
+from pyspark_log_storage.names import check_topic
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+TEXT_LENGTH_MAX = 255
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_DURATION = re.compile(r"(-?[0-9]{1,18})([a-z]*)")
+_UNITS_US = {
+    "us": 1,
+    "ms": 1_000,
+    "": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+"""Spark's units of time (`JavaUtils.timeStringAsMs`), in microseconds; a bare number is milliseconds."""
+
+
+class Value(msgspec.Struct, Generic[T], frozen=True):
+    """A kind of value: `takes` says in words what `read` accepts. Blanks around it go unless `verbatim`."""
+
+    takes: str
+    read: Callable[[str], T]
+    verbatim: bool = False
+
+
+def integer(low: int, high: int = LONG_MAX) -> Value[int]:
+    """Return the whole numbers from `low` to `high`, both included."""
+
+    def read(text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError("it is not a whole number")
+        number = int(text)
+        if number < low:
+            raise ValueError(f"it is less than {low}")
+        if number > high:
+            raise ValueError(f"it is more than {high}")
+        return number
+
+    return Value(
+        f"a whole number from {low} to {high}" if high < LONG_MAX else f"a whole number, {low} or more", read
+    )
+
+
+def choice(meanings: Mapping[str, T], reasons: Mapping[str, str] | None = None) -> Value[T]:
+    """Return the values of `meanings` by lower-case name; `reasons` says why other names are refused."""
+
+    def read(text: str) -> T:
+        if text.lower() not in meanings:
+            raise ValueError((reasons or {}).get(text.lower(), "there is no such value"))
+        return meanings[text.lower()]
+
+    return Value(_or(list(meanings)), read)
+
+
+def boolean(why_not_true: str = "") -> Value[bool]:
+    """Return true and false; with a reason given, true is refused for it."""
+    if why_not_true:
+        return choice({"false": False}, {"true": why_not_true})
+    return choice({"true": True, "false": False})
+
+
+def _read_text(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    if len(text) > TEXT_LENGTH_MAX:
+        raise ValueError(f"it has {len(text)} characters")
+    return text
+
+
+def _read_url(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    return text
+
+
+def read_topic(text: str) -> str:
+    """Return the name of a topic."""
+    try:
+        check_topic(text)
+    except InvalidName as error:
+        raise ValueError(error.message) from None
+    return text
+
+
+def _read_duration_ms(text: str) -> int:
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match[2] not in _UNITS_US:
+        raise ValueError("it is not a number with a unit")
+    ms = int(match[1]) * _UNITS_US[match[2]] // 1_000
+    if ms < 0:
+        raise ValueError("it is negative")
+    if ms > LONG_MAX:
+        raise ValueError(f"it is more than {LONG_MAX} ms")
+    return ms
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+TEXT = Value(f"a text of 1 to {TEXT_LENGTH_MAX} characters", _read_text, verbatim=True)
+URL = Value("a path or a URL", _read_url, verbatim=True)
+TOPIC = Value("the name of a topic", read_topic)
+DURATION_MS = Value("a number with one of the units us, ms, s, m, min, h, d, such as 15m", _read_duration_ms)
