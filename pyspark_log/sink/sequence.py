@@ -1,0 +1,80 @@
+"""Sequence: from staged files to rows of the log, one journal entry for each topic."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from pyspark_log_coordinator.sequencing import Acks, CommitBatch
+from pyspark_log_storage.errors import LogError, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark_log.sink.staging import StagedFile
+    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.producers import ProducerClaim
+
+T = TypeVar("T")
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long retriable errors are tried again; Kafka's producer options of these names."""
+
+    retries: int = 2**31 - 1
+    retry_backoff_ms: int = 100
+    delivery_timeout_ms: int = 120_000
+
+
+def sequence(
+    log: Log,
+    staged: Iterable[Sequence[StagedFile]],
+    claim: ProducerClaim | None,
+    acks: Acks,
+    patience: Patience,
+    always: str | None,
+) -> dict[str, int]:
+    """Put staged files into the log, each topic in one entry, in the order of the topics' names.
+
+    `staged` has one item for each writing task, in their order. `always` names a topic that is asked about the
+    batch even where it has no row for it, so that a replay without rows is noticed. Returns the journal entry of
+    each topic after the batch. Raises what `topic.decide` raises; what was sequenced before the error stays, and a
+    replay finds it there.
+    """
+    by_topic: dict[str, list[StagedFile]] = {} if always is None else {always: []}
+    for task in staged:
+        for file in task:
+            by_topic.setdefault(file.topic, []).append(file)
+    numbers = {}
+    for topic in sorted(by_topic):
+        files = by_topic[topic]
+        handle = log.topic(topic)
+        for file in files:
+            if file.topic_id != handle.topic_id:
+                raise UnknownTopic(
+                    topic, f"topic {topic!r} was deleted and created again during the write; write again"
+                )
+        command = CommitBatch(claim, tuple(file.file for file in files), acks)
+        numbers[topic] = retrying(patience, functools.partial(handle.submit, command)).number
+    return numbers
+
+
+def retrying(patience: Patience, attempt: Callable[[], T]) -> T:
+    """Return what `attempt` returns, tried again while it raises a retriable `LogError` and patience lasts."""
+    from tenacity import (
+        Retrying,
+        retry_if_exception,
+        stop_after_attempt,
+        stop_after_delay,
+        wait_random_exponential,
+    )
+
+    backoff = patience.retry_backoff_ms / 1000
+    return Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error, LogError) and error.retriable),
+        stop=stop_after_attempt(patience.retries + 1) | stop_after_delay(patience.delivery_timeout_ms / 1000),
+        wait=wait_random_exponential(multiplier=backoff, min=backoff, max=max(1.0, backoff)),
+        reraise=True,
+    )(attempt)

@@ -1,0 +1,164 @@
+"""The sink: what Spark calls to write a batch or a micro-batch.
+
+    driver      DefaultSource.writer / streamWriter    checks options and columns, finds or creates the topic
+    executors   write                                  stages the task's rows (one append file for each topic)
+    driver      commit                                 sequences all of them, one journal entry for each topic
+
+Spark makes a new writer for `commit` of a stream, in another process; all that it needs is in the messages.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from pyspark_log.opening import freeze_imports, open_log
+from pyspark_log.sink.rows import check_columns, rows_of
+from pyspark_log.sink.sequence import Patience, retrying, sequence
+from pyspark_log.sink.staging import Destination, StagedFile, Staging, destination_of
+from pyspark_log.spark_errors import spark_entry
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_storage.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from pyspark_log.options import SinkOptions
+    from pyspark_log_coordinator.log import Log
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
+
+
+@dataclass(frozen=True)
+class StagedMessage(WriterCommitMessage):
+    """What a task tells the driver. The ids are Spark's, empty for a batch write."""
+
+    files: tuple[StagedFile, ...]
+    query_id: str
+    run_id: str
+
+
+class _Sink:
+    """What the batch and the streaming writer share."""
+
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        check_columns({field.name: field.dataType.simpleString() for field in schema}, options.topic)
+        self.options = options
+        log = open_log(options.path, create=options.auto_create_topics)
+        self._destinations: dict[str, Destination] = {}
+        if options.topic is not None:
+            self._destinations[options.topic] = self._find(log, options.topic)
+
+    def _find(self, log: Log, topic: str) -> Destination:
+        """Return the topic, created where the options say so. Raises `UnknownTopic`."""
+        options = self.options
+        handle = log.ensure_topic(topic, options.num_partitions) if options.auto_create_topics else log.topic(topic)
+        return destination_of(handle, options.compression, options.max_message_bytes)
+
+    def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
+        freeze_imports()
+        options, context = self.options, TaskContext.get()
+        assert context is not None
+        log = open_log(options.path)
+
+        def destination(topic: str) -> Destination:
+            found = self._destinations.get(topic)
+            return found if found is not None else retrying(self.patience, lambda: self._find(log, topic))
+
+        staging = Staging(
+            log.store,
+            destination,
+            options.topic,
+            nonce=log.environment.nonce,
+            durable=options.acks != "0",
+            sticky=context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0),
+        )
+        now_us = time.time_ns() // 1000
+        try:
+            for batch in batches:
+                staging.add(rows_of(batch, now_us=now_us, by_topic_column=options.topic is None))
+            files = staging.finish()
+        except BaseException:
+            staging.discard()
+            raise
+        # Inside foreachBatch a batch writer sees the stream's ids too, but it is not that stream's sink.
+        query_id = (context.getLocalProperty(QUERY_ID) or "") if streaming else ""
+        run_id = (context.getLocalProperty(RUN_ID) or "") if streaming else ""
+        return StagedMessage(tuple(files), query_id, run_id)
+
+    @property
+    def patience(self) -> Patience:
+        options = self.options
+        return Patience(options.retries, options.retry_backoff_ms, options.delivery_timeout_ms)
+
+    def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
+        freeze_imports()
+        options = self.options
+        staged = [message.files for message in messages if isinstance(message, StagedMessage)]
+        sequence(open_log(options.path), staged, claim, options.acks, self.patience, options.topic)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a batch frame: idempotent with txnAppId and txnVersion, else appended as it is."""
+
+    @spark_entry
+    def __init__(self, schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidOption("mode", "mode('overwrite') would delete the log; write with mode('append')")
+        self._sink = _Sink(schema, options)
+
+    @spark_entry
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage a task's rows; runs in an executor's Python worker."""
+        return self._sink.stage(iterator, streaming=False)
+
+    @spark_entry
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Sequence what the tasks staged."""
+        options = self._sink.options
+        claim = None
+        if options.txn_app_id is not None:
+            assert options.txn_version is not None
+            claim = ProducerClaim(options.txn_app_id, "", "", options.txn_version, options.txn_take_over)
+        self._sink.sequence(messages, claim)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: Spark calls this also after `commit` raised, when the entry may be there and name the files."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a query, each exactly once."""
+
+    @spark_entry
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        self._sink = _Sink(schema, options)
+
+    @spark_entry
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage a task's rows; runs in an executor's Python worker."""
+        return self._sink.stage(iterator, streaming=True)
+
+    @spark_entry
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Sequence a micro-batch; does nothing where an earlier run did it."""
+        first = next(message for message in messages if isinstance(message, StagedMessage))
+        options = self._sink.options
+        producer = options.txn_app_id or first.query_id
+        claim = ProducerClaim(producer, first.query_id, first.run_id, batchId, options.txn_take_over)
+        self._sink.sequence(messages, claim)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Do nothing: Spark calls this also after `commit` raised, when the entry may be there and name the files."""

@@ -1,0 +1,1 @@
+"""The source: from the log to Spark's rows."""

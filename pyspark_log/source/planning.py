@@ -1,0 +1,70 @@
+"""Planning: from ranges of partitions to splits, without reading a row.
+
+Splits follow chunks. `minPartitions` divides the larger ranges in proportion to their rows, and
+`maxRecordsPerPartition` cuts what is still longer. Source: Spark's KafkaOffsetRangeCalculator.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log.source.fetch import Split
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log_coordinator.log import TopicHandle
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Rows `[start, end)` of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return self.end - self.start
+
+
+def divide(ranges: Sequence[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
+    """Return the ranges, divided as the options ask; those without rows are left out."""
+    parts = [each for each in ranges if each.rows > 0]
+    if max_records is not None:
+        parts = [piece for each in parts for piece in _cut(each, math.ceil(each.rows / max_records))]
+    if min_partitions is not None and len(parts) < min_partitions:
+        total = sum(each.rows for each in parts)
+        # Ranges too small to be divided keep one split; the others share the rest in proportion.
+        small = [each for each in parts if each.rows * min_partitions < total]
+        left = max(1, min_partitions - len(small))
+        large_total = total - sum(each.rows for each in small)
+        parts = [
+            piece
+            for each in parts
+            for piece in _cut(each, 1 if each.rows * min_partitions < total else round(each.rows / large_total * left))
+        ]
+    return parts
+
+
+def _cut(whole: Range, pieces: int) -> list[Range]:
+    pieces = max(1, min(pieces, whole.rows))
+    bounds = [whole.start + whole.rows * i // pieces for i in range(pieces + 1)]
+    return [Range(whole.topic, whole.partition, start, end) for start, end in itertools.pairwise(bounds)]
+
+
+def split_of(handle: TopicHandle, part: Range) -> Split:
+    """Return where the rows of a range lie. The range is within the partition's log."""
+    state = handle.journal.state
+    chunks = tuple(state.partitions[part.partition].chunks_between(part.start, part.end))
+    assert chunks
+    assert chunks[0].base_offset <= part.start
+    assert part.end <= chunks[-1].end_offset
+    files = {chunk.file: handle.append_file(state.files[chunk.file].name) for chunk in chunks}
+    return Split(part.topic, part.partition, part.start, part.end, files, chunks, state.schemas)

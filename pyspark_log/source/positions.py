@@ -1,0 +1,166 @@
+"""Positions: from what a user wishes (earliest, latest, offsets, times) to offsets of partitions.
+
+Rules and precedence are those of Spark's Kafka source (KafkaOffsetReader, KafkaSourceProvider).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log.options import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    Assign,
+    Earliest,
+    GlobalTimestamp,
+    Latest,
+    NoMatch,
+    SpecificOffsets,
+    Subscribe,
+    SubscribePattern,
+    Timestamps,
+)
+from pyspark_log.source.fetch import read_one
+from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_log.options import Position, Subscription
+    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.partition import Partition
+
+US_PER_MS = 1000
+
+
+class Subscribed:
+    """The partitions that a subscription names now, and how their topics are held."""
+
+    def __init__(self, handles: Mapping[str, TopicHandle], partitions: Mapping[str, tuple[int, ...]]) -> None:
+        """`partitions` of each topic in `handles`, ascending."""
+        self.handles = handles
+        self.partitions = partitions
+
+    def topic_partitions(self) -> list[tuple[str, int]]:
+        """Return every (topic, partition), in order."""
+        return [(topic, p) for topic in sorted(self.partitions) for p in self.partitions[topic]]
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """Return a partition's state."""
+        return self.handles[topic].journal.state.partitions[number]
+
+
+def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool) -> Subscribed:
+    """Return what a subscription names, refreshed.
+
+    Raises `UnknownTopic` for a named topic that is not there, unless `missing_is_error` is not set: then it is left
+    out. Raises `InvalidInput` for an assigned partition that its topic does not have.
+    """
+    names: list[str]
+    match subscription:
+        case Subscribe(topics):
+            names = list(topics)
+        case SubscribePattern():
+            names = [name for name in log.topics() if subscription.matches(name)]
+        case Assign(assigned):
+            names = list(assigned)
+    handles = {}
+    for name in names:
+        try:
+            handles[name] = log.topic(name)
+        except UnknownTopic:
+            # One that the pattern found may be deleted meanwhile.
+            if missing_is_error and not isinstance(subscription, SubscribePattern):
+                raise
+    partitions = {}
+    for name, handle in handles.items():
+        count = len(handle.journal.state.partitions)
+        chosen = subscription.partitions[name] if isinstance(subscription, Assign) else tuple(range(count))
+        if chosen[-1] >= count:
+            raise InvalidInput(
+                f"option assign names partition {chosen[-1]} of topic {name!r}, which has {count}, numbered from 0; "
+                "assign partitions that exist"
+            )
+        partitions[name] = chosen
+    return Subscribed(handles, partitions)
+
+
+def resolve(
+    log: Log, now: Subscribed, wish: Position, no_match: NoMatch, *, ending: bool, fail_on_data_loss: bool = True
+) -> dict[tuple[str, int], int]:
+    """Return the offset that a wish means for each subscribed partition.
+
+    An ending time that no row has reached means the end; a starting one is an error or the end, as `no_match` says.
+    Raises `InvalidInput` where the wish does not name the subscribed partitions, `DataLoss` for an offset that is
+    not in the log, which without `fail_on_data_loss` means the nearest that is.
+    """
+    keys = now.topic_partitions()
+    match wish:
+        case Earliest():
+            return {key: now.partition(*key).log_start for key in keys}
+        case Latest():
+            return {key: now.partition(*key).high_watermark for key in keys}
+        case GlobalTimestamp(ms):
+            return {key: _at_time(log, now, key, ms, no_match, ending=ending) for key in keys}
+        case Timestamps(times):
+            _check_names(now, times, "a time")
+            return {key: _at_time(log, now, key, times[key[0]][key[1]], no_match, ending=ending) for key in keys}
+        case SpecificOffsets(offsets):
+            _check_names(now, offsets, "an offset")
+            return {
+                key: _at_offset(now, key, offsets[key[0]][key[1]], fail_on_data_loss=fail_on_data_loss) for key in keys
+            }
+
+
+def _check_names(now: Subscribed, wished: Mapping[str, Mapping[int, int]], what: str) -> None:
+    named = {(topic, p) for topic, partitions in wished.items() for p in partitions}
+    there = set(now.topic_partitions())
+    if named != there:
+        missing, extra = sorted(there - named), sorted(named - there)
+        shown = [f"{topic}-{p} has none" for topic, p in missing[:3]] + [
+            f"{topic}-{p} is not subscribed" for topic, p in extra[:3]
+        ]
+        raise InvalidInput(f"give {what} for every subscribed partition and for no other: {', '.join(shown)}")
+
+
+def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_data_loss: bool) -> int:
+    partition = now.partition(*key)
+    low, high = partition.log_start, partition.high_watermark
+    if offset == EARLIEST_OFFSET:
+        return low
+    if offset == LATEST_OFFSET:
+        return high
+    if not low <= offset <= high and fail_on_data_loss:
+        raise DataLoss(
+            f"topic {key[0]!r}, partition {key[1]} has no offset {offset}: it holds {low} to {high}; choose one of "
+            "these, or set failOnDataLoss=false to begin at the nearest"
+        )
+    return min(max(offset, low), high)
+
+
+def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match: NoMatch, *, ending: bool) -> int:
+    partition = now.partition(*key)
+    found = offset_for_time(log, now.handles[key[0]], key[1], ms)
+    if found is None and not ending and no_match is NoMatch.ERROR:
+        raise InvalidInput(
+            f"topic {key[0]!r}, partition {key[1]} has no row at or after {ms} ms; choose an earlier time, or set "
+            "startingOffsetsByTimestampStrategy=latest"
+        )
+    return partition.high_watermark if found is None else found
+
+
+def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int) -> int | None:
+    """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
+    state = handle.journal.state
+    partition = state.partitions[number]
+    chunk = partition.first_chunk_reaching(ms * US_PER_MS)
+    if chunk is None:
+        return None
+    key = handle.append_file(state.files[chunk.file].name)
+    record = read_one(log.node_store(partition.replicas[0]), key, chunk, handle.schemas, handle.name, number)
+    times = np.asarray(record.column("timestamp").cast(pa.int64()))
+    offset = chunk.base_offset + int(np.argmax(times >= ms * US_PER_MS))
+    return max(offset, partition.log_start) if offset < partition.high_watermark else None

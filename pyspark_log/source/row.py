@@ -1,0 +1,96 @@
+"""The row that a reader gets: that of Spark's Kafka source, column by column.
+
+    key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
+    timestampType int (always 0, CreateTime), and with includeHeaders
+    headers array<struct<key: string, value: binary>>
+
+A user's `.schema()` chooses among these columns, in any order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_log_storage import schema as stored
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+COLUMNS: dict[str, tuple[DataType, pa.DataType]] = {
+    "key": (BinaryType(), pa.binary()),
+    "value": (BinaryType(), pa.binary()),
+    "topic": (StringType(), pa.string()),
+    "partition": (IntegerType(), pa.int32()),
+    "offset": (LongType(), pa.int64()),
+    "timestamp": (TimestampType(), stored.TIMESTAMP),
+    "timestampType": (IntegerType(), pa.int32()),
+    "headers": (_HEADERS, stored.HEADERS),
+}
+"""Each column's type in Spark and in Arrow."""
+
+CREATE_TIME = 0
+
+
+def row_schema(*, include_headers: bool) -> StructType:
+    """Return the row of Spark's Kafka source; every column is nullable, as there."""
+    names = [name for name in COLUMNS if include_headers or name != "headers"]
+    return StructType([StructField(name, COLUMNS[name][0]) for name in names])
+
+
+def chosen_columns(schema: StructType) -> tuple[str, ...]:
+    """Return the names of the columns that are read. Raises `InvalidInput` for one that a row does not have so."""
+    for field in schema:
+        if field.name not in COLUMNS:
+            raise InvalidInput(f"a row has no column {field.name!r}; there are {', '.join(COLUMNS)}")
+        expected = COLUMNS[field.name][0]
+        if field.dataType != expected:
+            raise InvalidInput(
+                f"column '{field.name}' is of type {expected.simpleString()}, not {field.dataType.simpleString()}; "
+                "leave .schema() out and cast after the read"
+            )
+        if not field.nullable:
+            raise InvalidInput(f"column '{field.name}' may be null; declare it so, or leave .schema() out")
+    return tuple(schema.fieldNames())
+
+
+def rows(
+    record: pa.RecordBatch, columns: Sequence[str], arrow_schema: pa.Schema, topic: str, partition: int, offset: int
+) -> pa.RecordBatch:
+    """Return stored rows as a reader gets them; `offset` is the first row's."""
+    count = record.num_rows
+    arrays = []
+    for name in columns:
+        if name in record.schema.names:
+            arrays.append(record.column(name))
+        elif name == "offset":
+            arrays.append(pa.array(np.arange(offset, offset + count, dtype=np.int64)))
+        elif name == "topic":
+            arrays.append(pa.repeat(pa.scalar(topic, pa.string()), count))
+        elif name == "partition":
+            arrays.append(pa.array(np.full(count, partition, np.int32)))
+        elif name == "timestampType":
+            arrays.append(pa.array(np.full(count, CREATE_TIME, np.int32)))
+        else:
+            arrays.append(pa.nulls(count, COLUMNS[name][1]))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """Return the Arrow schema that Spark expects for these columns."""
+    return pa.schema([pa.field(name, COLUMNS[name][1]) for name in columns])

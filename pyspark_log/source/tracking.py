@@ -1,0 +1,82 @@
+"""Tracking: from the last batch's end and the log's present state to where each partition goes on.
+
+Found out here, by topic id, log start and leader epoch: partitions that are new, and logs that were recreated,
+expired or truncated under a query (`failOnDataLoss`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log.source.offsets import Position, SourceOffset, TopicPartition
+from pyspark_log_storage.errors import DataLoss
+
+if TYPE_CHECKING:
+    from pyspark_log.source.positions import Subscribed
+    from pyspark_log_coordinator.partition import Partition
+
+_logger = logging.getLogger("pyspark_log")
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Where a partition goes on; `explicit` where that is not its last batch's end."""
+
+    at: Position
+    explicit: bool
+
+
+def go_on(before: SourceOffset, now: Subscribed, *, fail_on_data_loss: bool) -> dict[TopicPartition, Start]:
+    """Return where each subscribed partition goes on after `before`.
+
+    A partition that is new begins at its log start, as in Spark's Kafka source. Raises `DataLoss` where rows that
+    were to come are gone; without `fail_on_data_loss` a warning is logged and reading goes on at what is there.
+    """
+    starts: dict[TopicPartition, Start] = {}
+    known = before.ends()
+    for topic, number in sorted(known.keys() - set(now.topic_partitions())):
+        report_loss(
+            f"topic {topic!r}, partition {number} is no longer there or no longer subscribed", fail=fail_on_data_loss
+        )
+    for topic, number in now.topic_partitions():
+        partition = now.partition(topic, number)
+        log_start = Start(Position(partition.log_start, partition.leader_epoch), explicit=True)
+        position = known.get((topic, number))
+        if position is None:
+            starts[topic, number] = log_start
+        elif before.topics[topic].topic_id != now.handles[topic].topic_id:
+            report_loss(f"topic {topic!r} was deleted and created again", fail=fail_on_data_loss)
+            starts[topic, number] = log_start
+        else:
+            nearest = within(partition, (topic, number), position, fail_on_data_loss=fail_on_data_loss)
+            explicit = nearest != position.offset
+            starts[topic, number] = Start(Position(nearest, position.epoch), explicit)
+    return starts
+
+
+def within(
+    partition: Partition, topic_partition: TopicPartition, position: Position, *, fail_on_data_loss: bool
+) -> int:
+    """Return the offset of `position`, or the nearest that is in the log. Raises `DataLoss` where these differ."""
+    offset, where = position.offset, f"topic {topic_partition[0]!r}, partition {topic_partition[1]}"
+    if offset < partition.log_start:
+        what = f"{where}: offset {offset} has expired, the log begins at {partition.log_start}"
+        report_loss(what, fail=fail_on_data_loss)
+        return partition.log_start
+    end = min(partition.end_of_epoch(position.epoch), partition.high_watermark)
+    if offset > end:
+        what = f"{where}: offset {offset} of epoch {position.epoch} was truncated, that epoch ends at {end}"
+        report_loss(what, fail=fail_on_data_loss)
+        return end
+    return offset
+
+
+def report_loss(what: str, *, fail: bool) -> None:
+    """Raise `DataLoss`, or log a warning where the query said that it can do without the rows."""
+    if fail:
+        raise DataLoss(
+            f"{what}, so rows that this query has not read may be lost; set failOnDataLoss=false to go on with the rest"
+        )
+    _logger.warning("%s; going on with the rest (failOnDataLoss=false)", what)
