@@ -38,13 +38,19 @@ class EntryLog:
         except ObjectMissing:
             return None
 
+    def confirm(self, n: int) -> None:
+        """Return once the entry in slot `n`, and so all before it, is durable; nothing for 0, before the first."""
+        data = self.read(n) if n > 0 else None
+        if data is not None:
+            self._store.create(f"{self._folder}{digits(n)}", data)
+
     def propose(self, n: int, data: bytes) -> bytes:
         """Return the bytes decided for slot `n`: `data`, or what another got in first.
 
-        A doubtful answer ends only when the slot is occupied: it is read, also where the store no longer
-        lets anybody write, and while it is empty the same bytes are tried again. The caller compares: `data`
-        holds a nonce, so equal bytes are one's own. Raises `OutcomeUnknown` where the store did not answer
-        within the patience, other `StoreError`s where nothing can have been written.
+        A doubtful answer ends only when the slot is occupied: the same bytes are tried again, and the caller
+        compares what is there then. `data` holds a nonce, so equal bytes are one's own. Reading would not do:
+        only `create` promises that what it finds is durable. Raises `OutcomeUnknown` where the store did not
+        answer within the patience, other `StoreError`s where nothing can have been written.
         """
         key = f"{self._folder}{digits(n)}"
         environment = self._environment
@@ -52,8 +58,6 @@ class EntryLog:
         backoff, doubtful = 0.01, False
         while True:
             try:
-                if doubtful and (there := self.read(n)) is not None:
-                    return there
                 if self._store.create(key, data):
                     return data
                 return self._store.read(key)

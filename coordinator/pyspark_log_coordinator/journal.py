@@ -79,6 +79,8 @@ class Journal(Generic[S, C]):
         self._entries = EntryLog(store, f"{folder}entries/", environment, patience_ms)
         self._events = msgspec.msgpack.Decoder(GenericAlias(list, (machine.event_types,)))
         self._opened = False
+        self._manifest: ManifestName | None = None
+        """What the command that is being carried out has written for its events."""
         self._reset()
 
     def _reset(self) -> None:
@@ -105,10 +107,13 @@ class Journal(Generic[S, C]):
         was written.
         """
         self.refresh()
+        self._manifest = None
         backoff = _CONFLICT_BACKOFF_SECONDS
         while True:
             events = self._machine.decide(self.state, command, self._environment.now_ms())
             if not events:
+                # The promise rests on entries that were only read: their writer may have died before they were durable.
+                self._entries.confirm(self.number)
                 return Outcome(self.number, self.state, [])
             mine = self._encode(events)
             decided = self._entries.propose(self.number + 1, mine)
@@ -126,12 +131,23 @@ class Journal(Generic[S, C]):
         nonce = self._environment.nonce()
         named = None
         if len(encoded) > journal_entry.INLINE_BYTES_MAX:
-            stored = manifest.encode(encoded)
-            named = ManifestName(born_name(self.number, nonce), digest(stored))
-            self._store.create(f"{self._folder}manifests/{named.name}", stored)
+            named = self._write_manifest(encoded, nonce)
         previous = self._hashes[-1] if self._hashes else NO_HASH
         raw = NO_EVENTS if named else msgspec.Raw(encoded)
         return journal_entry.encode(Entry(nonce, self._environment.now_ms(), previous, raw, named))
+
+    def _write_manifest(self, encoded: bytes, nonce: str) -> ManifestName:
+        """Return the manifest of a command's events: a second attempt that came to the same ones has it already.
+
+        Else a command with many events would be the slowest to try again, and lose the next entry too.
+        """
+        stored = manifest.encode(encoded)
+        found = digest(stored)
+        if self._manifest is None or self._manifest.hash != found:
+            named = ManifestName(born_name(self.number, nonce), found)
+            self._store.create(f"{self._folder}manifests/{named.name}", stored)
+            self._manifest = named
+        return self._manifest
 
     def _take(self, data: bytes) -> None:
         """Fold the stored entry that follows the newest known one."""
@@ -189,7 +205,7 @@ class Journal(Generic[S, C]):
         """Return whether none was written for so long that one was missed, by this process or another."""
         if self.number - self._snapshot_number < 2 * SNAPSHOT_EVERY:
             return False
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError, ValueError):
             if key := self._newest_snapshot_key():
                 self._snapshot_number = number_of_newest_first(key.removeprefix(self._snapshots))
         return self.number - self._snapshot_number >= 2 * SNAPSHOT_EVERY

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from pyspark_log_coordinator import cluster, topic
 from pyspark_log_coordinator.journal import Journal
 from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage import layout, node, schema
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import NoCluster, NodeMissing, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal import Outcome
     from pyspark_log_storage.store import Store
@@ -40,6 +40,8 @@ class TopicHandle:
     @property
     def schemas(self) -> tuple[pa.Schema, ...]:
         """The Arrow schemas that chunks name by number."""
+        from pyspark_log_storage import schema  # Arrow is slow to import, and most decisions come without
+
         stored = self.journal.state.schemas
         if self._schemas[0] != stored:
             name = f"topic {self.name!r}"
@@ -144,6 +146,8 @@ class Log:
 
     def create_topic(self, name: str, partitions: int, config: TopicConfig | None = None) -> TopicHandle:
         """Create a topic. Raises `TopicExists`, `InvalidName`, `InvalidOption`."""
+        from pyspark_log_storage import schema
+
         command = cluster.CreateTopic(
             name=name,
             topic_id=self.environment.nonce(),

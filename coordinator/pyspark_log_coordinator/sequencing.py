@@ -15,8 +15,8 @@ import msgspec
 from pyspark_log_coordinator import high_watermark, producers
 from pyspark_log_coordinator.partition import ChunkRef, NodeId, Partition
 from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_storage.append_file import StagedChunk
 from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
+from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

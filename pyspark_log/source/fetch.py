@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from pyspark_log_coordinator.partition import ChunkRef
 from pyspark_log_storage import schema
-from pyspark_log_storage.append_file import StagedChunk, read_chunk
+from pyspark_log_storage.append_file import read_chunk
+from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,32 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 
 from pyspark_log_storage import chunk
 from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark_log_storage.store import ObjectWriter, Store
-
-
-class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Where a chunk lies in an append file, and what a reader must know before it has read it.
-
-    `position` and `length` in bytes, timestamps in microseconds since 1970.
-    """
-
-    partition: int
-    position: int
-    length: int
-    rows: int
-    min_timestamp: int
-    max_timestamp: int
-    schema_id: int
-    crc: int
 
 
 class AppendFileWriter:

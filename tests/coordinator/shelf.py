@@ -1,0 +1,59 @@
+"""The smallest state machine that a journal can drive: things are put on a shelf, and stay there."""
+
+import msgspec
+
+from pyspark_log_coordinator.environment import Environment
+from pyspark_log_coordinator.journal import Journal, Machine
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.store import Store
+from tests.coordinator.fake_environment import fake_environment
+
+FOLDER = "shelf/"
+
+
+class ShelfFull(LogError):
+    """There is no room."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Put things on the shelf, one event each; what lies there already is left alone."""
+
+    things: tuple[str, ...]
+    room: int = 10**9
+
+
+class Placed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """A thing lies on the shelf."""
+
+    thing: str
+
+
+class Shelf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The things, in the order in which they came."""
+
+    things: tuple[str, ...] = ()
+
+
+def decide(state: Shelf, command: Place, now: int) -> list[Placed]:
+    if len(state.things) + len(command.things) > command.room:
+        raise ShelfFull("the shelf is full; build another")
+    return [Placed(thing) for thing in command.things if thing not in state.things]
+
+
+def evolve(state: Shelf, event: Placed) -> Shelf:
+    return Shelf((*state.things, event.thing))
+
+
+MACHINE: Machine[Shelf, Place] = Machine(
+    initial=Shelf(),
+    decide=decide,
+    evolve=evolve,
+    event_types=Placed,
+    encode_state=msgspec.msgpack.encode,
+    decode_state=msgspec.msgpack.Decoder(Shelf).decode,
+)
+
+
+def open_shelf(store: Store, environment: Environment | None = None) -> Journal[Shelf, Place]:
+    """Return the journal of a shelf as a process sees it that has just begun."""
+    return Journal(store, FOLDER, MACHINE, environment or fake_environment())

@@ -1,0 +1,103 @@
+"""The cluster machine, decided and folded by hand."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import cluster
+from pyspark_log_coordinator.cluster import (
+    AT_THE_ROOT,
+    PARTITIONS_MAX,
+    Cluster,
+    CreateTopic,
+    Node,
+    RemoveTopic,
+    StartCluster,
+)
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
+
+NOW = 1_700_000_000_000
+
+
+def after(state, *commands):
+    for command in commands:
+        for event in cluster.decide(state, command, NOW):
+            state = cluster.evolve(state, event)
+    return state
+
+
+def create(name="flights", topic_id="1", partitions=2, min_insync=1):
+    return CreateTopic(name, topic_id, partitions, TopicConfig(min_insync_replicas=min_insync), (b"schema",))
+
+
+@pytest.fixture
+def started():
+    return after(Cluster(), StartCluster("c", Node("0", AT_THE_ROOT, "", "first")))
+
+
+def test_a_cluster_begins_with_one_node(started):
+    assert started.cluster_id == "c"
+    assert list(started.nodes) == ["0"]
+
+
+def test_a_cluster_that_has_begun_does_not_begin_again(started):
+    other = StartCluster("other", Node("9", AT_THE_ROOT, "", "x"))
+    assert cluster.decide(started, other, NOW) == []
+
+
+def test_a_topic_is_created_with_what_was_asked_for(started):
+    record = cluster.topic_of(after(started, create(partitions=3)), "flights")
+    assert (record.topic_id, record.created_ms, record.schemas) == ("1", NOW, (b"schema",))
+    assert record.assignments == (("0",),) * 3
+
+
+def test_a_name_that_is_taken_is_refused(started):
+    with pytest.raises(TopicExists, match="flights"):
+        cluster.decide(after(started, create()), create(topic_id="2"), NOW)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü", "x" * 250])
+def test_a_name_that_cannot_be_a_path_is_refused(started, name):
+    with pytest.raises(InvalidName):
+        cluster.decide(started, create(name), NOW)
+
+
+@pytest.mark.parametrize("partitions", [0, -1, PARTITIONS_MAX + 1])
+def test_a_number_of_partitions_out_of_bounds_is_refused(started, partitions):
+    with pytest.raises(InvalidOption, match="partitions"):
+        cluster.decide(started, create(partitions=partitions), NOW)
+
+
+def test_more_in_sync_replicas_than_nodes_are_refused(started):
+    with pytest.raises(InvalidOption, match="has 1 node"):
+        cluster.decide(started, create(min_insync=2), NOW)
+
+
+def test_a_removed_name_is_free_again(started):
+    state = after(started, create(), RemoveTopic("flights", "1"), create(topic_id="2"))
+    assert cluster.topic_of(state, "flights").topic_id == "2"
+
+
+def test_removing_one_life_of_a_name_leaves_another_alone(started):
+    state = after(started, create(topic_id="2"))
+    assert cluster.decide(state, RemoveTopic("flights", "1"), NOW) == []
+
+
+def test_removing_a_name_that_is_gone_changes_nothing(started):
+    assert cluster.decide(started, RemoveTopic("flights", "1"), NOW) == []
+
+
+def test_an_unknown_topic_is_an_error_that_says_what_there_is(started):
+    with pytest.raises(UnknownTopic, match=r"there are: flights"):
+        cluster.topic_of(after(started, create()), "fligths")
+
+
+def test_a_snapshot_is_the_state(started):
+    state = after(started, create(), create("other", "2"), RemoveTopic("flights", "1"))
+    assert cluster.MACHINE.decode_state(cluster.MACHINE.encode_state(state)) == state
+
+
+def test_a_snapshot_with_another_field_is_not_guessed_at(started):
+    stored = msgspec.msgpack.decode(cluster.MACHINE.encode_state(started))
+    with pytest.raises(msgspec.ValidationError):
+        cluster.MACHINE.decode_state(msgspec.msgpack.encode({**stored, "mood": "good"}))

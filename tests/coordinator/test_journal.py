@@ -1,0 +1,460 @@
+"""The journal: every command is carried out once, in one order that all processes agree on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import journal as journal_module
+from pyspark_log_coordinator import journal_entry, snapshot
+from pyspark_log_coordinator.journal_entry import NO_HASH, Entry, digest
+from pyspark_log_storage.envelope import seal
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    NewerFormat,
+    ObjectMissing,
+    OutcomeUnknown,
+    StoreRefused,
+    StoreUnavailable,
+)
+from pyspark_log_storage.layout import newest_first, number
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.shelf import FOLDER, Place, Placed, Shelf, ShelfFull, open_shelf
+from tests.coordinator.troubled_store import TroubledStore
+
+ROOT = Path(__file__).parent.parent.parent
+ENTRIES, SNAPSHOTS, MANIFESTS = f"{FOLDER}entries/", f"{FOLDER}snapshots/", f"{FOLDER}manifests/"
+PROCESSES = 10
+EACH = 200
+
+
+def place(shelf, *things):
+    return shelf.submit(Place(things))
+
+
+def fill(shelf, count, name="thing"):
+    for i in range(count):
+        place(shelf, f"{name}-{i}")
+
+
+def entry_key(n):
+    return f"{ENTRIES}{number(n)}"
+
+
+def snapshots_in(store):
+    """Return the numbers of the snapshots that there are, lowest first."""
+    keys = store.list(SNAPSHOTS)
+    return sorted(snapshot.decode(store.read(key), key).number for key in keys)
+
+
+def flipped(data):
+    """Return `data` once for each of its bits, with that bit flipped."""
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        yield bytes(damaged)
+
+
+def raw_entry(previous, *events):
+    encoded = msgspec.Raw(msgspec.msgpack.encode(list(events)))
+    return journal_entry.encode(Entry("0" * 32, 0, previous, encoded, None))
+
+
+@pytest.fixture
+def store():
+    return TroubledStore()
+
+
+@pytest.fixture
+def shelf(store):
+    return open_shelf(store)
+
+
+# Many processes
+
+
+def test_what_ten_processes_append_at_once_is_all_there_once_and_in_one_chain(tmp_path):
+    root = str(tmp_path / "root")
+    command = [sys.executable, "-m", "tests.coordinator.place_worker", root]
+    workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
+    assert [worker.wait() for worker in workers] == [0] * PROCESSES
+
+    store = LocalStore(root)
+    state = open_shelf(store).refresh()
+    assert len(state.things) == PROCESSES * EACH
+    for i in range(PROCESSES):
+        mine = [thing for thing in state.things if thing.startswith(f"w{i}-")]
+        assert mine == [f"w{i}-{n}" for n in range(EACH)]
+    previous = NO_HASH
+    for n in range(1, PROCESSES * EACH + 1):
+        data = store.read(entry_key(n))
+        assert journal_entry.decode(data, f"entry {n}").previous == previous
+        previous = digest(data)
+
+
+def test_who_was_beaten_to_an_entry_decides_again_on_what_is_there(store):
+    one, other = open_shelf(store), open_shelf(TroubledStore(store.inner))
+    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "book"))
+    outcome = place(one, "book")
+    assert outcome.events == []
+    assert outcome.number == 1
+
+
+def test_who_was_beaten_to_an_entry_takes_the_next_one(store):
+    one, other = open_shelf(store), open_shelf(TroubledStore(store.inner))
+    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "vase"))
+    outcome = place(one, "book")
+    assert outcome.number == 2
+    assert outcome.state.things == ("vase", "book")
+
+
+# What the command comes to
+
+
+def test_a_command_that_changes_nothing_writes_no_entry(shelf, store):
+    place(shelf, "book")
+    store.creates.clear()
+    assert place(shelf, "book").events == []
+    assert store.creates == []
+
+
+def test_a_refused_command_writes_nothing(shelf, store):
+    with pytest.raises(ShelfFull):
+        shelf.submit(Place(("book",), room=0))
+    assert store.creates == []
+
+
+def test_an_outcome_names_the_entry_the_events_and_the_state_after_them(shelf):
+    place(shelf, "book")
+    outcome = place(shelf, "vase", "clock")
+    assert outcome.number == 2
+    assert outcome.events == [Placed("vase"), Placed("clock")]
+    assert outcome.state == Shelf(("book", "vase", "clock"))
+
+
+# Doubtful answers
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_lost_answer_does_not_double_the_entry(shelf, store, times):
+    store.lose_answers(ENTRIES, times)
+    assert place(shelf, "book").number == 1
+    assert open_shelf(store).refresh().things == ("book",)
+
+
+def test_an_entry_that_was_written_is_not_answered_for_until_the_store_confirms_it(shelf, store):
+    store.lose_answers(ENTRIES, times=1)  # as a file whose folder could not be flushed
+    store.refuse(ENTRIES)
+    with pytest.raises(OutcomeUnknown):
+        place(shelf, "book")
+
+
+def test_a_store_that_never_answers_leaves_the_outcome_unknown(shelf, store):
+    store.be_silent(ENTRIES)
+    with pytest.raises(OutcomeUnknown, match="may or may not"):
+        place(shelf, "book")
+
+
+def test_a_refusal_after_a_doubtful_answer_leaves_the_outcome_unknown(shelf, store):
+    store.be_silent(ENTRIES, times=1)
+    store.refuse(ENTRIES)
+    with pytest.raises(OutcomeUnknown):
+        place(shelf, "book")
+
+
+def test_after_an_unknown_outcome_the_next_command_finds_what_was_written(shelf, store):
+    store.be_silent(ENTRIES)
+    with pytest.raises(OutcomeUnknown):
+        place(shelf, "book")
+    late = raw_entry(NO_HASH, ["Placed", "book"])  # the create arrives after all
+    store.inner.create(entry_key(1), late)
+    assert place(shelf, "book").events == []
+
+
+def test_a_permission_error_is_passed_on_and_nothing_is_written(shelf, store):
+    store.refuse(ENTRIES)
+    with pytest.raises(StoreRefused):
+        place(shelf, "book")
+    assert list(store.list("")) == []
+
+
+def test_a_journal_goes_on_after_a_permission_error(shelf, store):
+    store.refuse(ENTRIES, times=1)
+    with pytest.raises(StoreRefused):
+        place(shelf, "book")
+    assert place(shelf, "book").number == 1
+
+
+# Manifests
+
+
+def test_events_of_more_than_64_kb_lie_in_a_manifest(shelf, store):
+    place(shelf, "x" * 70_000)
+    assert len(list(store.list(MANIFESTS))) == 1
+    assert store.size(entry_key(1)) < 1_000
+    assert open_shelf(store).refresh() == shelf.state
+
+
+def test_events_of_less_than_64_kb_lie_in_the_entry(shelf, store):
+    place(shelf, "x" * 60_000)
+    assert list(store.list(MANIFESTS)) == []
+
+
+def test_a_missing_manifest_is_an_error_that_names_it(shelf, store):
+    place(shelf, "x" * 70_000)
+    (key,) = store.list(MANIFESTS)
+    store.delete(key)
+    with pytest.raises(ObjectMissing, match=key):
+        open_shelf(store).refresh()
+
+
+def test_another_intact_manifest_is_an_error_that_names_it(shelf, store):
+    place(shelf, "x" * 70_000)
+    place(shelf, "y" * 70_000)
+    first, second = store.list(MANIFESTS)
+    store.put(first, store.read(second))
+    with pytest.raises(CorruptObject, match=first):
+        open_shelf(store).refresh()
+
+
+def test_a_manifest_that_cannot_be_written_leaves_no_entry(shelf, store):
+    store.be_silent(MANIFESTS)
+    with pytest.raises(StoreUnavailable):
+        place(shelf, "x" * 70_000)
+    assert list(store.list("")) == []
+
+
+def test_a_command_that_was_beaten_to_an_entry_does_not_write_its_manifest_again(store):
+    one, other = open_shelf(store), open_shelf(TroubledStore(store.inner))
+    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "vase"))
+    place(one, "x" * 70_000)
+    assert len(list(store.list(MANIFESTS))) == 1
+    assert open_shelf(store).refresh() == one.state
+
+
+def test_a_command_that_was_beaten_and_decides_otherwise_writes_another_manifest(store):
+    one, other = open_shelf(store), open_shelf(TroubledStore(store.inner))
+    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "vase"))
+    place(one, "vase", "x" * 70_000)
+    assert open_shelf(store).refresh().things == ("vase", "x" * 70_000)
+
+
+def test_a_manifest_without_its_entry_means_nothing(shelf, store):
+    store.refuse(ENTRIES, times=1)
+    with pytest.raises(StoreRefused):
+        place(shelf, "x" * 70_000)
+    assert place(shelf, "book").state.things == ("book",)
+
+
+# Snapshots
+
+
+def test_a_snapshot_is_written_every_256_entries(shelf, store):
+    fill(shelf, 600)
+    assert snapshots_in(store) == [256, 512]
+
+
+def test_replaying_from_every_snapshot_gives_the_state_of_replaying_from_the_first_entry(shelf, store):
+    fill(shelf, 1_100)
+    numbers = snapshots_in(store)
+    assert numbers == [256, 512, 768, 1_024]
+    for kept in [None, *numbers]:
+        copy = MemoryStore()
+        for key in store.list(""):
+            if not key.startswith(SNAPSHOTS) or (kept and key == f"{SNAPSHOTS}{newest_first(kept)}"):
+                copy.create(key, store.read(key))
+        replayed = open_shelf(copy)
+        assert replayed.refresh() == shelf.state
+        assert replayed.number == 1_100
+
+
+def test_a_snapshot_that_the_store_refuses_does_not_fail_the_command(shelf, store):
+    store.refuse(SNAPSHOTS)
+    fill(shelf, 256)
+    assert shelf.number == 256
+
+
+def test_a_missed_snapshot_is_made_up_for(store):
+    dying = TroubledStore(store.inner)
+    dying.refuse(SNAPSHOTS)
+    fill(open_shelf(dying), 512)  # as a process does that dies between entry and snapshot
+    place(open_shelf(store), "one more")
+    assert snapshots_in(store) == [513]
+
+
+def test_a_snapshot_that_another_process_wrote_was_not_missed(store):
+    idle = open_shelf(store)
+    place(idle, "first")
+    fill(open_shelf(store), 600)
+    place(idle, "last")
+    assert snapshots_in(store) == [256, 512]
+
+
+def test_a_strange_file_among_the_snapshots_does_not_fail_a_command_that_is_done(store):
+    idle = open_shelf(store)
+    place(idle, "first")
+    dying = TroubledStore(store.inner)
+    dying.refuse(SNAPSHOTS)
+    fill(open_shelf(dying), 600)
+    store.create(f"{SNAPSHOTS}.strange", b"")
+    assert place(idle, "last").number == 602
+
+
+def test_a_snapshot_keeps_the_hashes_of_the_newest_4096_entries(shelf, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 5_000)
+    fill(shelf, 5_000)
+    (key,) = store.list(SNAPSHOTS)
+    hashes = snapshot.decode(store.read(key), key).hashes
+    assert len(hashes) == 4_096
+    assert hashes[-1] == digest(store.read(entry_key(5_000)))
+
+
+# What reading costs
+
+
+def test_a_refresh_reads_only_what_is_new(store):
+    watched = TroubledStore(store.inner)
+    reader, writer = open_shelf(watched), open_shelf(store)
+    fill(writer, 10)
+    reader.refresh()
+    fill(writer, 3, "new")
+    watched.reads.clear()
+    reader.refresh()
+    assert watched.reads == [entry_key(n) for n in (11, 12, 13, 14)]
+
+
+def test_a_refresh_without_news_is_one_read(shelf, store):
+    fill(shelf, 10)
+    store.reads.clear()
+    shelf.refresh()
+    assert store.reads == [entry_key(11)]
+
+
+def test_opening_reads_the_newest_snapshot_and_what_came_after_it(shelf, store):
+    fill(shelf, 515)
+    store.reads.clear()
+    open_shelf(store).refresh()
+    assert store.reads == [f"{SNAPSHOTS}{newest_first(512)}", *(entry_key(n) for n in range(513, 517))]
+
+
+def test_one_writer_lists_the_snapshots_once(shelf, store):
+    fill(shelf, 1_100)
+    assert store.lists == [SNAPSHOTS]
+
+
+# Damage
+
+
+def test_an_entry_that_names_another_predecessor_is_corrupt(shelf, store):
+    place(shelf, "book")
+    store.create(entry_key(2), raw_entry(b"x" * 16, ["Placed", "vase"]))
+    with pytest.raises(CorruptObject, match="does not follow"):
+        open_shelf(store).refresh()
+
+
+def test_a_replaced_entry_is_found_out_by_the_one_behind_it(shelf, store):
+    fill(shelf, 2)
+    store.put(entry_key(1), raw_entry(NO_HASH, ["Placed", "forged"]))
+    with pytest.raises(CorruptObject, match=number(2)):
+        open_shelf(store).refresh()
+
+
+def test_a_replaced_entry_below_a_snapshot_does_not_hide_behind_it(store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(open_shelf(store), 3)
+    store.put(entry_key(3), raw_entry(b"x" * 16, ["Placed", "forged"]))
+    with pytest.raises(CorruptObject, match="does not follow"):
+        open_shelf(store).refresh()
+
+
+def test_every_flipped_bit_of_an_entry_is_an_error(shelf, store):
+    place(shelf, "book")
+    for damaged in flipped(store.read(entry_key(1))):
+        store.put(entry_key(1), damaged)
+        with pytest.raises(CorruptObject, match=number(1)):
+            open_shelf(store).refresh()
+
+
+def test_every_flipped_bit_of_a_manifest_is_an_error(shelf, store, monkeypatch):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 10)
+    place(shelf, "a book of more than ten letters")
+    (key,) = store.list(MANIFESTS)
+    for damaged in flipped(store.read(key)):
+        store.put(key, damaged)
+        with pytest.raises(CorruptObject, match=key):
+            open_shelf(store).refresh()
+
+
+def test_every_flipped_bit_of_a_snapshot_is_an_error(shelf, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(shelf, 2)
+    (key,) = store.list(SNAPSHOTS)
+    for damaged in flipped(store.read(key)):
+        store.put(key, damaged)
+        with pytest.raises(CorruptObject, match=key):
+            open_shelf(store).refresh()
+
+
+def test_a_snapshot_under_the_name_of_another_is_corrupt(shelf, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(shelf, 2)
+    (key,) = store.list(SNAPSHOTS)
+    store.create(f"{SNAPSHOTS}{newest_first(3)}", store.read(key))
+    with pytest.raises(CorruptObject, match="snapshot of entry 2"):
+        open_shelf(store).refresh()
+
+
+@pytest.mark.parametrize("key", ["entry", "snapshot"])
+def test_a_cut_object_is_an_error(shelf, store, monkeypatch, key):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(shelf, 2 if key == "snapshot" else 1)
+    damaged = entry_key(1) if key == "entry" else next(store.list(SNAPSHOTS))
+    store.put(damaged, store.read(damaged)[:-1])
+    with pytest.raises(CorruptObject, match=damaged):
+        open_shelf(store).refresh()
+
+
+# Newer versions
+
+
+@pytest.mark.parametrize(
+    "event",
+    [["Burnt", "book"], ["Placed", "book", "upside down"], ["Placed"], ["Placed", 7]],
+    ids=["another event", "another field", "a field fewer", "another type"],
+)
+def test_an_event_that_this_version_does_not_know_stops_it(store, event):
+    store.create(entry_key(1), raw_entry(NO_HASH, event))
+    with pytest.raises(NewerFormat, match=number(1)):
+        open_shelf(store).refresh()
+
+
+def test_an_entry_with_another_field_stops_this_version(store):
+    fields = ["0" * 32, 0, NO_HASH, [], None, "new"]
+    store.create(entry_key(1), seal(b"PLJE", 1, msgspec.msgpack.encode(fields)))
+    with pytest.raises(NewerFormat):
+        open_shelf(store).refresh()
+
+
+def test_an_entry_of_a_higher_version_stops_this_one(store):
+    store.create(entry_key(1), seal(b"PLJE", 2, b"whatever"))
+    with pytest.raises(NewerFormat, match="format 2"):
+        open_shelf(store).refresh()
+
+
+def test_a_state_with_another_field_stops_this_version(store):
+    state = msgspec.Raw(msgspec.msgpack.encode({"things": [], "colour": "red"}))
+    data = snapshot.encode(snapshot.Snapshot(4, [b"x" * 16], state))
+    store.create(f"{SNAPSHOTS}{newest_first(4)}", data)
+    with pytest.raises(NewerFormat, match="colour"):
+        open_shelf(store).refresh()
+
+
+def test_nothing_is_written_behind_an_entry_of_a_newer_version(shelf, store):
+    store.create(entry_key(1), raw_entry(NO_HASH, ["Burnt", "book"]))
+    store.creates.clear()
+    with pytest.raises(NewerFormat):
+        place(shelf, "vase")
+    assert store.creates == []

@@ -1,0 +1,273 @@
+"""Clusters and topics on a store: opened, created, deleted, and found wiped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.topic import DeleteTopic, Holder, SequencedFile
+from pyspark_log_storage import layout, node
+from pyspark_log_storage.errors import (
+    InvalidName,
+    NoCluster,
+    NodeMissing,
+    StoreRefused,
+    StoreUnavailable,
+    TopicExists,
+    UnknownTopic,
+)
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.topics import claim, commit, file
+from tests.coordinator.troubled_store import TroubledStore
+
+ROOT = Path(__file__).parent.parent.parent
+CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
+PROCESSES = 6
+
+
+def open_log(store, *, create=False):
+    """Return the log as a process sees it that has just begun."""
+    log = Log(store, fake_environment())
+    log.open(create=create)
+    return log
+
+
+def rows_for(handle, rows):
+    """Return a file of so many rows for partition 0, held by the topic's node in its incarnation."""
+    (member, incarnation), *_ = handle.journal.state.incarnations.items()
+    return SequencedFile(f"file-{rows}", (Holder(member, incarnation),), file({0: rows}).chunks)
+
+
+@pytest.fixture
+def store():
+    return TroubledStore()
+
+
+@pytest.fixture
+def log(store):
+    return open_log(store, create=True)
+
+
+# The cluster
+
+
+def test_nothing_at_the_address_is_an_error_unless_it_may_be_created(store):
+    with pytest.raises(NoCluster, match=store.url):
+        open_log(store)
+    assert list(store.list("")) == []
+
+
+def test_a_cluster_is_found_by_the_next_process(log, store):
+    assert open_log(store).cluster.state == log.cluster.state
+
+
+def test_opening_to_create_leaves_a_cluster_that_is_there_alone(log, store):
+    assert open_log(store, create=True).cluster.number == log.cluster.number
+
+
+def test_a_beginning_cut_after_the_marker_is_finished_by_the_next_process(store):
+    store.refuse(CLUSTER_ENTRIES, times=1)
+    with pytest.raises(StoreRefused):
+        open_log(store, create=True)
+    marker = node.read_marker(store)
+    assert marker
+    log = open_log(store, create=True)
+    assert log.cluster.state.cluster_id == marker.cluster
+    assert log.cluster.state.nodes[marker.node].incarnation == marker.incarnation
+
+
+def test_a_lost_answer_for_the_marker_is_settled_by_the_next_process(store):
+    store.lose_answers(node.KEY)
+    with pytest.raises(StoreUnavailable):
+        open_log(store, create=True)
+    open_log(store, create=True)
+
+
+def test_of_two_processes_that_begin_a_cluster_at_once_both_get_the_same_one(store):
+    others = []
+    store.be_slow(node.KEY, meanwhile=lambda: others.append(open_log(TroubledStore(store.inner), create=True)))
+    log = open_log(store, create=True)
+    assert log.cluster.state == others[0].cluster.state
+
+
+def test_a_root_without_its_marker_is_refused(log, store):
+    store.delete(node.KEY)
+    with pytest.raises(NodeMissing, match="has no marker"):
+        open_log(store)
+
+
+def test_a_root_in_another_incarnation_is_refused(log, store):
+    marker = node.read_marker(store)
+    assert marker
+    store.put(node.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
+    with pytest.raises(NodeMissing, match="another incarnation"):
+        open_log(store)
+
+
+def test_opening_again_reads_the_next_entry_and_the_marker(log, store):
+    store.reads.clear()
+    store.creates.clear()
+    log.open(create=True)
+    assert store.reads == [f"{CLUSTER_ENTRIES}{layout.number(log.cluster.number + 1)}", node.KEY]
+    assert store.creates == []
+
+
+def test_taking_a_topic_again_reads_one_entry_of_each_journal(log, store):
+    log.create_topic("flights", 2)
+    store.reads.clear()
+    log.topic("flights")
+    assert len(store.reads) == 2
+
+
+# Topics
+
+
+def test_a_created_topic_is_found_by_the_next_process(log, store):
+    handle = log.create_topic("flights", 2)
+    found = open_log(store).topic("flights")
+    assert found.topic_id == handle.topic_id
+    assert found.journal.state == handle.journal.state
+    assert len(found.journal.state.partitions) == 2
+
+
+def test_a_topic_knows_the_schemas_of_records_without_and_with_headers(log):
+    without, with_headers = log.create_topic("flights", 1).schemas
+    assert without.names == ["key", "value", "timestamp"]
+    assert with_headers.names == ["key", "value", "timestamp", "headers"]
+
+
+def test_a_topic_whose_journal_nobody_has_begun_is_begun_by_who_opens_it(log, store):
+    store.refuse("topics/", times=1)
+    with pytest.raises(StoreRefused):
+        log.create_topic("flights", 2)
+    assert open_log(store).topic("flights").journal.state.started
+
+
+def test_an_unknown_topic_is_an_error(log):
+    with pytest.raises(UnknownTopic):
+        log.topic("flights")
+
+
+@pytest.mark.parametrize("act", ["topic", "create_topic", "ensure_topic"])
+def test_a_name_that_cannot_be_a_path_touches_nothing(log, store, act):
+    store.reads.clear()
+    with pytest.raises(InvalidName):
+        getattr(log, act)("../x", *([1] if act != "topic" else []))
+    assert store.reads == []
+
+
+def test_a_topic_is_created_once(log, store):
+    log.create_topic("flights", 2)
+    with pytest.raises(TopicExists):
+        open_log(store).create_topic("flights", 2)
+
+
+def test_a_topic_that_is_there_is_ensured_without_an_entry(log, store):
+    handle = log.create_topic("flights", 2)
+    store.creates.clear()
+    assert open_log(store).ensure_topic("flights", 9).topic_id == handle.topic_id
+    assert store.creates == []
+
+
+def test_who_was_beaten_to_the_creation_takes_what_the_other_created(log, store):
+    others = []
+    neighbour = open_log(TroubledStore(store.inner))
+    store.be_slow(CLUSTER_ENTRIES, meanwhile=lambda: others.append(neighbour.create_topic("flights", 2).topic_id))
+    assert log.ensure_topic("flights", 2).topic_id == others[0]
+
+
+def test_of_many_processes_that_ensure_a_topic_at_once_one_creates_it(tmp_path):
+    command = [sys.executable, "-m", "tests.coordinator.ensure_worker", str(tmp_path / "root"), "flights"]
+    workers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+    answers = [worker.communicate()[0].strip() for worker in workers]
+    assert [worker.returncode for worker in workers] == [0] * PROCESSES
+    assert len(set(answers)) == 1, answers
+    assert answers[0]
+
+
+# Deletion
+
+
+def test_a_deleted_topic_is_gone(log, store):
+    log.create_topic("flights", 2)
+    log.delete_topic("flights")
+    assert log.topics() == {}
+    with pytest.raises(UnknownTopic):
+        open_log(store).topic("flights")
+
+
+def test_deleting_what_is_not_there_is_an_error(log):
+    with pytest.raises(UnknownTopic):
+        log.delete_topic("flights")
+
+
+def test_a_topic_that_nobody_has_begun_can_be_deleted(log, store):
+    store.refuse("topics/", times=1)
+    with pytest.raises(StoreRefused):
+        log.create_topic("flights", 2)
+    log.delete_topic("flights")
+    assert log.topics() == {}
+
+
+def test_a_topic_created_again_has_a_new_id_and_no_rows(log):
+    handle = log.create_topic("flights", 2)
+    handle.submit(commit(claim(0), rows_for(handle, 3)))
+    log.delete_topic("flights")
+    again = log.create_topic("flights", 1)
+    assert again.topic_id != handle.topic_id
+    assert again.journal.state.partitions[0].log_end == 0
+
+
+def test_a_writer_that_holds_the_former_life_of_a_topic_is_refused(log, store):
+    old = open_log(store).ensure_topic("flights", 1)
+    log.delete_topic("flights")
+    log.create_topic("flights", 1)
+    with pytest.raises(UnknownTopic, match="was deleted"):
+        old.submit(commit(claim(0), rows_for(old, 3)))
+
+
+def cut_deletion(log, store):
+    """Create a topic, and die after its journal has ended and before its name has gone."""
+    log.create_topic("flights", 2)
+    store.refuse(CLUSTER_ENTRIES, times=1)
+    with pytest.raises(StoreRefused):
+        log.delete_topic("flights")
+
+
+@pytest.mark.parametrize("create", ["create_topic", "ensure_topic"])
+def test_a_cut_deletion_is_finished_by_the_next_creation(log, store, create):
+    cut_deletion(log, store)
+    (old,) = log.topics().values()
+    handle = getattr(open_log(store), create)("flights", 3)
+    assert handle.topic_id != old.topic_id
+    assert len(handle.journal.state.partitions) == 3
+
+
+def test_a_cut_deletion_is_finished_by_the_next_deletion(log, store):
+    cut_deletion(log, store)
+    open_log(store).delete_topic("flights")
+    assert log.topics() == {}
+
+
+def test_a_topic_whose_deletion_was_cut_cannot_be_opened(log, store):
+    cut_deletion(log, store)
+    with pytest.raises(UnknownTopic, match="was deleted"):
+        open_log(store).topic("flights")
+
+
+def test_a_finished_deletion_does_not_take_the_new_life_away(log, store):
+    cut_deletion(log, store)
+    neighbour = open_log(TroubledStore(store.inner))
+    store.be_slow(CLUSTER_ENTRIES, meanwhile=lambda: neighbour.create_topic("flights", 1))
+    with pytest.raises(TopicExists):
+        log.create_topic("flights", 1)
+    assert open_log(store).topic("flights").journal.state.started
+
+
+def test_the_journal_of_a_deleted_topic_ends_with_the_deletion(log):
+    handle = log.create_topic("flights", 1)
+    log.delete_topic("flights")
+    assert handle.submit(DeleteTopic()).events == []
+    assert handle.journal.state.deleted

@@ -1,0 +1,43 @@
+"""Finding the chunks of a partition by offset and by time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.partition import ChunkRef, Partition
+from pyspark_log_coordinator.tail import Tail
+
+BASE = 10
+"""Where the chunks begin: what came before them is gone."""
+
+
+def partition(rows, timestamps=None):
+    """Return a partition whose chunks have so many rows, and so large timestamps."""
+    chunks, end, reached = [], BASE, -(2**63)
+    for count, timestamp in zip(rows, timestamps or [0] * len(rows), strict=True):
+        reached = max(reached, timestamp)
+        chunks.append(ChunkRef(end, count, 0, 0, 64, timestamp, timestamp, reached, 0, 0, 0))
+        end += count
+    return Partition(("A",), ("A",), "A", 0, ((0, 0),), BASE, end, end, {"A": end}, Tail(chunks))
+
+
+@given(st.lists(st.integers(1, 4), max_size=8), st.integers(0, 60), st.integers(0, 60))
+def test_the_chunks_between_two_offsets_are_those_that_hold_a_row_of_them(rows, start, end):
+    one = partition(rows)
+    assert one.chunks_between(start, end) == [
+        chunk for chunk in one.chunks if max(start, chunk.base_offset) < min(end, chunk.end_offset)
+    ]
+
+
+@given(st.data())
+def test_the_first_chunk_reaching_a_time_is_the_first_with_a_row_so_late(data):
+    times = data.draw(st.lists(st.integers(-5, 5), max_size=8))
+    wanted = data.draw(st.integers(-7, 7))
+    one = partition([1] * len(times), times)
+    expected = next((chunk for chunk in one.chunks if chunk.max_timestamp >= wanted), None)
+    assert one.first_chunk_reaching(wanted) == expected
+
+
+@pytest.mark.parametrize(("start", "end"), [(10, 10), (12, 11), (0, 10), (15, 99)])
+def test_there_is_nothing_between_offsets_that_hold_no_row(start, end):
+    assert partition([2, 3]).chunks_between(start, end) == []

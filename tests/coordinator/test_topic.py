@@ -1,0 +1,357 @@
+"""The topic machine, decided and folded by hand."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.producers import RETIRED_MAX
+from pyspark_log_coordinator.sequencing import BatchSequenced, IsrShrunk
+from pyspark_log_coordinator.topic import DeleteTopic, Holder, SequencedFile, StartTopic, TopicDeleted
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.errors import (
+    BatchMismatch,
+    InvalidRecord,
+    NotEnoughReplicas,
+    ProducerFenced,
+    UnknownTopic,
+)
+from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, started
+
+ABC = ("A", "B", "C")
+
+
+def places(state, partition):
+    """Return a partition's chunks as (first offset, rows, number of the file, position in it)."""
+    return [(c.base_offset, c.rows, c.file, c.position) for c in state.partitions[partition].chunks]
+
+
+# Beginning and end
+
+
+def test_a_topic_begins_empty_on_its_nodes_with_the_first_as_leader():
+    state = started(partitions=2, replicas=ABC)
+    for partition in state.partitions:
+        assert partition.replicas == partition.isr == ABC
+        assert partition.leader == "A"
+        assert (partition.log_start, partition.high_watermark, partition.log_end) == (0, 0, 0)
+
+
+def test_a_topic_that_has_begun_does_not_begin_again():
+    command = StartTopic("other", "2", TopicConfig(), (), {"A": "x"}, (("A",),) * 9)
+    assert decide(started(), command) == []
+
+
+def test_a_deleted_topic_takes_no_more_batches():
+    state = after(started(), DeleteTopic())
+    with pytest.raises(UnknownTopic, match="deleted"):
+        decide(state, commit(claim(0), file({0: 1})))
+
+
+def test_a_topic_is_deleted_once():
+    assert decide(started(), DeleteTopic()) == [TopicDeleted()]
+    assert decide(after(started(), DeleteTopic()), DeleteTopic()) == []
+
+
+def test_a_deleted_topic_does_not_begin_again():
+    state = after(started(), DeleteTopic())
+    assert decide(state, StartTopic("t", "1", TopicConfig(), (), {"A": "x"}, (("A",),))) == []
+
+
+def test_a_batch_for_a_journal_that_nobody_has_begun_is_a_bug():
+    with pytest.raises(AssertionError):
+        decide(topic.Topic(), commit(claim(0), file({0: 1})))
+
+
+# Offsets
+
+
+def test_offsets_follow_the_order_of_tasks_and_then_of_a_tasks_chunks():
+    tasks = file([(0, 3), (1, 1), (0, 2)]), file([(0, 4)])
+    state = after(started(partitions=2), commit(claim(0), *tasks))
+    assert places(state, 0) == [(0, 3, 0, 0), (3, 2, 0, 128), (5, 4, 1, 0)]
+    assert places(state, 1) == [(0, 1, 0, 64)]
+
+
+def test_the_next_batch_goes_on_where_the_last_one_ended():
+    state = after(started(), commit(claim(0), file({0: 3})))
+    state = after(state, commit(claim(1), file({0: 2})))
+    assert places(state, 0) == [(0, 3, 0, 0), (3, 2, 1, 0)]
+    assert state.partitions[0].log_end == state.partitions[0].high_watermark == 5
+
+
+def test_a_partition_without_rows_in_the_batch_stays_as_it_was():
+    state = started(partitions=2)
+    assert after(state, commit(claim(0), file({0: 3}))).partitions[1] == state.partitions[1]
+
+
+def test_a_batch_for_several_partitions_is_one_event():
+    (event,) = decide(started(partitions=3), commit(claim(0), file({0: 1, 1: 1, 2: 1})))
+    assert isinstance(event, BatchSequenced)
+
+
+@pytest.mark.parametrize("partition", [-1, 2])
+def test_rows_for_a_partition_that_is_not_there_are_refused(partition):
+    with pytest.raises(InvalidRecord, match=f"no partition {partition}"):
+        decide(started(partitions=2), commit(claim(0), file({0: 1, partition: 1})))
+
+
+def test_a_decision_leaves_the_state_as_it_was():
+    state = after(started(), commit(claim(0), file({0: 3})))
+    before = topic.MACHINE.encode_state(state)
+    decide(state, commit(claim(1), file({0: 2})))
+    assert topic.MACHINE.encode_state(state) == before
+
+
+def test_an_older_state_does_not_see_the_rows_of_a_newer_one():
+    old = after(started(), commit(claim(0), file({0: 3})))
+    after(old, commit(claim(1), file({0: 2})))
+    assert places(old, 0) == [(0, 3, 0, 0)]
+    assert len(old.files) == 1
+
+
+# Exactly once
+
+
+def test_a_replayed_batch_changes_nothing():
+    state = after(started(), commit(claim(0), file({0: 3})))
+    assert decide(state, commit(claim(0), file({0: 3}))) == []
+
+
+def test_a_batch_that_a_new_run_replays_changes_nothing():
+    state = after(started(), commit(claim(0, run="run-1"), file({0: 3})))
+    assert decide(state, commit(claim(0, run="run-2"), file({0: 3}))) == []
+
+
+def test_a_replayed_batch_may_be_split_otherwise():
+    state = after(started(partitions=2), commit(claim(0), file({0: 3, 1: 1})))
+    assert decide(state, commit(claim(0), file({0: 1}), file({1: 3}))) == []
+
+
+def test_a_replayed_batch_with_another_number_of_rows_is_refused():
+    state = after(started(), commit(claim(4), file({0: 3})))
+    with pytest.raises(BatchMismatch, match="again with 2 rows, and 3") as caught:
+        decide(state, commit(claim(4), file({0: 2})))
+    assert (caught.value.producer, caught.value.batch) == ("query-1", 4)
+
+
+def test_a_replayed_batch_that_has_become_empty_is_refused():
+    state = after(started(), commit(claim(4), file({0: 3})))
+    with pytest.raises(BatchMismatch):
+        decide(state, commit(claim(4)))
+
+
+def test_a_batch_number_that_goes_backwards_is_refused():
+    state = after(started(), commit(claim(4), file({0: 3})))
+    with pytest.raises(BatchMismatch, match="batch 3 after batch 4"):
+        decide(state, commit(claim(3), file({0: 3})))
+
+
+def test_batch_numbers_may_leave_some_out():
+    state = after(started(), commit(claim(4), file({0: 3})))
+    assert after(state, commit(claim(9), file({0: 1}))).partitions[0].log_end == 4
+
+
+def test_a_batch_without_rows_is_not_remembered():
+    state = started()
+    assert decide(state, commit(claim(0))) == []
+    assert decide(state, commit(claim(0), file({}))) == []
+
+
+def test_a_batch_that_was_empty_may_have_rows_when_it_is_replayed():
+    state = after(started(), commit(claim(0), file({0: 3})))
+    state = after(state, commit(claim(1)))
+    assert after(state, commit(claim(1), file({0: 2}))).partitions[0].log_end == 5
+
+
+def test_two_producers_do_not_disturb_each_other():
+    state = after(started(), commit(claim(7, query="one"), file({0: 3})))
+    state = after(state, commit(claim(0, query="two"), file({0: 2})))
+    assert decide(state, commit(claim(7, query="one"), file({0: 3}))) == []
+    assert state.partitions[0].log_end == 5
+
+
+def test_a_batch_without_a_producer_is_appended_every_time():
+    state = after(started(), commit(None, file({0: 3})))
+    assert after(state, commit(None, file({0: 3}))).partitions[0].log_end == 6
+
+
+def test_a_run_that_a_newer_one_replaced_is_fenced():
+    state = after(started(), commit(claim(0, run="run-1"), file({0: 3})))
+    state = after(state, commit(claim(1, run="run-2"), file({0: 1})))
+    for batch in (0, 1, 2):
+        with pytest.raises(ProducerFenced, match="replaced by a newer run"):
+            decide(state, commit(claim(batch, run="run-1"), file({0: 1})))
+
+
+def test_a_replaced_run_is_fenced_without_rows_too():
+    state = after(started(), commit(claim(0, run="run-1"), file({0: 3})))
+    state = after(state, commit(claim(1, run="run-2"), file({0: 1})))
+    with pytest.raises(ProducerFenced):
+        decide(state, commit(claim(2, run="run-1")))
+
+
+def test_every_replaced_run_stays_fenced_up_to_a_bound():
+    state = started()
+    for i in range(RETIRED_MAX + 1):
+        state = after(state, commit(claim(i, run=f"run-{i}"), file({0: 1})))
+    for i in range(RETIRED_MAX):
+        with pytest.raises(ProducerFenced):
+            decide(state, commit(claim(RETIRED_MAX + 1, run=f"run-{i}"), file({0: 1})))
+    assert len(state.producers["query-1"].retired_runs) == RETIRED_MAX
+
+
+# Application ids
+
+
+def owned():
+    """Return a topic in which query-1 has written batches up to 9 as application app."""
+    return after(started(), commit(claim(9, query="query-1", run="run-1", app="app"), file({0: 3})))
+
+
+def test_an_application_id_of_another_query_is_refused():
+    with pytest.raises(ProducerFenced, match="belongs to query query-1"):
+        decide(owned(), commit(claim(10, query="query-2", run="run-2", app="app"), file({0: 1})))
+
+
+def test_a_batch_write_does_not_pass_for_the_query_that_owns_the_id():
+    with pytest.raises(ProducerFenced, match="this is a batch write"):
+        decide(owned(), commit(claim(10, query="", run="", app="app"), file({0: 1})))
+
+
+def taken_over():
+    """Return the topic after query-2 took app over from query-1 with its batch 0."""
+    claimed = claim(0, query="query-2", run="run-2", app="app", take_over=True)
+    return after(owned(), commit(claimed, file({0: 2})))
+
+
+def test_a_query_takes_an_application_id_over_and_counts_from_its_own_batches():
+    assert taken_over().partitions[0].log_end == 5
+    assert taken_over().producers["app"].batch_id == 0
+
+
+def test_a_replay_of_the_batch_that_took_over_changes_nothing():
+    claimed = claim(0, query="query-2", run="run-3", app="app", take_over=True)
+    assert decide(taken_over(), commit(claimed, file({0: 2}))) == []
+
+
+def test_the_former_owner_is_fenced():
+    with pytest.raises(ProducerFenced):
+        decide(taken_over(), commit(claim(10, query="query-1", run="run-1", app="app"), file({0: 1})))
+
+
+def test_the_restarted_former_owner_is_fenced():
+    with pytest.raises(ProducerFenced):
+        decide(taken_over(), commit(claim(10, query="query-1", run="run-9", app="app"), file({0: 1})))
+
+
+def test_the_former_owner_cannot_take_the_id_back_for_its_batches_are_forgotten():
+    claimed = claim(9, query="query-1", run="run-9", app="app", take_over=True)
+    with pytest.raises(ProducerFenced, match="taken over from query query-1 by query query-2"):
+        decide(taken_over(), commit(claimed, file({0: 3})))
+
+
+def test_a_third_query_may_take_over_again():
+    claimed = claim(0, query="query-3", run="run-3", app="app", take_over=True)
+    state = after(taken_over(), commit(claimed, file({0: 4})))
+    assert state.producers["app"].retired_queries == ("query-1", "query-2")
+    assert state.partitions[0].log_end == 9
+
+
+def test_taking_over_ones_own_id_still_tells_replays():
+    claimed = claim(9, query="query-1", run="run-1", app="app", take_over=True)
+    assert decide(owned(), commit(claimed, file({0: 3}))) == []
+
+
+# Replicas
+
+
+def test_with_acks_all_the_isr_shrinks_to_those_who_hold_the_batch():
+    events = decide(started(replicas=ABC), commit(claim(0), file({0: 3}, on=("A", "C"))))
+    assert events[0] == IsrShrunk(0, ("A", "C"))
+
+
+def test_the_high_watermark_follows_those_who_are_left_in_the_isr():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 3}, on=("A", "C"))))
+    assert state.partitions[0].high_watermark == 3
+    assert state.partitions[0].log_end_offsets == {"A": 3, "B": 0, "C": 3}
+
+
+def test_the_isr_shrinks_only_in_the_partitions_that_have_rows():
+    state = after(started(partitions=2, replicas=ABC), commit(claim(0), file({1: 3}, on=("A",))))
+    assert state.partitions[0].isr == ABC
+    assert state.partitions[1].isr == ("A",)
+
+
+def test_a_member_that_holds_one_of_two_files_leaves_the_isr():
+    files = file({0: 3}, on=ABC), file({0: 2}, on=("A", "B"))
+    state = after(started(replicas=ABC), commit(claim(0), *files))
+    assert state.partitions[0].isr == ("A", "B")
+    assert state.partitions[0].log_end_offsets["C"] == 3
+
+
+def test_a_member_that_misses_the_first_of_two_files_does_not_skip_it():
+    files = file({0: 3}, on=("A", "B")), file({0: 2}, on=ABC)
+    state = after(started(replicas=ABC), commit(claim(0), *files))
+    assert state.partitions[0].isr == ("A", "B")
+    assert state.partitions[0].log_end_offsets["C"] == 0
+
+
+def test_a_member_that_left_does_not_come_back_by_holding_a_later_batch():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 3}, on=("A", "B"))))
+    state = after(state, commit(claim(1), file({0: 2}, on=ABC)))
+    assert state.partitions[0].isr == ("A", "B")
+    assert state.partitions[0].log_end_offsets["C"] == 0
+
+
+def test_a_batch_that_too_few_hold_is_refused():
+    with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas is 2"):
+        decide(started(replicas=ABC, min_insync=2), commit(claim(0), file({0: 3}, on=("A",))))
+
+
+def test_an_isr_that_is_too_small_already_takes_no_acks_all_batch():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 3}, on=("A",))))
+    strict = msgspec.structs.replace(state, config=TopicConfig(min_insync_replicas=2))
+    with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas is 2"):
+        decide(strict, commit(claim(1), file({0: 3}, on=("A",))))
+
+
+def test_one_replica_cannot_be_asked_for_more_than_itself():
+    state = after(started(replicas=("A",), min_insync=3), commit(claim(0), file({0: 3})))
+    assert state.partitions[0].high_watermark == 3
+
+
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+def test_a_batch_that_the_leader_does_not_hold_is_refused(acks):
+    with pytest.raises(NotEnoughReplicas, match="leader's node 'A'"):
+        decide(started(replicas=ABC), commit(claim(0), file({0: 3}, on=("B", "C")), acks=acks))
+
+
+def test_one_partition_that_is_refused_refuses_the_whole_batch():
+    files = file({0: 1}, on=ABC), file({1: 1}, on=("B", "C"))
+    with pytest.raises(NotEnoughReplicas, match="partition 1"):
+        decide(started(partitions=2, replicas=ABC), commit(claim(0), *files))
+
+
+def test_with_acks_1_the_isr_stays_and_the_high_watermark_waits_for_it():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 3}, on=("A",)), acks="1"))
+    assert state.partitions[0].isr == ABC
+    assert state.partitions[0].high_watermark == 0
+    assert state.partitions[0].log_end == 3
+
+
+def test_a_holder_in_another_incarnation_holds_nothing():
+    stale = SequencedFile("f", (Holder("A", incarnation("A")), Holder("B", "wiped")), file({0: 3}).chunks)
+    state = after(started(replicas=("A", "B")), commit(claim(0), stale))
+    assert state.partitions[0].isr == ("A",)
+    assert state.files[0].holders == (Holder("A", incarnation("A")),)
+
+
+def test_a_leader_in_another_incarnation_refuses_the_batch():
+    stale = SequencedFile("f", (Holder("A", "wiped"),), file({0: 3}).chunks)
+    with pytest.raises(NotEnoughReplicas):
+        decide(started(), commit(claim(0), stale))
+
+
+def test_a_holder_that_is_no_replica_is_no_replica_afterwards():
+    state = after(started(replicas=("A", "B")), commit(claim(0), file({0: 3}, on=("A", "B", "Z"))))
+    assert set(state.partitions[0].log_end_offsets) == {"A", "B"}

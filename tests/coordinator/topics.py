@@ -1,0 +1,67 @@
+"""Topics, batches and their files, made by hand: what the topic machine needs, without a byte of data."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.sequencing import Acks
+from pyspark_log_coordinator.topic import CommitBatch, Holder, SequencedFile, StartTopic, Topic
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.staged_chunk import StagedChunk
+
+_names = itertools.count(1)
+
+
+def started(partitions: int = 1, replicas: Sequence[str] = ("A",), min_insync: int = 1) -> Topic:
+    """Return a topic without rows, every partition on the same nodes, of which the first leads."""
+    command = StartTopic(
+        name="t",
+        topic_id="1",
+        config=TopicConfig(min_insync_replicas=min_insync),
+        schemas=(),
+        incarnations={node: incarnation(node) for node in replicas},
+        assignments=(tuple(replicas),) * partitions,
+    )
+    return after(Topic(), command)
+
+
+def incarnation(node: str) -> str:
+    """Return the incarnation that a node has in these tests."""
+    return f"incarnation of {node}"
+
+
+def file(
+    rows: Mapping[int, int] | Sequence[tuple[int, int]], on: Sequence[str] = ("A",), name: str = ""
+) -> SequencedFile:
+    """Return a task's file: `rows` are the chunks, as partition and number of rows; `on` are its holders."""
+    pairs = list(rows.items()) if isinstance(rows, Mapping) else list(rows)
+    chunks = tuple(StagedChunk(partition, i * 64, 64, count, 0, 0, 0, 0) for i, (partition, count) in enumerate(pairs))
+    name = name or born_name(0, f"{next(_names):032x}")
+    return SequencedFile(name, tuple(Holder(node, incarnation(node)) for node in on), chunks)
+
+
+def claim(
+    batch: int, run: str = "run-1", query: str = "query-1", app: str = "", *, take_over: bool = False
+) -> ProducerClaim:
+    """Return what a query says of itself: without an application id it is its own producer."""
+    return ProducerClaim(app or query, query, run, batch, take_over)
+
+
+def commit(claimed: ProducerClaim | None, *files: SequencedFile, acks: Acks = "all") -> CommitBatch:
+    """Return the command that appends the files' rows."""
+    return CommitBatch(claimed, files, acks)
+
+
+def decide(state: Topic, command: topic.Command) -> list[Any]:
+    """Return the machine's events at time 0."""
+    return topic.decide(state, command, 0)
+
+
+def after(state: Topic, command: topic.Command) -> Topic:
+    """Return the state after a command."""
+    for event in decide(state, command):
+        state = topic.evolve(state, event)
+    return state

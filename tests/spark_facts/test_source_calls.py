@@ -1,0 +1,227 @@
+"""How Spark calls a source: in which order, with which offsets, and what it does with the answers."""
+
+import json
+import os
+
+import pytest
+
+from tests.spark_facts.bench import Bench, Call, MakeBench, Run
+from tests.spark_facts.probe_source import SENTINEL, offset_at
+
+PREPARATION = ["prepareForTriggerAvailableNow", "getDefaultReadLimit"]
+SOURCE_CALLS = [
+    *PREPARATION,
+    "initialOffset",
+    "latestOffset",
+    "reportLatestOffset",
+    "partitions",
+    "source commit",
+]
+
+
+def ranges(run: Run, call: str, end: str) -> list[tuple[Call, Call]]:
+    """The (start, end) of each call."""
+    return [(made["start"], made[end]) for made in run.named(call)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process with this id is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def without_mixin(make_bench: MakeBench) -> Bench:
+    """25 rows, from a probe that has a read limit but is not ready for Trigger.AvailableNow."""
+    bench = make_bench(25)
+    bench.drain(kind="limited", perTrigger=10)
+    return bench
+
+
+def test_available_now_prepares_then_asks_for_limit_initial_latest_and_reported_offset(
+    three_batches: Run,
+) -> None:
+    assert three_batches.names(*SOURCE_CALLS)[:5] == SOURCE_CALLS[:5]
+
+
+def test_available_now_takes_25_rows_by_10_and_ends_when_latest_offset_returns_its_start(
+    three_batches: Run,
+) -> None:
+    assert ranges(three_batches, "latestOffset", "returned") == [
+        (SENTINEL, offset_at(10)),
+        (offset_at(10), offset_at(20)),
+        (offset_at(20), offset_at(25)),
+        (offset_at(25), offset_at(25)),
+    ]
+    assert [call["rows"] for call in three_batches.named("write (0, 0)")] == [[10], [10], [5]]
+
+
+def test_the_default_read_limit_is_echoed_to_each_latest_offset(three_batches: Run) -> None:
+    assert {call["limit"] for call in three_batches.named("latestOffset")} == {"ReadMaxRows(max_rows=10)"}
+
+
+def test_available_now_without_the_mixin_takes_all_rows_at_once(without_mixin: Bench) -> None:
+    [call] = without_mixin.calls("latestOffset")
+    assert (call["limit"], call["returned"]) == ("ReadAllAvailable()", offset_at(25))
+    assert "prepareForTriggerAvailableNow" not in without_mixin.names()
+
+
+def test_trigger_once_asks_with_read_all_available(make_bench: MakeBench) -> None:
+    bench = make_bench(25)
+    bench.run(bench.sink(bench.stream(perTrigger=10).load()).trigger(once=True))
+    [call] = bench.calls("latestOffset")
+    assert (call["limit"], call["returned"]) == ("ReadAllAvailable()", offset_at(25))
+
+
+def test_the_first_batch_asks_for_the_initial_offset_again_and_plans_from_it(three_batches: Run) -> None:
+    assert three_batches.names(*SOURCE_CALLS)[3:7] == [
+        "latestOffset",
+        "reportLatestOffset",
+        "initialOffset",
+        "partitions",
+    ]
+    assert ranges(three_batches, "partitions", "end") == [
+        (SENTINEL, offset_at(10)),
+        (offset_at(10), offset_at(20)),
+        (offset_at(20), offset_at(25)),
+    ]
+
+
+def test_the_offset_log_holds_exactly_json_dumps_of_the_offset(three_batches: Run) -> None:
+    lines = [three_batches.bench.wal(batch) for batch in range(3)]
+    assert lines == [json.dumps(offset_at(row)) for row in (10, 20, 25)]
+
+
+def test_an_equal_offset_with_another_json_text_makes_an_empty_batch(make_bench: MakeBench) -> None:
+    bench = make_bench(5)
+    bench.drain(reorders="true")
+    assert [bench.wal(0), bench.wal(1)] == [
+        '{"row": 5, "log": "\\u00e9t\\u00e9"}',
+        '{"log": "\\u00e9t\\u00e9", "row": 5}',
+    ]
+    assert [call["split"] for call in bench.calls("read")] == ["Rows(start=0, end=5)"]
+
+
+def test_batch_0_runs_even_when_it_is_empty_and_its_end_is_logged(idle_then_busy: Run) -> None:
+    assert ranges(idle_then_busy, "partitions", "end")[0] == (SENTINEL, offset_at(0))
+    assert json.loads(idle_then_busy.bench.wal(0)) == offset_at(0)
+
+
+def test_an_idle_latest_offset_that_returns_its_start_makes_no_batch(idle_then_busy: Run) -> None:
+    idle = [call for call in idle_then_busy.named("latestOffset") if call["start"] == call["returned"] == offset_at(0)]
+    assert len(idle) > 1
+    assert ranges(idle_then_busy, "partitions", "end")[1:] == [(offset_at(0), offset_at(5))]
+
+
+def test_without_a_trigger_interval_an_idle_source_is_asked_again_and_again(idle_then_busy: Run) -> None:
+    assert {call["limit"] for call in idle_then_busy.named("latestOffset")} == {"ReadMaxRows(max_rows=1000)"}
+    assert "prepareForTriggerAvailableNow" not in idle_then_busy.names()
+
+
+def test_source_commit_of_a_batch_comes_after_the_offset_log_has_the_next(three_batches: Run) -> None:
+    commits = [(call["end"], call["offsets"]) for call in three_batches.named("source commit")]
+    assert commits[:2] == [(offset_at(10), [0, 1]), (offset_at(20), [0, 1, 2])]
+
+
+def test_source_commit_of_the_last_batch_never_comes(three_batches: Run) -> None:
+    assert offset_at(25) not in [call["end"] for call in three_batches.named("source commit")]
+
+
+def test_latest_offset_starts_where_a_committed_batch_ends(three_batches: Run, replay_of_batch_2: Run) -> None:
+    for run, asked in (
+        (three_batches, [[], [0], [0, 1], [0, 1, 2]]),
+        (replay_of_batch_2, [[0, 1, 2], [0, 1, 2, 3]]),
+    ):
+        assert [call["commits"] for call in run.named("latestOffset")] == asked
+    assert replay_of_batch_2.named("latestOffset")[-1]["start"] == offset_at(30)
+
+
+def test_a_restart_with_batch_0_uncommitted_asks_for_the_initial_offset_and_plans_it_to_the_log(
+    replay_of_batch_0: Run,
+) -> None:
+    calls = replay_of_batch_0.names(*SOURCE_CALLS)
+    assert calls[: calls.index("latestOffset")] == [*PREPARATION, "initialOffset", "partitions"]
+    assert ranges(replay_of_batch_0, "partitions", "end") == [(SENTINEL, offset_at(5))]
+
+
+def test_a_restart_with_batch_n_uncommitted_plans_it_from_the_log_alone(replay_of_batch_2: Run) -> None:
+    calls = replay_of_batch_2.names(*SOURCE_CALLS)
+    assert calls[: calls.index("latestOffset")] == [*PREPARATION, "partitions"]
+    assert ranges(replay_of_batch_2, "partitions", "end")[0] == (offset_at(20), offset_at(25))
+    assert "initialOffset" not in calls
+
+
+def test_a_restart_does_not_commit_the_source_batch_before_the_replayed_one(replay_of_batch_2: Run) -> None:
+    assert [call["end"] for call in replay_of_batch_2.named("source commit")] == [offset_at(25)]
+
+
+def test_the_reader_that_reads_is_made_once_for_a_query_run(three_batches: Run) -> None:
+    reading = {call["made"] for call in three_batches.named("stream read")}
+    made = [call["made"] for call in three_batches.named("streamReader.__init__")]
+    assert len(three_batches.named("stream read")) == 3
+    assert len(made) == 2
+    assert reading == {made[1]}
+
+
+def test_the_reader_that_plans_lives_as_long_as_the_query_run(three_batches: Run) -> None:
+    assert len({call["pid"] for call in three_batches.named(*SOURCE_CALLS)}) == 1
+
+
+def test_report_latest_offset_appears_in_the_progress_as_it_is(three_batches: Run) -> None:
+    assert three_batches.query is not None
+    progress = [json.loads(progress.json) for progress in three_batches.query.recentProgress]
+    assert [one["sources"][0]["latestOffset"] for one in progress] == [{"newest": 25}] * 3
+
+
+def test_report_latest_offset_runs_after_each_latest_offset(idle_then_busy: Run) -> None:
+    calls = idle_then_busy.names("latestOffset", "reportLatestOffset")
+    pairs = zip(calls[::2], calls[1::2], strict=False)
+    assert set(pairs) == {("latestOffset", "reportLatestOffset")}
+
+
+def test_an_empty_plan_reads_nothing_in_a_stream(idle_then_busy: Run) -> None:
+    assert [call["split"] for call in idle_then_busy.named("read")] == ["Rows(start=0, end=5)"]
+
+
+def test_an_empty_plan_reads_one_partition_without_value_in_a_batch(bench: Bench) -> None:
+    assert bench.batch().load().collect() == []
+    assert [call["split"] for call in bench.calls("read")] == ["InputPartition(value=None)"]
+
+
+def test_stop_is_not_called_when_the_source_does_not_handle_sigterm(make_bench: MakeBench) -> None:
+    bench = make_bench(5)
+    bench.drain(kind="bare")
+    [asked] = bench.calls("latestOffset")
+    bench.wait_for(lambda: not is_running(asked["pid"]))
+    assert "stop" not in bench.names()
+
+
+def test_a_sigterm_handler_that_exits_makes_stop_run_when_the_stream_ends(without_mixin: Bench) -> None:
+    without_mixin.wait_for(lambda: bool(without_mixin.calls("stop")))
+    assert without_mixin.calls("SIGTERM", "stop")[0]["call"] == "SIGTERM"
+
+
+def test_stopping_a_stream_calls_stop_or_sends_sigterm_first(idle_then_busy: Run) -> None:
+    """An interrupted JVM may have closed the connection before it sends the signal; then stop comes first."""
+    assert idle_then_busy.names()[-1] in {"stop", "SIGTERM"}
+
+
+@pytest.mark.parametrize("given", ["id", "text"])
+def test_a_user_schema_reaches_the_reader_and_schema_is_not_called(make_bench: MakeBench, given: str) -> None:
+    bench = make_bench(2)
+    types = {"id": "bigint", "text": "string"}
+    rows = bench.batch().schema(f"{given} {types[given]}").load()
+    assert [row.asDict() for row in rows.collect()] == [
+        {"id": n} if given == "id" else {"text": f"row {n}"} for n in (0, 1)
+    ]
+    assert [call["schema"] for call in bench.calls("reader")] == [f"struct<{given}:{types[given]}>"]
+    assert "schema" not in bench.names()
+
+
+def test_columns_are_not_pruned(make_bench: MakeBench) -> None:
+    bench = make_bench(2)
+    assert len(bench.batch().load().select("id").collect()) == 2
+    assert [call["schema"] for call in bench.calls("reader")] == ["struct<id:bigint,text:string>"]

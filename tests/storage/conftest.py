@@ -1,0 +1,23 @@
+"""What the tests of the storage share."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.memory import MemoryStore
+
+# A property is tested as long as it takes: a busy machine is no failure.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
+@pytest.fixture
+def local(tmp_path):
+    """A local store whose folder does not exist yet."""
+    return LocalStore(str(tmp_path / "disk" / "root"))
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request):
+    """Each kind of store in turn: what a test says of one holds for all."""
+    return MemoryStore() if request.param == "memory" else request.getfixturevalue("local")

@@ -1,0 +1,86 @@
+"""The frame around stored objects: what was sealed comes back, and nothing else does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage.envelope import HEADER_BYTES, seal, unseal
+from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat
+
+MAGIC = b"PLXX"
+SEALED = seal(MAGIC, 1, b"some body")
+BITS = [(byte, bit) for byte in range(len(SEALED)) for bit in range(8)]
+
+
+def flipped(data, byte, bit):
+    return data[:byte] + bytes([data[byte] ^ (1 << bit)]) + data[byte + 1 :]
+
+
+def crc32c(data):
+    """Bit by bit, as the polynomial says, so that the test shares nothing with the library."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+@given(magic=st.binary(min_size=4, max_size=4), version=st.integers(0, 2**16 - 1), body=st.binary())
+def test_what_was_sealed_comes_back(magic, version, body):
+    assert unseal(magic, version, seal(magic, version, body), "x") == body
+
+
+@given(body=st.binary())
+def test_the_frame_adds_its_header_only(body):
+    assert seal(MAGIC, 1, body)[HEADER_BYTES:] == body
+
+
+def test_the_layout_is_as_drawn():
+    assert SEALED[:12] == b"PLXX" + b"\1\0" + b"\0\0" + b"\x09\0\0\0"
+    assert SEALED[12:16] == crc32c(SEALED[:12] + SEALED[16:]).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(("byte", "bit"), BITS)
+def test_every_flipped_bit_is_noticed(byte, bit):
+    with pytest.raises(CorruptObject, match="the object"):
+        unseal(MAGIC, 1, flipped(SEALED, byte, bit), "the object")
+
+
+@pytest.mark.parametrize("length", range(len(SEALED)))
+def test_every_cut_is_noticed(length):
+    with pytest.raises(CorruptObject, match="the object"):
+        unseal(MAGIC, 1, SEALED[:length], "the object")
+
+
+@given(more=st.binary(min_size=1))
+def test_bytes_behind_the_end_are_noticed(more):
+    with pytest.raises(CorruptObject):
+        unseal(MAGIC, 1, SEALED + more, "the object")
+
+
+def test_a_length_that_is_not_that_of_the_body_is_noticed():
+    header = SEALED[:8] + (10).to_bytes(4, "little")
+    frame = header + crc32c(header + b"some body").to_bytes(4, "little") + b"some body"
+    with pytest.raises(CorruptObject, match="9 bytes where 10 are expected"):
+        unseal(MAGIC, 1, frame, "the object")
+
+
+@given(data=st.binary(max_size=100))
+def test_other_bytes_are_no_frame(data):
+    with pytest.raises(LogError, match="the object"):
+        unseal(MAGIC, 1, data, "the object")
+
+
+def test_another_kind_of_object_is_refused():
+    with pytest.raises(CorruptObject, match="PLYY"):
+        unseal(MAGIC, 1, seal(b"PLYY", 1, b""), "the object")
+
+
+def test_a_newer_version_is_told_from_damage():
+    with pytest.raises(NewerFormat, match=r"the object.*upgrade"):
+        unseal(MAGIC, 1, seal(MAGIC, 2, b""), "the object")
+
+
+def test_an_older_version_is_read():
+    assert unseal(MAGIC, 3, seal(MAGIC, 2, b"body"), "x") == b"body"

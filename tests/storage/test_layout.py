@@ -1,0 +1,62 @@
+"""Where things lie."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage import layout
+
+NUMBERS = st.integers(0, layout.NUMBER_MAX)
+
+
+@given(a=NUMBERS, b=NUMBERS)
+def test_numbers_sort_as_their_keys_do(a, b):
+    assert (a < b) == (layout.number(a) < layout.number(b))
+
+
+@given(a=NUMBERS, b=NUMBERS)
+def test_the_newest_sorts_first(a, b):
+    assert (a < b) == (layout.newest_first(b) < layout.newest_first(a))
+
+
+@given(n=NUMBERS)
+def test_a_number_comes_back(n):
+    assert layout.number_of_newest_first(layout.newest_first(n)) == n
+
+
+@given(n=NUMBERS)
+def test_a_number_has_twenty_digits(n):
+    assert len(layout.number(n)) == len(layout.newest_first(n)) == 20
+
+
+@pytest.mark.parametrize("n", [-1, layout.NUMBER_MAX + 1])
+def test_a_number_outside_the_range_is_a_bug(n):
+    with pytest.raises(AssertionError):
+        layout.number(n)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1", "x" * 20, "1" * 19, "1" * 21, "+" + "1" * 19, " " + "1" * 19, "1_" * 10, "\u00b2" * 20, "\u0661" * 20],
+)
+def test_other_text_is_no_number(text):
+    with pytest.raises(ValueError, match="no number"):
+        layout.number_of_newest_first(text)
+
+
+@given(a=NUMBERS, b=NUMBERS)
+def test_files_sort_by_what_their_writer_knew(a, b):
+    if a != b:
+        assert (a < b) == (layout.born_name(a, "zz") < layout.born_name(b, "aa"))
+
+
+def test_a_topics_paths_contain_its_id():
+    folder = layout.topic_folder("t", "id-1")
+    assert folder == "topics/t/id-1/"
+    assert layout.topic_journal("t", "id-1") == "topics/t/id-1/journal/"
+    assert layout.append_file("t", "id-1", layout.born_name(7, "n")) == f"{folder}append/00000000000000000007-n"
+
+
+def test_two_lives_of_a_topic_share_no_folder():
+    first, second = layout.topic_folder("t", "1"), layout.topic_folder("t", "11")
+    assert not second.startswith(first)

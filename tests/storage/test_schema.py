@@ -1,0 +1,54 @@
+"""Stored schemas."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage import schema
+from pyspark_log_storage.errors import CorruptObject
+
+TYPES = st.recursive(
+    st.sampled_from([pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), schema.TIMESTAMP]),
+    lambda inner: st.builds(pa.list_, inner) | st.lists(inner, max_size=3).map(lambda types: pa.struct(fields(types))),
+    max_leaves=5,
+)
+
+
+def fields(types):
+    return [pa.field(f"column {i}", kind, nullable=i % 2 == 0) for i, kind in enumerate(types)]
+
+
+@given(types=st.lists(TYPES, max_size=5))
+def test_a_schema_comes_back(types):
+    stored = pa.schema(fields(types))
+    assert schema.decode(schema.encode(stored), "x").equals(stored, check_metadata=True)
+
+
+@pytest.mark.parametrize("schema_id", [schema.RECORD_ID, schema.RECORD_WITH_HEADERS_ID])
+def test_a_schema_of_records_comes_back(schema_id):
+    stored = schema.RECORD_SCHEMAS[schema_id]
+    assert schema.decode(schema.encode(stored), "x").equals(stored, check_metadata=True)
+
+
+@pytest.mark.parametrize("schema_id", [schema.RECORD_ID, schema.RECORD_WITH_HEADERS_ID])
+def test_every_cut_is_noticed(schema_id):
+    data = schema.encode(schema.RECORD_SCHEMAS[schema_id])
+    for length in range(len(data)):
+        with pytest.raises(CorruptObject, match="the topic"):
+            schema.decode(data[:length], "the topic")
+
+
+@given(data=st.binary(max_size=100))
+def test_other_bytes_are_no_schema(data):
+    with pytest.raises(CorruptObject, match="the topic"):
+        schema.decode(data, "the topic")
+
+
+def test_the_ids_name_the_schemas():
+    assert schema.RECORD_SCHEMAS[schema.RECORD_ID] is schema.RECORD
+    assert schema.RECORD_SCHEMAS[schema.RECORD_WITH_HEADERS_ID] is schema.RECORD_WITH_HEADERS
+
+
+def test_headers_are_the_only_column_more():
+    assert schema.RECORD_WITH_HEADERS.names == [*schema.RECORD.names, "headers"]

@@ -1,0 +1,80 @@
+"""The addresses of stores."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.store import absolute_url, open_store
+
+
+@pytest.mark.parametrize(
+    ("given_as", "meant"),
+    [
+        ("/data/log", "/data/log"),
+        ("/data/log/", "/data/log"),
+        ("/data//x/../log", "/data/log"),
+        ("//data/log", "/data/log"),
+        ("file:/data/log", "/data/log"),
+        ("file:///data/log", "/data/log"),
+        ("file:////data/log", "/data/log"),
+        ("FILE:///data/log/", "/data/log"),
+        ("file://localhost/data/log", "/data/log"),
+        ("file:///data/a%20b", "/data/a b"),
+        ("file:///data/a#b?c", "/data/a#b?c"),
+        ("/data/a%20b", "/data/a%20b"),
+        ("s3://bucket/log/", "s3://bucket/log"),
+        ("s3a://bucket/log", "s3://bucket/log"),
+        ("S3A://Bucket/Log", "s3://Bucket/Log"),
+    ],
+)
+def test_all_ways_to_write_an_address_are_one(given_as, meant):
+    assert absolute_url(given_as) == meant
+
+
+@pytest.mark.parametrize("path", ["log", "./log", "x/../log", "file:log"])
+def test_a_relative_path_is_below_the_working_folder(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute_url(path) == os.path.join(os.getcwd(), "log")
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert absolute_url("~/log") == "/home/ada/log"
+
+
+@pytest.mark.parametrize("path", ["", "  ", "file:", "file://"])
+def test_an_empty_path_is_refused(path):
+    with pytest.raises(InvalidOption, match="empty") as caught:
+        absolute_url(path)
+    assert caught.value.option == "path"
+
+
+def test_a_file_on_another_host_is_refused_with_what_to_write():
+    with pytest.raises(InvalidOption, match="write file:///data/log for a folder here"):
+        absolute_url("file://data/log")
+
+
+@given(path=st.text("abc/.~ %#?", min_size=1).filter(lambda path: path.strip()))
+def test_an_address_stays_as_it_is_once_it_is_absolute(path):
+    assert absolute_url(absolute_url(path)) == absolute_url(path)
+
+
+def test_an_absolute_path_opens_a_local_store(tmp_path):
+    store = open_store(str(tmp_path))
+    assert isinstance(store, LocalStore)
+    assert store.url == str(tmp_path)
+
+
+def test_to_open_a_store_touches_nothing(tmp_path):
+    open_store(str(tmp_path / "log"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kind_of_store_that_there_is_not_is_refused():
+    with pytest.raises(InvalidOption, match="s3://") as caught:
+        open_store("s3://bucket/log")
+    assert caught.value.option == "path"

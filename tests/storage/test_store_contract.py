@@ -1,0 +1,314 @@
+"""What every store promises (`pyspark_log_storage.store.Store`), tested of each kind there is."""
+
+import contextlib
+import tempfile
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pyspark_log_storage.errors import ObjectMissing, StoreError
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.memory import MemoryStore
+
+# Whole keys in plain order. Part by part, or with folders taken for names without "/", they sort otherwise.
+IN_ORDER = ["a", "b-c", "b.d/e", "b/a-", "b/a-x/y", "b/a/x", "b/a/y/z", "b/a0", "b/c", "b0", "c/.tmp/x"]
+
+
+def test_a_created_object_holds_its_bytes(store):
+    store.create("a/b", b"hello")
+    assert store.read("a/b") == b"hello"
+
+
+def test_the_first_create_says_that_it_did_it(store):
+    assert store.create("a/b", b"first") is True
+
+
+def test_a_second_create_says_that_the_key_is_occupied(store):
+    store.create("a/b", b"first")
+    assert store.create("a/b", b"second") is False
+
+
+def test_a_second_create_changes_nothing(store):
+    store.create("a/b", b"first")
+    store.create("a/b", b"second")
+    assert store.read("a/b") == b"first"
+
+
+def test_a_key_is_occupied_even_by_the_same_bytes(store):
+    store.create("a/b", b"same")
+    assert store.create("a/b", b"same") is False
+
+
+def test_a_deleted_key_can_be_created_again(store):
+    store.create("a/b", b"first")
+    store.delete("a/b")
+    assert store.create("a/b", b"second") is True
+
+
+def test_of_many_threads_one_creates_an_object(store):
+    barrier, answers = threading.Barrier(8), []
+
+    def create(thread):
+        barrier.wait()
+        answers.append((store.create("a/b", b"%d" % thread), thread))
+
+    threads = [threading.Thread(target=create, args=(thread,)) for thread in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = [thread for created, thread in answers if created]
+    assert len(winners) == 1
+    assert store.read("a/b") == b"%d" % winners[0]
+
+
+def test_put_makes_an_object(store):
+    store.put("a/b", b"hello")
+    assert store.read("a/b") == b"hello"
+
+
+def test_put_replaces_an_object_whole(store):
+    store.put("a/b", b"a long text")
+    store.put("a/b", b"short")
+    assert store.read("a/b") == b"short"
+
+
+def test_what_put_made_occupies_its_key(store):
+    store.put("a/b", b"first")
+    assert store.create("a/b", b"second") is False
+
+
+def test_an_object_may_be_empty(store):
+    store.create("a/b", b"")
+    assert (store.read("a/b"), store.size("a/b"), list(store.list(""))) == (b"", 0, ["a/b"])
+
+
+def test_a_store_keeps_its_own_copy_of_a_buffer(store):
+    buffer = bytearray(b"hello")
+    store.create("a", buffer)
+    buffer[:] = b"other"
+    assert store.read("a") == b"hello"
+
+
+def test_a_writer_keeps_its_own_copy_of_a_buffer(store):
+    buffer, writer = bytearray(b"hello"), store.open_write("a")
+    writer.write(buffer)
+    buffer[:] = b"other"
+    writer.close()
+    assert store.read("a") == b"hello"
+
+
+@given(data=st.binary(max_size=50), start=st.integers(0, 60), length=st.none() | st.integers(0, 60))
+def test_a_range_is_the_slice_of_the_bytes(data, start, length):
+    expected = data[start:] if length is None else data[start : start + length]
+    with tempfile.TemporaryDirectory() as folder:
+        for store in (LocalStore(folder), MemoryStore()):
+            store.create("a", data)
+            assert store.read("a", start, length) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "expected"),
+    [(3, 100, b"lo"), (5, 1, b""), (99, None, b""), (99, 1, b"")],
+    ids=["over the end", "at the end", "behind the end", "a piece behind the end"],
+)
+def test_a_read_gives_less_where_the_object_ends(store, start, length, expected):
+    store.create("a", b"hello")
+    assert store.read("a", start, length) == expected
+
+
+def test_the_size_is_the_number_of_bytes(store):
+    store.create("a", bytes(1234))
+    assert store.size("a") == 1234
+
+
+@pytest.mark.parametrize("key", ["none", "folder/none", "nowhere/none", "folder"])
+@pytest.mark.parametrize("ask", ["read", "size"])
+def test_what_is_not_there_is_missing(store, ask, key):
+    store.create("folder/object", b"")
+    with pytest.raises(ObjectMissing) as caught:
+        getattr(store, ask)(key)
+    assert (caught.value.url, caught.value.key) == (store.url, key)
+
+
+def test_a_deleted_object_is_missing(store):
+    store.create("a/b", b"")
+    store.delete("a/b")
+    with pytest.raises(ObjectMissing):
+        store.read("a/b")
+
+
+@pytest.mark.parametrize("key", ["none", "folder/none", "nowhere/none", "folder"])
+def test_deleting_what_is_not_there_changes_nothing(store, key):
+    store.create("folder/object", b"hello")
+    store.delete(key)
+    assert store.read("folder/object") == b"hello"
+
+
+def test_a_store_that_was_never_written_to_lists_nothing(store):
+    assert list(store.list("")) == []
+
+
+def test_a_folder_that_is_not_there_lists_nothing(store):
+    store.create("a/b", b"")
+    assert list(store.list("c/")) == []
+
+
+def test_keys_list_in_the_order_of_whole_keys(store):
+    for key in reversed(IN_ORDER):
+        store.create(key, b"")
+    assert list(store.list("")) == IN_ORDER == sorted(IN_ORDER)
+
+
+@pytest.mark.parametrize("after", [*IN_ORDER, "", "b/", "b/a/", "b/a/y", "b/a/y/zz", "b/b", "zz"])
+@pytest.mark.parametrize("prefix", ["", "b/", "b/a/", "c/"])
+def test_a_list_goes_on_behind_a_key(store, prefix, after):
+    for key in IN_ORDER:
+        store.create(key, b"")
+    assert list(store.list(prefix, after)) == [key for key in IN_ORDER if key.startswith(prefix) and key > after]
+
+
+def test_a_folder_is_no_prefix_of_a_name(store):
+    for key in ("ab/c", "a/b", "a-b"):
+        store.create(key, b"")
+    assert list(store.list("a/")) == ["a/b"]
+
+
+def test_a_written_object_shows_whole_when_it_is_closed(store):
+    writer = store.open_write("a/b")
+    writer.write(b"hel")
+    writer.write(memoryview(b"lo"))
+    writer.close()
+    assert (store.read("a/b"), list(store.list(""))) == (b"hello", ["a/b"])
+
+
+def test_a_written_object_does_not_show_before_it_is_closed(store):
+    writer = store.open_write("a/b")
+    writer.write(b"hello")
+    assert list(store.list("")) == []
+    with pytest.raises(ObjectMissing):
+        store.read("a/b")
+    writer.discard()
+
+
+def test_a_written_object_may_be_empty(store):
+    store.open_write("a/b").close()
+    assert store.read("a/b") == b""
+
+
+def test_an_object_that_is_not_durable_is_as_visible(store):
+    writer = store.open_write("a/b", durable=False)
+    writer.write(b"hello")
+    writer.close()
+    assert store.read("a/b") == b"hello"
+
+
+def test_a_discarded_object_never_shows(store):
+    writer = store.open_write("a/b")
+    writer.write(b"hello")
+    writer.discard()
+    assert list(store.list("")) == []
+
+
+def test_a_discarded_object_leaves_its_key_free(store):
+    store.open_write("a/b").discard()
+    assert store.create("a/b", b"") is True
+
+
+def test_to_discard_a_closed_object_does_nothing(store):
+    writer = store.open_write("a/b")
+    writer.write(b"hello")
+    writer.close()
+    writer.discard()
+    assert store.read("a/b") == b"hello"
+
+
+def test_to_discard_twice_does_nothing(store):
+    writer = store.open_write("a/b")
+    writer.discard()
+    writer.discard()
+    assert list(store.list("")) == []
+
+
+def test_a_written_object_cannot_take_an_occupied_key(store):
+    store.create("a/b", b"first")
+    writer = store.open_write("a/b")
+    writer.write(b"second")
+    with pytest.raises(StoreError, match="a/b") as caught:
+        writer.close()
+    assert caught.value.retriable is False
+    assert store.read("a/b") == b"first"
+
+
+@pytest.mark.parametrize("end", ["close", "discard"])
+@pytest.mark.parametrize("use", ["close", "write"])
+def test_to_use_a_writer_after_its_end_is_a_bug(store, end, use):
+    writer = store.open_write("a/b")
+    getattr(writer, end)()
+    with pytest.raises(AssertionError):
+        writer.close() if use == "close" else writer.write(b"more")
+
+
+# Folders are words without "x", objects words with it: so no key is a folder of another.
+_FOLDER = st.text("a-.0", min_size=1, max_size=3).filter(lambda name: name not in {".", ".."})
+_NAME = st.builds(lambda left, right: f"{left}x{right}", st.text("a-.0", max_size=2), st.text("a-.0", max_size=2))
+KEYS = st.builds(lambda folders, name: "/".join([*folders, name]), st.lists(_FOLDER, max_size=3), _NAME)
+FOLDERS = st.lists(_FOLDER, max_size=2).map(lambda folders: "".join(f"{folder}/" for folder in folders))
+
+
+@given(keys=st.sets(KEYS, max_size=20), prefix=FOLDERS, after=KEYS | FOLDERS)
+def test_a_folder_lists_as_the_sorted_set_of_its_keys(keys, prefix, after):
+    expected = sorted(key for key in keys if key.startswith(prefix) and key > after)
+    with tempfile.TemporaryDirectory() as folder:
+        local, memory = LocalStore(folder), MemoryStore()
+        for key in keys:
+            local.open_write(key, durable=False).close()
+            memory.create(key, b"")
+        assert list(local.list(prefix, after)) == list(memory.list(prefix, after)) == expected
+
+
+class Twins(RuleBasedStateMachine):
+    """A local store and a dict answer alike, whatever is done to them."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = LocalStore(self.folder.name)
+        self.model = {}
+
+    def teardown(self):
+        self.folder.cleanup()
+
+    @rule(key=KEYS, data=st.binary(max_size=8))
+    def create(self, key, data):
+        assert self.store.create(key, data) == (key not in self.model)
+        self.model.setdefault(key, data)
+
+    @rule(key=KEYS, data=st.binary(max_size=8))
+    def put(self, key, data):
+        self.store.put(key, data)
+        self.model[key] = data
+
+    @rule(key=KEYS)
+    def delete(self, key):
+        self.store.delete(key)
+        self.model.pop(key, None)
+
+    @rule(key=KEYS, data=st.binary(max_size=8))
+    def write(self, key, data):
+        writer = self.store.open_write(key)
+        writer.write(data)
+        with contextlib.nullcontext() if key not in self.model else pytest.raises(StoreError):
+            writer.close()
+        self.model.setdefault(key, data)
+
+    @invariant()
+    def all_objects_are_there_and_no_other(self):
+        assert {key: self.store.read(key) for key in self.store.list("")} == self.model
+
+
+TestTwins = Twins.TestCase
+TestTwins.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
