@@ -26,8 +26,7 @@ class Foreign(msgspec.Struct, frozen=True, kw_only=True):
     def covers(self, key: str) -> bool:
         """Return whether `key`, in lower case, is one of the names."""
         return any(
-            key.startswith(name[:-1].lower()) if name.endswith("*") else key == name.lower()
-            for name in self.names
+            key.startswith(name[:-1].lower()) if name.endswith("*") else key == name.lower() for name in self.names
         )
 
 
@@ -118,9 +117,7 @@ REFUSED = (
     Foreign(
         names=_kafka("key.serializer value.serializer"),
         kinds=SINK,
-        why=(
-            "keys and values are written as they are; leave it out, and encode them with DataFrame operations"
-        ),
+        why=("keys and values are written as they are; leave it out, and encode them with DataFrame operations"),
     ),
     Foreign(
         names=_kafka("interceptor.classes"),
@@ -129,10 +126,7 @@ REFUSED = (
     Foreign(
         names=_kafka("partitioner.class partitioner.ignore.keys"),
         kinds=SINK,
-        why=(
-            "rows would land in other partitions than before; leave it out, and choose with a column"
-            " `partition`"
-        ),
+        why=("rows would land in other partitions than before; leave it out, and choose with a column `partition`"),
     ),
     Foreign(
         names=("group.id",),
@@ -145,9 +139,6 @@ REFUSED = (
     ),
     Foreign(
         names=("option.*", "provider"),
-        why=(
-            "the options of a catalog table do not reach a Python data source; use a temporary view or"
-            " spark.read"
-        ),
+        why=("the options of a catalog table do not reach a Python data source; use a temporary view or spark.read"),
     ),
 )

@@ -53,9 +53,7 @@ class Given(msgspec.Struct, frozen=True):
         try:
             return option.value.read(text if option.value.verbatim else text.strip())
         except ValueError as error:
-            message = (
-                f"option {option.name} is {_shown(text)}: {error}. It takes {option.value.takes}; set it so"
-            )
+            message = f"option {option.name} is {_shown(text)}: {error}. It takes {option.value.takes}; set it so"
             if option.unset != REQUIRED:
                 message += f", or leave it out ({_without(option)})"
             raise InvalidOption(option.name, message) from None
@@ -131,9 +129,7 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
             continue
         if (option.kinds <= SOURCE) != (kind in SOURCE):
             side = "reads" if option.kinds <= SOURCE else "writes"
-            raise InvalidOption(
-                option.name, f"option {option.name} is for {side}; {kind.value} has none: leave it out"
-            )
+            raise InvalidOption(option.name, f"option {option.name} is for {side}; {kind.value} has none: leave it out")
         if option.ignored_elsewhere:
             return Ignored(option.name, option.not_here)
         raise InvalidOption(option.name, f"option {option.name} is not for {kind.value}: {option.not_here}")

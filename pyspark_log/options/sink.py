@@ -70,6 +70,5 @@ def _check_transaction(parsed: SinkOptions, given: Given) -> None:
     if parsed.txn_take_over and parsed.txn_app_id is None:
         raise InvalidOption(
             "txnTakeOver",
-            "option txnTakeOver is true, but no txnAppId says what to take over; set txnAppId, or"
-            " leave it out",
+            "option txnTakeOver is true, but no txnAppId says what to take over; set txnAppId, or leave it out",
         )

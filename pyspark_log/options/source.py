@@ -78,8 +78,7 @@ def _subscription(given: Given) -> Subscription:
     found = f"{' and '.join(option.name for option in chosen)} are given" if chosen else "none is given"
     raise InvalidOption(
         chosen[-1].name if chosen else table.SUBSCRIBE.name,
-        f"a read needs exactly one of the options subscribe, subscribePattern and assign, but"
-        f" {found}; set one of them",
+        f"a read needs exactly one of the options subscribe, subscribePattern and assign, but {found}; set one of them",
     )
 
 
@@ -119,8 +118,7 @@ def _check_range(start_name: str, start: Position, end_name: str, end: Position)
         shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(apart)[:5])
         raise InvalidOption(
             end_name,
-            f"options {start_name} and {end_name} must name the same partitions; only one of them"
-            f" names {shown}",
+            f"options {start_name} and {end_name} must name the same partitions; only one of them names {shown}",
         )
     for topic, partition in sorted(_partitions(begins)):
         begin, finish = begins[topic][partition], ends[topic][partition]

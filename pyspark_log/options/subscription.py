@@ -67,13 +67,9 @@ def _read_assign(text: str) -> Subscription:
                 raise ValueError(f"topic {topic} cannot have a partition {partition}")
     if not any(assigned.values()):
         raise ValueError("it names no partition")
-    return Assign(
-        {topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items() if partitions}
-    )
+    return Assign({topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items() if partitions})
 
 
 SUBSCRIBE: Value[Subscription] = Value("names of topics with commas between them", _read_subscribe)
-SUBSCRIBE_PATTERN: Value[Subscription] = Value(
-    "a regular expression that matches whole names of topics", _read_pattern
-)
+SUBSCRIBE_PATTERN: Value[Subscription] = Value("a regular expression that matches whole names of topics", _read_pattern)
 ASSIGN: Value[Subscription] = Value('partitions of each topic as JSON, such as {"t":[0,1]}', _read_assign)

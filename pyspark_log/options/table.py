@@ -38,17 +38,12 @@ PATH = Option(
     value=URL,
     unset=REQUIRED,
     meaning="The cluster root; `.load(path)`, `.start(path)` and `.save(path)` set it too.",
-    differs=(
-        "It takes the place of `kafka.bootstrap.servers`: there is no broker, the address is a place in"
-        " a store."
-    ),
+    differs=("It takes the place of `kafka.bootstrap.servers`: there is no broker, the address is a place in a store."),
 )
 ASYNC_PROGRESS = Option(
     name="asyncProgressTrackingEnabled",
     kinds=EVERYWHERE,
-    value=boolean(
-        "Spark would then store offsets after the rows were written, so exactly-once would not hold"
-    ),
+    value=boolean("Spark would then store offsets after the rows were written, so exactly-once would not hold"),
     default="false",
     meaning="Spark's asynchronous progress tracking, which cannot be used here.",
     differs="Refused: offsets become durable late, so a restart could write rows again.",
@@ -102,8 +97,7 @@ STARTING_OFFSETS_STREAM = Option(
     value=position.STREAM_START,
     default="latest",
     meaning=(
-        "Where a new query starts; a restarted one goes on from its checkpoint, and new partitions start"
-        " at earliest."
+        "Where a new query starts; a restarted one goes on from its checkpoint, and new partitions start at earliest."
     ),
 )
 NO_MATCH = Option(
@@ -112,21 +106,16 @@ NO_MATCH = Option(
     value=choice({strategy.value: strategy for strategy in position.NoMatch}),
     default="error",
     meaning=(
-        "What to do where a partition has no row as new as the time to start from: fail, or start at its"
-        " latest offset."
+        "What to do where a partition has no row as new as the time to start from: fail, or start at its latest offset."
     ),
 )
 ENDING_TIMESTAMP = Option(
     name="endingTimestamp",
     kinds=BATCH_READ,
     value=position.GLOBAL_TIMESTAMP,
-    meaning=(
-        "The read ends in every partition before the first row of this time or later, or at its latest"
-        " offset."
-    ),
+    meaning=("The read ends in every partition before the first row of this time or later, or at its latest offset."),
     differs=(
-        "Refused in a streaming read, as the other two endings are; Spark's Kafka source ignores it"
-        " there in silence."
+        "Refused in a streaming read, as the other two endings are; Spark's Kafka source ignores it there in silence."
     ),
     not_here=_NO_END,
 )
@@ -134,9 +123,7 @@ ENDING_OFFSETS_BY_TIMESTAMP = Option(
     name="endingOffsetsByTimestamp",
     kinds=BATCH_READ,
     value=position.TIMESTAMPS,
-    meaning=(
-        "The read ends in each partition before the first row of its time or later, or at its latest offset."
-    ),
+    meaning=("The read ends in each partition before the first row of its time or later, or at its latest offset."),
     not_here=_NO_END,
 )
 ENDING_OFFSETS = Option(
@@ -217,10 +204,7 @@ ACKS = Option(
         "A batch counts when all in-sync replicas have it on disk (all, -1), when the leader has (1), or"
         " before that (0)."
     ),
-    differs=(
-        "0 waits for the leader's store too, but not for its disk: a batch has no offsets before it is"
-        " stored."
-    ),
+    differs=("0 waits for the leader's store too, but not for its disk: a batch has no offsets before it is stored."),
     prefixed=("acks",),
 )
 COMPRESSION_TYPE = Option(
@@ -245,8 +229,7 @@ TXN_APP_ID = Option(
     unset="a stream's query id; none for a batch write",
     meaning="The name under which the writer's batches are written once each; it outlives the checkpoint.",
     differs=(
-        "Kafka's sink repeats rows after a failure; here each (writer, batch) is in the log once. The"
-        " name is Delta's."
+        "Kafka's sink repeats rows after a failure; here each (writer, batch) is in the log once. The name is Delta's."
     ),
 )
 TXN_VERSION = Option(

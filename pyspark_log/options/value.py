@@ -56,9 +56,7 @@ def integer(low: int, high: int = LONG_MAX) -> Value[int]:
             raise ValueError(f"it is more than {high}")
         return number
 
-    return Value(
-        f"a whole number from {low} to {high}" if high < LONG_MAX else f"a whole number, {low} or more", read
-    )
+    return Value(f"a whole number from {low} to {high}" if high < LONG_MAX else f"a whole number, {low} or more", read)
 
 
 def choice(meanings: Mapping[str, T], reasons: Mapping[str, str] | None = None) -> Value[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -14,10 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyspark_log.sink.staging import StagedFile
+    from pyspark_log_coordinator.journal import Outcome
     from pyspark_log_coordinator.log import Log
     from pyspark_log_coordinator.producers import ProducerClaim
+    from pyspark_log_coordinator.topic import Topic
 
 T = TypeVar("T")
+
+
+class Sequenced(msgspec.Struct, frozen=True):
+    """Where a batch came to lie in one topic."""
+
+    entry: int
+    """The newest entry of the topic's journal after the batch."""
+    offsets: dict[int, tuple[int, int]]
+    """By partition the first offset and the end of the rows that were added: none for a replay."""
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -35,19 +47,19 @@ def sequence(
     acks: Acks,
     patience: Patience,
     always: str | None,
-) -> dict[str, int]:
+) -> dict[str, Sequenced]:
     """Put staged files into the log, each topic in one entry, in the order of the topics' names.
 
     `staged` has one item for each writing task, in their order. `always` names a topic that is asked about the
-    batch even where it has no row for it, so that a replay without rows is noticed. Returns the journal entry of
-    each topic after the batch. Raises what `topic.decide` raises; what was sequenced before the error stays, and a
-    replay finds it there.
+    batch even where it has no row for it, so that a replay without rows is noticed. Returns where the rows of each
+    topic are. Raises what `topic.decide` raises; what was sequenced before the error stays, and a replay finds it
+    there.
     """
     by_topic: dict[str, list[StagedFile]] = {} if always is None else {always: []}
     for task in staged:
         for file in task:
             by_topic.setdefault(file.topic, []).append(file)
-    numbers = {}
+    done = {}
     for topic in sorted(by_topic):
         files = by_topic[topic]
         handle = log.topic(topic)
@@ -57,8 +69,19 @@ def sequence(
                     topic, f"topic {topic!r} was deleted and created again during the write; write again"
                 )
         command = CommitBatch(claim, tuple(file.file for file in files), acks)
-        numbers[topic] = retrying(patience, functools.partial(handle.submit, command)).number
-    return numbers
+        done[topic] = _sequenced(command, retrying(patience, functools.partial(handle.submit, command)))
+    return done
+
+
+def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:
+    rows: Counter[int] = Counter()
+    if outcome.events:
+        for file in command.files:
+            for chunk in file.chunks:
+                rows[chunk.partition] += chunk.rows
+    # The state is that after the batch's own entry, so its rows are the last ones.
+    ends = {partition: outcome.state.partitions[partition].log_end for partition in sorted(rows)}
+    return Sequenced(outcome.number, {partition: (end - rows[partition], end) for partition, end in ends.items()})
 
 
 def retrying(patience: Patience, attempt: Callable[[], T]) -> T:

@@ -1,0 +1,64 @@
+"""The arguments that several commands have, and how a value that is typed wrong is told."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from pyspark_log.options.option import Option
+
+T = TypeVar("T")
+
+Path = Annotated[
+    str,
+    typer.Option(
+        "--path",
+        "-p",
+        envvar="PYSPARK_LOG_PATH",
+        metavar="ADDRESS",
+        help="The cluster's address, for example /data/log.",
+    ),
+]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one document or one a line.")]
+
+
+class Format(str, enum.Enum):
+    """How rows are written as lines."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Text lines are key, this separator, value. A tab is $'\\t' in most shells.",
+        show_default=False,
+    ),
+]
+
+
+def check_key_separator(separator: str | None, form: Format) -> None:
+    """End the program where the separator makes no sense."""
+    if separator == "":
+        refuse("--key-separator", "it is empty; give at least one character")
+    if separator is not None and form is Format.JSON:
+        refuse("--key-separator", "it is for text lines; in JSON lines the key has a field of its own")
+
+
+def read_as(option: Option[T], text: str, name: str) -> T:
+    """Return what `text` means for an option of the sink; ends the program where it means nothing."""
+    try:
+        return option.value.read(text.strip())
+    except ValueError as error:
+        refuse(name, f"{text!r}: {error}. It takes {option.value.takes}")
+
+
+def refuse(name: str, why: str) -> NoReturn:
+    """End the program: the argument `name` was typed wrong."""
+    raise typer.BadParameter(why, param_hint=name)

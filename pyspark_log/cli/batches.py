@@ -1,0 +1,100 @@
+"""Batches: rows on their way into a topic, each batch one append file and one journal entry.
+
+The steps are the Spark sink's own: `staging`, then `sequence`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from pyspark_log.sink.rows import rows_of
+from pyspark_log.sink.sequence import Patience, sequence
+from pyspark_log.sink.staging import Staging, destination_of
+
+if TYPE_CHECKING:
+    from pyspark_log.options import Acks, Compression
+    from pyspark_log_coordinator.log import Log, TopicHandle
+
+
+class Written(msgspec.Struct):
+    """What was added to one partition. Rows of other writers may lie between the first and the last."""
+
+    rows: int
+    first_offset: int
+    last_offset: int
+
+
+class Batches:
+    """Turns lines into rows and writes them, batch after batch."""
+
+    def __init__(
+        self,
+        log: Log,
+        handle: TopicHandle,
+        decode: Callable[[list[bytes], int], pa.RecordBatch],
+        *,
+        acks: Acks,
+        compression: Compression | None,
+    ) -> None:
+        """`decode` makes rows of lines, given the number of the first one."""
+        self._log = log
+        self._handle = handle
+        self._decode = decode
+        self._acks = acks
+        self._compression = compression
+        self._staging: Staging | None = None
+        self._lines_decoded = 0
+        self.lines_written = 0
+        self.written: dict[int, Written] = {}
+        """By partition."""
+
+    @property
+    def lines_pending(self) -> int:
+        """How many lines the batch has that is not written yet."""
+        return self._lines_decoded - self.lines_written
+
+    def add(self, lines: list[bytes]) -> None:
+        """Put some lines into the present batch. Raises `InvalidRecord`, `StoreError`, `UnknownTopic`."""
+        rows = rows_of(
+            self._decode(lines, self._lines_decoded + 1), now_us=time.time_ns() // 1000, by_topic_column=False
+        )
+        if self._staging is None:
+            self._staging = self._begun()
+        self._staging.add(rows)
+        self._lines_decoded += len(lines)
+
+    def end(self) -> None:
+        """Write the present batch. Raises what `add` and `sequence` raise, `OutcomeUnknown` among it."""
+        if self._staging is None:
+            return
+        staged = self._staging.finish()
+        self._staging = None
+        done = sequence(self._log, [staged], None, self._acks, Patience(), None)
+        self.lines_written = self._lines_decoded
+        for sequenced in done.values():
+            for partition, (start, end) in sequenced.offsets.items():
+                before = self.written.get(partition, Written(0, start, end))
+                self.written[partition] = Written(before.rows + end - start, before.first_offset, end - 1)
+
+    def discard(self) -> None:
+        """Give the present batch up."""
+        if self._staging is not None:
+            self._staging.discard()
+            self._staging = None
+
+    def _begun(self) -> Staging:
+        state = self._handle.refresh()
+        destination = destination_of(self._handle, self._compression, state.config.max_message_bytes)
+        return Staging(
+            self._log.store,
+            lambda _: destination,
+            self._handle.name,
+            nonce=self._log.environment.nonce,
+            durable=self._acks != "0",
+            sticky=destination.born,  # grows with every batch, so rows without key take turns
+        )

@@ -1,0 +1,140 @@
+"""Rows as lines of JSON, one object a line: the same when written and when read.
+
+    {"key": "k", "value": "v", "headers": [{"key": "h", "value": "w"}], "partition": 0, "timestamp": 1700000000000}
+
+    value, key, a header's value    a string; null (a value that is null is a tombstone); {"base64": "..."} for bytes
+                                    that are no text; any other JSON is stored as its text, as it stands there
+    partition                       where the row goes; without it by its key
+    timestamp                       milliseconds since 1970; without it the time of the write
+
+Only `value` must be there. Rows that are read have `topic` and `offset` too, which are ignored when they are written.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log_storage import schema
+from pyspark_log_storage.errors import InvalidRecord
+
+US_PER_MS = 1000
+TIMESTAMP_MS_MAX = 2**63 // US_PER_MS - 1
+PARTITION_MAX = 2**31 - 1
+
+_NULL = msgspec.Raw(b"null")
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    key: str | None
+    value: msgspec.Raw = _NULL
+
+
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    value: msgspec.Raw
+    key: msgspec.Raw = _NULL
+    headers: list[_Header] | None = None
+    partition: Annotated[int, msgspec.Meta(ge=0, le=PARTITION_MAX)] | None = None
+    timestamp: Annotated[int, msgspec.Meta(ge=-TIMESTAMP_MS_MAX, le=TIMESTAMP_MS_MAX)] | None = None
+    topic: Any = None
+    offset: Any = None
+
+
+class _Base64(msgspec.Struct, forbid_unknown_fields=True):
+    base64: str
+
+
+_row = msgspec.json.Decoder(_Row)
+_text = msgspec.json.Decoder(str)
+_base64 = msgspec.json.Decoder(_Base64)
+
+
+def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
+    """Return the rows of some lines, which begin at number `first_line` of the input. Blank lines are skipped.
+
+    Raises `InvalidRecord`, which names the line.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in ("key", "value", "headers", "partition", "timestamp")}
+    for number, line in enumerate(lines, first_line):
+        if not line.strip():
+            continue
+        try:
+            row = _row.decode(line.decode())
+            columns["key"].append(_bytes(row.key))
+            columns["value"].append(_bytes(row.value))
+            columns["headers"].append(
+                None
+                if row.headers is None
+                else [{"key": each.key, "value": _bytes(each.value)} for each in row.headers]
+            )
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise InvalidRecord(
+                f'line {number} is not a row as JSON ({error}); it takes an object such as {{"key": "k", "value": "v"}}'
+            ) from error
+        columns["partition"].append(row.partition)
+        columns["timestamp"].append(None if row.timestamp is None else row.timestamp * US_PER_MS)
+    return pa.record_batch(
+        {
+            "key": pa.array(columns["key"], pa.binary()),
+            "value": pa.array(columns["value"], pa.binary()),
+            "headers": pa.array(columns["headers"], schema.HEADERS),
+            "partition": pa.array(columns["partition"], pa.int32()),
+            "timestamp": pa.array(columns["timestamp"], pa.int64()).cast(schema.TIMESTAMP),
+        }
+    )
+
+
+def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> bytes:
+    """Return stored rows as lines; `offset` is the first row's."""
+    times = np.floor_divide(np.asarray(record.column("timestamp").cast(pa.int64())), US_PER_MS).tolist()
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": offset + index,
+            "timestamp": time,
+            "key": _json(key),
+            "value": _json(value),
+        }
+        for index, (time, key, value) in enumerate(
+            zip(times, record.column("key").to_pylist(), record.column("value").to_pylist(), strict=True)
+        )
+    ]
+    if "headers" in record.schema.names:
+        for row, headers in zip(rows, record.column("headers").to_pylist(), strict=True):
+            if headers is not None:
+                row["headers"] = [{"key": each["key"], "value": _json(each["value"])} for each in headers]
+    return msgspec.json.Encoder().encode_lines(rows)
+
+
+def _bytes(raw: msgspec.Raw) -> bytes | None:
+    """Return the bytes that a JSON value stands for. Raises `ValueError` for bad base64."""
+    text = bytes(raw)
+    if text.startswith(b'"'):
+        return _text.decode(text).encode()
+    if text == b"null":
+        return None
+    if text.startswith(b"{") and b'"base64"' in text:
+        try:
+            encoded = _base64.decode(text)
+        except msgspec.ValidationError:
+            return text  # an object of the user's own that has such a field among others
+        try:
+            return base64.b64decode(encoded.base64, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"bad base64: {error}") from error
+    return text
+
+
+def _json(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,90 @@
+"""The program `pyspark-log`: its commands, and how an error ends it.
+
+exit code 0     done; also where the reader of the output has gone away (`| head`)
+exit code 1     an error: one sentence on stderr
+exit code 2     the command was typed wrong
+exit code 130   interrupted
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import pyspark_log
+from pyspark_log.cli import consume, offsets, produce, topics
+from pyspark_log_storage.errors import LogError
+
+
+class _Program(TyperGroup):
+    """The commands, whose errors are shown in one sentence. A traceback is left to bugs."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _drop_output()
+        except (LogError, OSError) as error:
+            typer.echo(f"pyspark-log: {_sentence(error)}", err=True)
+            if isinstance(error, OSError):
+                _drop_output()
+            raise typer.Exit(1) from error
+        else:
+            return result
+
+
+def _drop_output() -> None:
+    """Send what is left to nowhere, else Python complains about stdout once more when it ends."""
+    with contextlib.suppress(io.UnsupportedOperation):  # stdout is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _sentence(error: LogError | OSError) -> str:
+    if isinstance(error, LogError):
+        return error.message
+    return f"{error.filename or 'cannot read or write'}: {error.strerror or error}"
+
+
+app = typer.Typer(
+    name="pyspark-log",
+    cls=_Program,
+    help="Create, fill, read and inspect the topics of a log that Spark streams into and out of.",
+    epilog="""\b
+Every command takes the cluster's address from --path or PYSPARK_LOG_PATH:
+  export PYSPARK_LOG_PATH=/data/log
+  pyspark-log topics create flights --partitions 8
+  echo hello | pyspark-log produce flights
+  pyspark-log consume flights
+""",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(topics.app, name="topics")
+app.command(epilog=produce.EXAMPLES)(produce.produce)
+app.command(epilog=consume.EXAMPLES)(consume.consume)
+app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pyspark-log {pyspark_log.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,80 @@
+"""`pyspark-log offsets`: where the rows of a topic begin and end, or where a time begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log import Log, TopicHandle
+
+EARLIEST_TIME = -2
+LATEST_TIME = -1
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log offsets flights
+  pyspark-log offsets flights --time 1700000000000 --json
+"""
+
+
+def offsets(
+    topic: arguments.Topic,
+    path: arguments.Path,
+    time: Annotated[
+        int | None,
+        typer.Option(
+            min=EARLIEST_TIME,
+            metavar="MS",
+            help="Show the offset of each partition's first row at or after this time, in milliseconds since 1970; "
+            "-1 means latest, -2 earliest.",
+            show_default=False,
+        ),
+    ] = None,
+    json: arguments.Json = False,
+) -> None:
+    """Show where partitions begin and end.
+
+    The latest offset is that of the next row that a reader will see.
+    """
+    from pyspark_log.cli import output
+    from pyspark_log.opening import open_log
+
+    log = open_log(path)
+    handle = log.topic(topic)
+    if time is not None:
+        _print_offsets_of_time(log, handle, time, json=json)
+        return
+    partitions = [
+        (number, each.log_start, each.high_watermark, each.high_watermark - each.log_start)
+        for number, each in enumerate(handle.journal.state.partitions)
+    ]
+    if json:
+        names = ("partition", "earliest", "latest", "rows")
+        output.print_json(*({"topic": topic, **dict(zip(names, each, strict=True))} for each in partitions))
+    else:
+        totals = ("total", "", "", sum(rows for *_, rows in partitions)) if len(partitions) > 1 else None
+        output.print_table(("partition", "earliest", "latest", "rows"), partitions, totals)
+
+
+def _print_offsets_of_time(log: Log, handle: TopicHandle, time: int, *, json: bool) -> None:
+    from pyspark_log.cli import output
+    from pyspark_log.source.positions import offset_for_time
+
+    found: list[tuple[int, Any]] = []
+    for number, partition in enumerate(handle.journal.state.partitions):
+        if time == EARLIEST_TIME:
+            found.append((number, partition.log_start))
+        elif time == LATEST_TIME:
+            found.append((number, partition.high_watermark))
+        else:
+            found.append((number, offset_for_time(log, handle, number, time)))
+    if json:
+        output.print_json(*({"topic": handle.name, "partition": number, "offset": offset} for number, offset in found))
+    else:
+        output.print_table(
+            ("partition", "offset"), [(number, "none" if offset is None else offset) for number, offset in found]
+        )

@@ -1,0 +1,213 @@
+"""`pyspark-log topics`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.partition import Partition
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+
+
+@app.command(
+    epilog="\b\nExamples:\n  pyspark-log topics create flights --partitions 8\n"
+    "  pyspark-log topics create flights --if-not-exists \\\n    --config compression.type=zstd"
+)
+def create(
+    name: arguments.Topic,
+    path: arguments.Path,
+    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="How many partitions it has.")] = 1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting of the topic, under Kafka's name; may be given often."),
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Create a topic.
+
+    Where the address has no cluster yet, it begins one.
+    """
+    settings = _settings(config or [])
+
+    from pyspark_log.opening import open_log
+    from pyspark_log_coordinator import topic_config
+    from pyspark_log_storage.errors import TopicExists
+    from pyspark_log_storage.names import check_topic
+
+    check_topic(name)
+    wanted = topic_config.parse(settings)
+    log = open_log(path, create=True)
+    try:
+        handle, created = log.create_topic(name, partitions, wanted), True
+    except TopicExists:
+        if not if_not_exists:
+            raise
+        handle, created = log.topic(name), False
+    count = len(handle.journal.state.partitions)
+    if json:
+        from pyspark_log.cli.output import print_json
+
+        print_json({"topic": name, "id": handle.topic_id, "partitions": count, "created": created})
+    elif created:
+        typer.echo(f"created topic {name} with {_counted(count, 'partition')}")
+    else:
+        typer.echo(f"topic {name} exists already, with {_counted(count, 'partition')}; nothing was changed")
+
+
+@app.command("list", epilog="\b\nExample:\n  pyspark-log topics list --path /data/log")
+def list_(path: arguments.Path, json: arguments.Json = False) -> None:
+    """List the topics."""
+    from pyspark_log.cli import output
+    from pyspark_log.opening import open_log
+
+    records = sorted(open_log(path).topics().items())
+    if json:
+        output.print_json(
+            *(
+                {
+                    "topic": name,
+                    "id": record.topic_id,
+                    "partitions": len(record.assignments),
+                    "created_ms": record.created_ms,
+                }
+                for name, record in records
+            )
+        )
+    elif not records:
+        typer.echo("there are no topics yet; make one with: pyspark-log topics create NAME")
+    else:
+        rows = [(name, len(record.assignments), _time(record.created_ms), record.topic_id) for name, record in records]
+        output.print_table(("topic", "partitions", "created (UTC)", "id"), rows)
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log topics describe flights")
+def describe(name: arguments.Topic, path: arguments.Path, json: arguments.Json = False) -> None:
+    """Show a topic's settings and partitions.
+
+    LEO is the offset of the next row that is written, HW that of the next row
+    that readers will see.
+    """
+    from pyspark_log.cli import output
+    from pyspark_log.opening import open_log
+    from pyspark_log_coordinator import topic_config
+
+    handle = open_log(path).topic(name)
+    config = topic_config.show(handle.journal.state.config)
+    partitions = [_partition(number, each) for number, each in enumerate(handle.journal.state.partitions)]
+    if json:
+        entry = handle.journal.number
+        output.print_json(
+            {"topic": name, "id": handle.topic_id, "journal_entry": entry, "config": config, "partitions": partitions}
+        )
+        return
+    _print_description(handle, config, partitions)
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log topics delete flights --yes")
+def delete(
+    name: arguments.Topic,
+    path: arguments.Path,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Delete a topic with all its rows.
+
+    A topic made later under the name shares nothing with it.
+    """
+    from pyspark_log.opening import open_log
+    from pyspark_log_storage.errors import UnknownTopic
+
+    log = open_log(path)
+    rows, partitions = 0, 0
+    try:
+        state = log.topic(name).journal.state
+    except UnknownTopic:
+        if name not in log.topics():
+            raise
+        # A deletion that was cut short ended the topic's journal and left its name, which goes now.
+    else:
+        partitions, rows = len(state.partitions), sum(each.log_end - each.log_start for each in state.partitions)
+    what = f"{_counted(rows, 'row')} in {_counted(partitions, 'partition')}"
+    if not yes and not _agreed(f"delete topic {name} with {what}, for good?"):
+        typer.echo("pyspark-log: nothing was deleted", err=True)
+        raise typer.Exit(1)
+    log.delete_topic(name)
+    if json:
+        from pyspark_log.cli.output import print_json
+
+        print_json({"topic": name, "deleted": True, "partitions": partitions, "rows": rows})
+    else:
+        typer.echo(f"deleted topic {name} with {what}")
+
+
+def _agreed(question: str) -> bool:
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key.strip() and equals):
+            arguments.refuse("--config", f"{pair!r} is not KEY=VALUE, such as compression.type=zstd")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _partition(number: int, partition: Partition) -> dict[str, Any]:
+    return {
+        "partition": number,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "log_start": partition.log_start,
+        "log_end": partition.log_end,
+        "high_watermark": partition.high_watermark,
+        "rows": partition.high_watermark - partition.log_start,
+        "log_end_offsets": partition.log_end_offsets,
+    }
+
+
+def _print_description(handle: TopicHandle, config: dict[str, Any], partitions: list[dict[str, Any]]) -> None:
+    from pyspark_log.cli import output
+
+    typer.echo(f"topic          {handle.name}")
+    typer.echo(f"id             {handle.topic_id}")
+    typer.echo(f"journal entry  {handle.journal.number:,}")
+    typer.echo(f"config         {', '.join(f'{key}={value}' for key, value in config.items())}\n")
+    rows = [
+        (
+            each["partition"],
+            each["leader"] if each["leader"] is not None else "none",
+            each["leader_epoch"],
+            ", ".join(each["replicas"]),
+            ", ".join(each["isr"]),
+            each["log_start"],
+            each["log_end"],
+            each["high_watermark"],
+            each["rows"],
+        )
+        for each in partitions
+    ]
+    columns = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
+    totals = ("total", *[""] * 7, sum(each["rows"] for each in partitions))
+    output.print_table(columns, rows, totals if len(rows) > 1 else None)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,63 @@
+"""The command line, as tests use it: in this process, or as a program of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from pyspark_log.cli.main import app
+
+
+class CommandLine:
+    """`pyspark-log` with the address of one cluster."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def run(self, *arguments: object, stdin: str | bytes = "", code: int = 0) -> Result:
+        """Run a command in this process, and check its exit code."""
+        words = [str(argument) for argument in arguments]
+        result = CliRunner().invoke(app, words, input=stdin, env={"PYSPARK_LOG_PATH": str(self.path)})
+        assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
+        return result
+
+    def out(self, *arguments: object, stdin: str | bytes = "") -> str:
+        """Return what a command prints; nothing may be on stderr."""
+        result = self.run(*arguments, stdin=stdin)
+        assert result.stderr == ""
+        return result.stdout
+
+    def documents(self, *arguments: object, stdin: str | bytes = "") -> list[Any]:
+        """Return what a command prints with --json."""
+        printed = self.out(*arguments, "--json", stdin=stdin)
+        assert printed == "" or printed.endswith("\n")
+        return [json.loads(line) for line in printed.split("\n")[:-1]]
+
+    def error(self, *arguments: object, stdin: str | bytes = "", code: int = 1) -> str:
+        """Return the one line that a command says when it fails; nothing may be on stdout."""
+        result = self.run(*arguments, stdin=stdin, code=code)
+        assert result.stdout == ""
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("pyspark-log: ")
+        return line.removeprefix("pyspark-log: ")
+
+    def misuse(self, *arguments: object) -> str:
+        """Return the last line that is said about a command that was typed wrong."""
+        result = self.run(*arguments, code=2)
+        assert result.stdout == ""
+        return result.stderr.splitlines()[-1]
+
+    def start(self, *arguments: object, **streams: Any) -> "subprocess.Popen[bytes]":
+        """Start the program; every stream is a pipe unless `streams` says otherwise."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        # Whatever the tests run with, stdout is buffered as it is for users.
+        environment = os.environ | {"PYTHONUNBUFFERED": "", "TERM": "xterm"}
+        words = [*PROGRAM, *map(str, arguments), "--path", str(self.path)]
+        return subprocess.Popen(words, env=environment, **(pipes | streams))
+
+
+PROGRAM = [sys.executable, "-m", "pyspark_log.cli"]

@@ -1,0 +1,303 @@
+"""`pyspark-log topics` and `offsets`, and what all commands have in common."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pyspark_log
+from tests.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "log")
+
+
+def test_the_first_topic_begins_the_cluster(cli):
+    assert cli.out("topics", "create", "flights", "--partitions", 3) == "created topic flights with 3 partitions\n"
+    assert (cli.path / "node").exists()
+    (listed,) = cli.documents("topics", "list")
+    (described,) = cli.documents("topics", "describe", "flights")
+    assert (listed["topic"], listed["partitions"], listed["id"]) == ("flights", 3, described["id"])
+
+
+def test_topics_are_listed_in_the_order_of_their_names(cli):
+    for name in ("b", "a.b", "c"):
+        cli.run("topics", "create", name)
+    assert [each["topic"] for each in cli.documents("topics", "list")] == ["a.b", "b", "c"]
+    assert [line.split()[0] for line in cli.out("topics", "list").splitlines()[2:]] == ["a.b", "b", "c"]
+
+
+def test_a_cluster_without_topics_says_how_to_make_one(cli):
+    cli.run("topics", "create", "t")
+    cli.run("topics", "delete", "t", "--yes")
+    assert "pyspark-log topics create" in cli.out("topics", "list")
+    assert cli.documents("topics", "list") == []
+
+
+def test_the_configuration_has_kafkas_names(cli):
+    cli.run("topics", "create", "t", "--config", "compression.type=zstd", "--config", "max.message.bytes=99")
+    (described,) = cli.documents("topics", "describe", "t")
+    assert described["config"] == {"compression.type": "zstd", "min.insync.replicas": 1, "max.message.bytes": 99}
+    assert "compression.type=zstd, min.insync.replicas=1, max.message.bytes=99" in cli.out("topics", "describe", "t")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("compresion.type=zstd", "unknown topic configuration 'compresion.type'; did you mean 'compression.type'?"),
+        ("compression.type=gzip", "compression.type='gzip' is unknown; there are none, lz4 and zstd"),
+        ("max.message.bytes=lots", "topic configuration max.message.bytes='lots' must be a whole number of 1 or more"),
+        ("cleanup.policy=compact", "cleanup.policy=compact is not supported; leave it at 'delete'"),
+        (
+            "min.insync.replicas=2",
+            "topic 't' cannot ask for 2 in-sync replicas: the cluster has 1 node(s); choose fewer",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_an_error_that_says_what_is_right(cli, config, message):
+    assert cli.error("topics", "create", "t", "--config", config) == message
+
+
+def test_a_setting_without_value_was_typed_wrong(cli):
+    last = "Error: Invalid value for --config: 'zstd' is not KEY=VALUE, such as compression.type=zstd"
+    assert cli.misuse("topics", "create", "t", "--config", "zstd") == last
+    assert not cli.path.exists()
+
+
+def test_a_topic_is_created_once(cli):
+    cli.run("topics", "create", "t", "--partitions", 2)
+    assert cli.error("topics", "create", "t").startswith("topic 't' exists already; use it")
+    kept = cli.out("topics", "create", "t", "--partitions", 5, "--if-not-exists")
+    assert kept == "topic t exists already, with 2 partitions; nothing was changed\n"
+    (again,) = cli.documents("topics", "create", "t", "--if-not-exists")
+    (new,) = cli.documents("topics", "create", "u", "--if-not-exists")
+    assert (again["created"], again["partitions"], new["created"]) == (False, 2, True)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../../etc", "a/b", "a b", "ä", "x" * 250])
+def test_a_name_that_is_no_topic_name_reaches_no_path(cli, tmp_path, name):
+    commands = (
+        ["topics", "create", name],
+        ["topics", "describe", name],
+        ["topics", "delete", name, "--yes"],
+        ["produce", name, "--create"],
+        ["consume", name],
+        ["offsets", name],
+    )
+    assert "invalid topic name" in cli.error(*commands[0])
+    assert not cli.path.exists()
+    cli.run("topics", "create", "t")
+    before = sorted(tmp_path.rglob("*"))
+    for command in commands:
+        assert repr(name) in cli.error(*command)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics", "list"],
+        ["topics", "describe", "t"],
+        ["topics", "delete", "t"],
+        ["produce", "t"],
+        ["consume", "t"],
+        ["offsets", "t"],
+    ],
+)
+def test_where_there_is_no_cluster_none_is_made(cli, command):
+    there_is_none = f"there is no log at {cli.path}; check the path, or write to it or create a topic"
+    assert cli.error(*command) == there_is_none
+    assert not cli.path.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics", "describe", "nix"],
+        ["topics", "delete", "nix"],
+        ["produce", "nix"],
+        ["consume", "nix"],
+        ["offsets", "nix"],
+    ],
+)
+def test_a_topic_that_is_not_there_is_an_error_that_says_what_is(cli, command):
+    cli.run("topics", "create", "a")
+    assert cli.error(*command) == "there is no topic 'nix'; create it first (there are: a)"
+
+
+def test_the_address_may_be_an_option_and_is_needed(cli, tmp_path):
+    other = tmp_path / "other"
+    cli.run("topics", "create", "t", "--path", other)
+    assert (other / "node").exists()
+    assert not cli.path.exists()
+    missing = CommandLine(Path()).run("topics", "list", "--path", "", code=1)
+    assert "option 'path' is empty" in missing.stderr
+
+
+def test_an_address_of_another_kind_of_store_is_refused(cli):
+    assert "cannot use gs:// stores" in cli.error("topics", "list", "--path", "gs://bucket/log")
+
+
+def test_a_folder_that_cannot_be_used_is_told_in_one_sentence(cli):
+    cli.path.write_text("a file where the cluster should be")
+    assert str(cli.path) in cli.error("topics", "create", "t")
+
+
+def test_a_damaged_journal_is_told_in_one_sentence(cli):
+    cli.run("topics", "create", "t")
+    (entry, *_) = sorted(cli.path.glob("topics/t/*/journal/entries/*"))
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert "is damaged" in CommandLine(cli.path.parent / "." / "log").error(
+        "offsets", "t", "--path", f"{link(cli.path)}"
+    )
+
+
+def link(path: Path) -> Path:
+    """Another address of the same cluster, which this process has not opened yet."""
+    other = path.with_name("link")
+    other.symlink_to(path)
+    return other
+
+
+def test_describe_shows_each_partition(cli):
+    cli.run("topics", "create", "t", "--partitions", 2)
+    cli.run(
+        "produce", "t", "--format", "json", stdin='{"value": "a", "partition": 1}\n{"value": "b", "partition": 1}\n'
+    )
+    (described,) = cli.documents("topics", "describe", "t")
+    assert described["journal_entry"] == 2
+    empty, full = described["partitions"]
+    assert empty == {
+        "partition": 0,
+        "leader": "0",
+        "leader_epoch": 0,
+        "replicas": ["0"],
+        "isr": ["0"],
+        "log_start": 0,
+        "log_end": 0,
+        "high_watermark": 0,
+        "rows": 0,
+        "log_end_offsets": {"0": 0},
+    }
+    assert full == empty | {
+        "partition": 1,
+        "log_end": 2,
+        "high_watermark": 2,
+        "rows": 2,
+        "log_end_offsets": {"0": 2},
+    }
+    lines = cli.out("topics", "describe", "t").splitlines()
+    assert [line.split()[-1] for line in lines[:3]] == ["t", described["id"], "2"]
+    header = "partition leader epoch replicas ISR log start LEO HW rows"
+    assert [" ".join(line.split()) for line in lines if line.strip(" ─")][4:] == [
+        header,
+        "0 0 0 0 0 0 0 0 0",
+        "1 0 0 0 0 0 2 2 2",
+        "total 2",
+    ]
+
+
+def test_delete_asks_first_and_says_how_many_rows_go(cli):
+    cli.run("topics", "create", "t", "--partitions", 2)
+    cli.run("produce", "t", stdin="a\nb\nc\n")
+    for answer in ("n\n", "\n", ""):
+        refused = cli.run("topics", "delete", "t", stdin=answer, code=1)
+        assert "delete topic t with 3 rows in 2 partitions, for good? [y/N]" in refused.stderr
+        assert refused.stderr.endswith("pyspark-log: nothing was deleted\n")
+    assert cli.out("consume", "t") == "a\nb\nc\n"
+    asked = cli.run("topics", "delete", "t", stdin="y\n")
+    assert asked.stdout == "deleted topic t with 3 rows in 2 partitions\n"
+    assert cli.documents("topics", "list") == []
+
+
+def test_delete_with_json_asks_on_stderr(cli):
+    cli.run("topics", "create", "t")
+    deleted = cli.run("topics", "delete", "t", "--json", stdin="y\n")
+    assert json.loads(deleted.stdout) == {"topic": "t", "deleted": True, "partitions": 1, "rows": 0}
+
+
+def test_a_topic_that_is_created_again_is_empty_and_another(cli):
+    cli.run("topics", "create", "t")
+    cli.run("produce", "t", stdin="old\n")
+    (before,) = cli.documents("topics", "describe", "t")
+    assert cli.out("topics", "delete", "t", "--yes") == "deleted topic t with 1 row in 1 partition\n"
+    cli.run("topics", "create", "t")
+    (after,) = cli.documents("topics", "describe", "t")
+    assert after["id"] != before["id"]
+    assert cli.out("consume", "t") == ""
+    cli.run("produce", "t", stdin="new\n")
+    assert cli.out("consume", "t") == "new\n"
+
+
+def test_a_deletion_that_was_cut_short_can_be_finished(cli):
+    from pyspark_log.opening import open_log
+    from pyspark_log_coordinator.topic import DeleteTopic
+
+    cli.run("topics", "create", "t")
+    open_log(str(cli.path)).topic("t").submit(DeleteTopic())
+    assert "was deleted" in cli.error("offsets", "t")
+    cli.run("topics", "delete", "t", "--yes")
+    assert cli.documents("topics", "list") == []
+
+
+def test_offsets_tells_where_partitions_begin_and_end(cli):
+    cli.run("topics", "create", "t", "--partitions", 2)
+    cli.run(
+        "produce", "t", "--format", "json", stdin='{"value": "a", "partition": 1}\n{"value": "b", "partition": 1}\n'
+    )
+    assert cli.documents("offsets", "t") == [
+        {"topic": "t", "partition": 0, "earliest": 0, "latest": 0, "rows": 0},
+        {"topic": "t", "partition": 1, "earliest": 0, "latest": 2, "rows": 2},
+    ]
+    assert [line.split() for line in cli.out("offsets", "t").splitlines() if line.strip(" ─")] == [
+        ["partition", "earliest", "latest", "rows"],
+        ["0", "0", "0", "0"],
+        ["1", "0", "2", "2"],
+        ["total", "2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [(-2, [0, 0]), (-1, [0, 3]), (0, [None, 0]), (1500, [None, 1]), (3000, [None, 2]), (3001, [None, None])],
+)
+def test_offsets_finds_the_first_row_of_a_time(cli, time, expected):
+    cli.run("topics", "create", "t", "--partitions", 2)
+    lines = "".join(f'{{"value": "v", "partition": 1, "timestamp": {ms}}}\n' for ms in (1000, 2000, 3000))
+    cli.run("produce", "t", "--format", "json", stdin=lines)
+    assert [each["offset"] for each in cli.documents("offsets", "t", "--time", time)] == expected
+    shown = [line.split()[1] for line in cli.out("offsets", "t", "--time", time).splitlines()[2:]]
+    assert shown == ["none" if offset is None else str(offset) for offset in expected]
+
+
+def test_offsets_takes_no_time_that_means_nothing(cli):
+    assert "Invalid value for '--time'" in cli.misuse("offsets", "t", "--time", -3)
+
+
+def test_version(cli):
+    assert cli.out("--version") == f"pyspark-log {pyspark_log.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["topics", "create"],
+        ["topics", "list"],
+        ["topics", "describe"],
+        ["topics", "delete"],
+        ["produce"],
+        ["consume"],
+        ["offsets"],
+    ],
+)
+def test_every_command_has_help_with_an_example(cli, command):
+    shown = cli.out(*command, "--help")
+    assert shown.startswith("Usage: ")
+    assert f"  pyspark-log {' '.join(command)}" in shown
+
+
+def test_a_command_that_is_not_there_suggests_one(cli):
+    assert cli.misuse("topics", "creat") == "Error: No such command 'creat'. Did you mean 'create'?"
