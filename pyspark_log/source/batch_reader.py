@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.opening import freeze_imports, open_log
+from pyspark_log.opening import open_log
 from pyspark_log.source.fetch import Split, fetch
 from pyspark_log.source.planning import Range, divide, split_of
 from pyspark_log.source.positions import resolve, subscribed
@@ -62,7 +62,6 @@ class BatchReader(DataSourceReader):
 
 def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yield a split's rows as Spark expects them; nothing for the partition that Spark makes where there is none."""
-    freeze_imports()
     if not isinstance(partition, SplitPartition):
         return
     split, schema = partition.split, arrow_schema(columns)

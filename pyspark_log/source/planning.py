@@ -42,15 +42,21 @@ def divide(ranges: Sequence[Range], min_partitions: int | None, max_records: int
     if min_partitions is not None and len(parts) < min_partitions:
         total = sum(each.rows for each in parts)
         # Ranges too small to be divided keep one split; the others share the rest in proportion.
-        small = [each for each in parts if each.rows * min_partitions < total]
-        left = max(1, min_partitions - len(small))
+        shares = [_share(each.rows, total, min_partitions) for each in parts]
+        small = [each for each, share in zip(parts, shares, strict=True) if share == 1]
         large_total = total - sum(each.rows for each in small)
+        left = max(1, min_partitions - len(small))
         parts = [
             piece
-            for each in parts
-            for piece in _cut(each, 1 if each.rows * min_partitions < total else round(each.rows / large_total * left))
+            for each, share in zip(parts, shares, strict=True)
+            for piece in _cut(each, 1 if share == 1 else _share(each.rows, large_total, left))
         ]
     return parts
+
+
+def _share(rows: int, total: int, pieces: int) -> int:
+    """Return how many of `pieces` fall to `rows` of `total`: rounded half up, and one at least."""
+    return max(1, math.floor(rows / total * pieces + 0.5))
 
 
 def _cut(whole: Range, pieces: int) -> list[Range]:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_log.opening import freeze_imports, open_log
+from pyspark_log.opening import open_log
 from pyspark_log.options import parse_source
 from pyspark_log.source import limits, offsets
 from pyspark_log.source.batch_reader import SplitPartition, read_split
@@ -71,7 +71,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         """Check the options, and say that there is a limit: Spark hands it back to `latestOffset`."""
         chosen_columns(self._schema)
-        freeze_imports()
         return ReadMaxRows(self._options.max_offsets_per_trigger or 2**62)
 
     @spark_entry
@@ -108,6 +107,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @spark_entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the splits of the batch between two offsets, the same for the same offsets whenever it is asked."""
+        if start == end:  # a batch without news has its predecessor's offset, also where that says where it began
+            return []
         begun, ended = offsets.parse(start), offsets.parse(end)
         begins, options, ranges = ended.begins(begun), self._options, []
         log, handles = self._log, {}

@@ -6,6 +6,7 @@ expired or truncated under a query (`failOnDataLoss`).
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ def go_on(before: SourceOffset, now: Subscribed, *, fail_on_data_loss: bool) -> 
     """Return where each subscribed partition goes on after `before`.
 
     A partition that is new begins at its log start, as in Spark's Kafka source. Raises `DataLoss` where rows that
-    were to come are gone; without `fail_on_data_loss` a warning is logged and reading goes on at what is there.
+    were to come are gone; without `fail_on_data_loss` a warning is logged once and reading goes on at what is there.
     """
     starts: dict[TopicPartition, Start] = {}
     known = before.ends()
@@ -79,4 +80,10 @@ def report_loss(what: str, *, fail: bool) -> None:
         raise DataLoss(
             f"{what}, so rows that this query has not read may be lost; set failOnDataLoss=false to go on with the rest"
         )
+    _warn_once(what)
+
+
+@functools.lru_cache(maxsize=1024)
+def _warn_once(what: str) -> None:
+    """Log what was lost: an idle query finds it again many times a second."""
     _logger.warning("%s; going on with the rest (failOnDataLoss=false)", what)

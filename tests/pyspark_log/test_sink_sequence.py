@@ -1,0 +1,123 @@
+"""From staged files to the log: one journal entry for each topic, and patience with what passes."""
+
+import pytest
+
+from pyspark_log.sink.rows import Rows
+from pyspark_log.sink.sequence import Patience, retrying, sequence
+from pyspark_log.sink.staging import Staging, destination_of
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_storage.errors import BatchMismatch, StoreRefused, StoreUnavailable, UnknownTopic
+from tests.plain_log import PlainLog, record
+
+QUICK = Patience(retries=5, retry_backoff_ms=0, delivery_timeout_ms=10_000)
+
+
+@pytest.fixture
+def log():
+    made = PlainLog()
+    made.create("t", 2)
+    made.create("u")
+    return made
+
+
+def task(log, topic, *values):
+    staging = Staging(
+        log.log.store,
+        lambda name: destination_of(log.log.topic(name), None, 1000),
+        topic,
+        nonce=log.log.environment.nonce,
+        durable=True,
+        sticky=0,
+    )
+    staging.add(Rows(record(values), None, None))
+    return staging.finish()
+
+
+def claim(batch):
+    return ProducerClaim("query", "query", "run", batch)
+
+
+def rows(log, topic):
+    return sum(partition.high_watermark for partition in log.log.topic(topic).journal.state.partitions)
+
+
+def commit(log, *tasks, batch=None, always=None):
+    return sequence(log.log, tasks, None if batch is None else claim(batch), "all", QUICK, always)
+
+
+def test_all_tasks_of_a_topic_are_one_entry(log):
+    before = log.log.topic("t").journal.number
+    commit(log, task(log, "t", b"a"), [], task(log, "t", b"b"))
+    assert log.log.topic("t").journal.number == before + 1
+    assert rows(log, "t") == 2
+
+
+def test_each_topic_is_an_entry_of_its_own(log):
+    assert sorted(commit(log, task(log, "t", b"a"), task(log, "u", b"b"))) == ["t", "u"]
+    assert (rows(log, "t"), rows(log, "u")) == (1, 1)
+
+
+def test_a_replayed_batch_changes_nothing(log):
+    commit(log, task(log, "t", b"a"), batch=0)
+    number = log.log.topic("t").journal.number
+    commit(log, task(log, "t", b"a"), batch=0)
+    assert log.log.topic("t").journal.number == number
+    assert rows(log, "t") == 1
+
+
+def test_a_replay_without_rows_is_noticed_in_the_topic_of_the_option(log):
+    commit(log, task(log, "t", b"a"), batch=0, always="t")
+    with pytest.raises(BatchMismatch, match="batch 0 again with 0 rows, and 1 are in the log"):
+        commit(log, [], batch=0, always="t")
+
+
+def test_rows_for_an_earlier_life_of_a_topic_are_refused(log):
+    staged = task(log, "t", b"a")
+    log.delete("t")
+    log.create("t")
+    with pytest.raises(UnknownTopic, match="'t' was deleted and created again during the write"):
+        commit(log, staged)
+    assert rows(log, "t") == 0
+
+
+def failing(times, error):
+    """An attempt that fails so often, and the list of its calls."""
+    calls = []
+
+    def attempt():
+        calls.append(1)
+        if len(calls) <= times:
+            raise error
+        return "done"
+
+    return attempt, calls
+
+
+UNAVAILABLE = StoreUnavailable("/log", "key", "the store does not answer")
+
+
+def test_what_passes_is_tried_again():
+    attempt, calls = failing(3, UNAVAILABLE)
+    assert retrying(QUICK, attempt) == "done"
+    assert len(calls) == 4
+
+
+def test_the_number_of_retries_is_bounded():
+    attempt, calls = failing(100, UNAVAILABLE)
+    with pytest.raises(StoreUnavailable):
+        retrying(QUICK, attempt)
+    assert len(calls) == 1 + QUICK.retries
+
+
+def test_the_time_for_retries_is_bounded():
+    attempt, calls = failing(10**9, UNAVAILABLE)
+    with pytest.raises(StoreUnavailable):
+        retrying(Patience(retry_backoff_ms=1, delivery_timeout_ms=50), attempt)
+    assert len(calls) < 1000
+
+
+def test_what_does_not_pass_is_not_tried_again():
+    attempt, calls = failing(1, StoreRefused("/log", "key", "no permission"))
+    with pytest.raises(StoreRefused):
+        retrying(QUICK, attempt)
+    assert len(calls) == 1

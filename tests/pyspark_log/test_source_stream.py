@@ -1,0 +1,247 @@
+"""The micro-batches of a streaming read, planned and read step by step."""
+
+import time
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from pyspark_log_storage.errors import DataLoss, UnknownTopic
+from tests.direct import Stream, values
+from tests.plain_log import PlainLog
+
+DEADLINE_SECONDS = 20
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path / "log")
+    made.create("t", 2)
+    made.append("t", {0: [b"a%d" % i for i in range(8)], 1: [b"b0", b"b1"]})
+    return made
+
+
+def earliest(log, **options):
+    return Stream(log.path, **{"subscribe": "t", "startingOffsets": "earliest"} | options)
+
+
+def poll(stream):
+    """The rows of the next micro-batch, waited for."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        if (rows := stream.batch()) is not None:
+            return rows
+    raise AssertionError("no batch came")
+
+
+def test_what_is_there_is_one_batch_and_then_what_comes(log):
+    stream = earliest(log)
+    assert len(stream.batch()) == 10
+    log.append("t", {1: [b"new"]})
+    assert values(stream.batch()) == {1: [b"new"]}
+
+
+def test_an_idle_stream_keeps_its_offset(log):
+    stream = earliest(log)
+    stream.batch()
+    assert stream.reader.latestOffset(stream.start, stream.limit) is stream.start
+
+
+def test_a_first_batch_may_be_empty(tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t", 2)
+    stream = Stream(tmp_path, subscribe="t", startingOffsets="latest")
+    assert stream.batch() == []
+    assert stream.batch() is None
+    log.append("t", {0: [b"x"]})
+    assert len(stream.batch()) == 1
+
+
+def test_a_limit_is_shared_by_backlog_until_all_is_read(log):
+    stream = earliest(log, maxOffsetsPerTrigger=5)
+    assert values(stream.batch()) == {0: [b"a0", b"a1", b"a2", b"a3"], 1: [b"b0"]}
+    assert values(stream.batch()) == {0: [b"a4", b"a5", b"a6", b"a7"], 1: [b"b1"]}
+    assert stream.batch() is None
+
+
+def test_all_available_ignores_limits(log):
+    stream = earliest(log, maxOffsetsPerTrigger=1, minOffsetsPerTrigger=1)
+    assert len(stream.all_available()) == 10
+
+
+def test_available_now_ends_with_what_was_there_at_its_start(log):
+    stream = earliest(log, maxOffsetsPerTrigger=6, minOffsetsPerTrigger=6)
+    stream.reader.prepareForTriggerAvailableNow()
+    log.append("t", {0: [b"late"]})
+    log.create("t2")
+    batches = list(iter(stream.batch, None))
+    assert [len(batch) for batch in batches] == [5, 5]
+
+
+def test_few_rows_wait_for_more(log):
+    stream = earliest(log, minOffsetsPerTrigger=3, maxTriggerDelay="10m")
+    assert len(stream.batch()) == 10
+    log.append("t", {0: [b"x", b"y"]})
+    assert stream.batch() is None
+    log.append("t", {1: [b"z"]})
+    assert len(stream.batch()) == 3
+
+
+def test_few_rows_wait_no_longer_than_the_delay(log):
+    stream = earliest(log, minOffsetsPerTrigger=3, maxTriggerDelay="700ms")
+    stream.batch()
+    log.append("t", {0: [b"x", b"y"]})
+    begun = time.monotonic()
+    assert len(poll(stream)) == 2
+    assert time.monotonic() - begun > 0.5
+
+
+def test_an_idle_wait_sees_news_at_once(log):
+    stream = earliest(log)
+    stream.batch()
+    log.append("t", {0: [b"x"]})
+    begun = time.monotonic()
+    stream.batch()
+    assert time.monotonic() - begun < 0.09
+
+
+def test_a_topic_that_a_pattern_finds_later_is_read_from_its_first_row(log):
+    stream = Stream(log.path, subscribePattern="t.*", startingOffsets="latest")
+    assert stream.batch() == []
+    log.create("t-new", 2)
+    log.append("t-new", {0: [b"first"]})
+    log.append("t-new", {1: [b"second"]})
+    assert values(stream.batch()) == {0: [b"first"], 1: [b"second"]}
+
+
+def test_a_pattern_that_matches_nothing_yet_waits_for_a_topic(log):
+    stream = Stream(log.path, subscribePattern="later.*")
+    assert stream.batch() == []
+    log.create("later")
+    log.append("later", {0: [b"x"]})
+    assert values(stream.batch()) == {0: [b"x"]}
+
+
+def test_a_named_topic_that_is_not_there_is_an_error(log):
+    with pytest.raises(UnknownTopic, match="there is no topic 'x'"):
+        Stream(log.path, subscribe="t,x").batch()
+
+
+def test_a_replayed_batch_has_the_same_rows_whatever_came_since(log):
+    stream = Stream(log.path, subscribePattern="t.*", startingOffsets="latest", maxOffsetsPerTrigger=3)
+    initial = stream.start
+    stream.batch()
+    log.append("t", {0: [b"x0", b"x1"], 1: [b"y0", b"y1"]})
+    log.create("t-new")
+    log.append("t-new", {0: [b"n0"]})
+    first = stream.batch()
+    log.append("t", {0: [b"more"] * 50})
+    log.append("t-new", {0: [b"more"] * 50})
+    again = Stream(log.path, subscribePattern="t.*", startingOffsets="latest")
+    assert again.between(initial, stream.ends[0]) == []
+    assert again.between(stream.ends[0], stream.ends[1]) == first
+    assert first
+
+
+def test_batch_0_replays_from_its_own_begin(log):
+    stream = Stream(log.path, subscribe="t", startingOffsets='{"t":{"0":5,"1":-1}}')
+    initial = stream.start
+    first = stream.batch()
+    log.append("t", {1: [b"more"]})
+    again = Stream(log.path, subscribe="t", startingOffsets='{"t":{"0":5,"1":-1}}')
+    assert values(again.between(initial, stream.ends[0])) == values(first) == {0: [b"a5", b"a6", b"a7"]}
+
+
+def test_no_rows_between_equal_offsets(log):
+    stream = earliest(log)
+    stream.batch()
+    assert stream.reader.partitions(stream.start, stream.start) == []
+
+
+def test_minimum_and_maximum_rows_of_a_task_divide_a_batch(log):
+    stream = earliest(log, maxRecordsPerPartition=3)
+    end = stream.reader.latestOffset(stream.start, ReadAllAvailable())
+    assert len(stream.reader.partitions(stream.start, end)) == 4
+    assert len(earliest(log, minPartitions=6).reader.partitions(stream.start, end)) == 6
+
+
+def recreate(log, *values):
+    log.delete("t")
+    log.create("t", 2)
+    log.append("t", {0: list(values)})
+
+
+def test_a_recreated_topic_fails_the_query(log):
+    stream = earliest(log)
+    stream.batch()
+    recreate(log, b"again")
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        stream.batch()
+
+
+def test_a_recreated_topic_is_read_from_its_start_where_losses_do_not_matter(log):
+    stream = earliest(log, failOnDataLoss="false")
+    stream.batch()
+    recreate(log, b"again")
+    assert values(stream.batch()) == {0: [b"again"]}
+    assert stream.batch() is None
+
+
+def test_a_batch_of_a_topic_that_was_recreated_since_is_a_loss(log):
+    stream = earliest(log)
+    start = stream.start
+    stream.batch()
+    recreate(log, *[b"again"] * 20)
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        stream.between(start, stream.ends[0])
+    assert earliest(log, failOnDataLoss="false").between(start, stream.ends[0]) == []
+
+
+def test_a_deleted_topic_fails_the_query(log):
+    stream = earliest(log)
+    stream.batch()
+    log.delete("t")
+    with pytest.raises(DataLoss, match="is no longer there"):
+        stream.batch()
+
+
+def test_the_other_topics_go_on_where_losses_do_not_matter(log):
+    log.create("u")
+    stream = Stream(log.path, subscribe="t,u", startingOffsets="earliest", failOnDataLoss="false")
+    stream.batch()
+    log.delete("t")
+    assert stream.batch() is None
+    log.append("u", {0: [b"still here"]})
+    assert values(stream.batch()) == {0: [b"still here"]}
+
+
+def test_a_topic_that_comes_back_is_read_from_its_start_where_losses_do_not_matter(log):
+    log.create("u")
+    stream = Stream(log.path, subscribe="t,u", startingOffsets="earliest", failOnDataLoss="false")
+    stream.batch()
+    log.delete("t")
+    log.append("u", {0: [b"u"]})
+    stream.batch()
+    log.create("t")
+    log.append("t", {0: [b"back"]})
+    assert values(stream.batch()) == {0: [b"back"]}
+
+
+def test_the_lag_is_of_the_last_plan(log):
+    stream = earliest(log, maxOffsetsPerTrigger=5)
+    stream.batch()
+    assert stream.reader.reportLatestOffset() == {
+        "topics": {"t": {"0": 8, "1": 2}},
+        "offsetsBehindLatest": {
+            "minOffsetsBehindLatest": "1",
+            "maxOffsetsBehindLatest": "4",
+            "avgOffsetsBehindLatest": "2.5",
+        },
+    }
+
+
+def test_300_partitions_are_one_stream(tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("wide", 300)
+    log.append("wide", {p: [b"%d" % p] for p in range(300)})
+    stream = Stream(tmp_path, subscribe="wide", startingOffsets="earliest", maxOffsetsPerTrigger=600)
+    assert values(stream.batch()) == {p: [b"%d" % p] for p in range(300)}

@@ -1,0 +1,111 @@
+"""A reader sees a micro-batch in all partitions of a topic or in none, also while it is written."""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from pyspark_log.opening import open_log
+from tests.direct import Stream, read, values
+from tests.plain_log import PlainLog
+
+PARTITIONS = 5
+READS = 15
+WRITE_AT_EVERY = 2
+DEADLINE_SECONDS = 60
+
+
+class Writer:
+    """Writes micro-batches, of which each puts its number into every partition."""
+
+    def __init__(self, path):
+        self._log = PlainLog(path)
+        self.written = 0
+
+    def write(self):
+        self._log.append("t", {p: [b"%d" % self.written] * (p + 1) for p in range(PARTITIONS)})
+        self.written += 1
+
+
+class BusyWriter(Writer):
+    """Writes beside the reader, in a thread of its own, until the end of the block."""
+
+    def _run(self):
+        while not self._stop_asked.is_set():
+            self.write()
+
+    def __enter__(self):
+        self._stop_asked = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop_asked.set()
+        self._thread.join()
+
+    def wait_for(self, count):
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while self.written < count:
+            assert time.monotonic() < deadline, "the writer does not get on"
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def interrupting(path, monkeypatch):
+    """A writer that gets a batch in at every second look of the reader at the topic's journal."""
+    writer, store, looks = Writer(path), open_log(str(path)).store, itertools.count(1)
+    read_object = store.read
+
+    def read_after_a_write(key, *args):
+        if "/journal/entries/" in key and next(looks) % WRITE_AT_EVERY == 0:
+            writer.write()
+        return read_object(key, *args)
+
+    monkeypatch.setattr(store, "read", read_after_a_write)
+    return writer
+
+
+@pytest.fixture
+def path(tmp_path):
+    PlainLog(tmp_path / "log").create("t", PARTITIONS)
+    return tmp_path / "log"
+
+
+def assert_whole(by_partition):
+    """Each partition has the same batches; partition p has p + 1 rows of each, in order."""
+    batches = sorted({int(value) for found in by_partition.values() for value in found})
+    expected = {p: [b"%d" % batch for batch in batches for _ in range(p + 1)] for p in range(PARTITIONS)}
+    assert by_partition == (expected if batches else {})
+    return batches
+
+
+def assert_batches_of_a_read(by_partition):
+    batches = assert_whole(by_partition)
+    assert batches == list(range(len(batches)))
+    return len(batches)
+
+
+def test_a_batch_read_sees_whole_batches_though_writes_come_between_its_steps(path, interrupting):
+    counts = [assert_batches_of_a_read(values(read(path, subscribe="t"))) for _ in range(READS)]
+    assert len(set(counts)) > READS // 2, counts
+
+
+def test_a_stream_sees_whole_batches_though_writes_come_between_its_steps(path, interrupting):
+    stream, so_far = Stream(path, subscribe="t", startingOffsets="earliest"), 0
+    for _ in range(READS):
+        batches = assert_whole(values(stream.batch() or []))
+        assert batches == list(range(so_far, so_far + len(batches)))
+        so_far += len(batches)
+    assert so_far > READS // 2
+    assert interrupting.written >= so_far
+
+
+def test_a_reader_beside_a_busy_writer_sees_whole_batches(path):
+    seen = set()
+    with BusyWriter(path) as writer:
+        for _ in range(READS):
+            writer.wait_for(max(seen, default=0) + 1)
+            seen.add(assert_batches_of_a_read(values(read(path, subscribe="t"))))
+    assert len(seen) == READS
