@@ -30,7 +30,7 @@ check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anyt
 	$(BIN)/lint-imports --no-logo
 
 demo: $(VENV)/demo.stamp ## A year of flights through a topic, with both queries killed half-way
-	$(WITH_SPARK) $(BIN)/python examples/flights_demo.py $(ARGS)
+	@$(WITH_SPARK) $(BIN)/python examples/flights_demo.py $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md
 	$(WITH_SPARK) $(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,22 @@
+"""A first program: rows into a topic, and out of it again as a stream. Takes the folder of the log, if you like."""
+
+import os
+import sys
+import tempfile
+
+from pyspark.sql import SparkSession
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the Python in which Spark looks for data sources
+folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
+log, checkpoint = f"{folder}/log", f"{folder}/checkpoint"
+spark = SparkSession.builder.getOrCreate()
+
+# A batch write makes the topic. Rows with the same key go to the same partition, and stay in their order.
+cities = spark.createDataFrame([("at", "Graz"), ("at", "Linz"), ("fr", "Lyon")], "key STRING, value STRING")
+cities.write.format("pyspark_log").option("topic", "cities").option("num.partitions", 3).mode("append").save(log)
+
+# A streaming read goes on where it ended: run the program again with the same folder, and only new rows appear.
+stream = spark.readStream.format("pyspark_log").option("subscribe", "cities").option("startingOffsets", "earliest")
+rows = stream.load(log).selectExpr("partition", "offset", "CAST(key AS STRING)", "CAST(value AS STRING)")
+query = rows.writeStream.format("console").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+query.awaitTermination()

@@ -1,0 +1,116 @@
+"""A driver: one of the two Spark programs, as a process that can be killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent.parent
+END_SECONDS_MAX = 30
+
+
+class Driver:
+    """Runs `program` with `arguments`; what it prints goes to a file of each run."""
+
+    def __init__(self, program: str, arguments: list[str], folder: Path, scratch: Path) -> None:
+        """`folder` gets the printed lines, `scratch` whatever Spark leaves behind when it is killed."""
+        self.name = program
+        self.kills = 0
+        self.starts = 0
+        self._command = [sys.executable, str(Path(__file__).parent / f"{program}.py"), *arguments]
+        self._folder = folder
+        self._scratch = scratch
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def output(self) -> Path:
+        """Where the last run's lines are."""
+        return self._folder / f"{self.name}-{self.starts}.txt"
+
+    def start(self) -> None:
+        self.starts += 1
+        with self.output.open("wb") as output:
+            # A session of its own, so that the whole tree can be found, and Ctrl-C reaches only this process.
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=_environment(self._scratch),
+                cwd=self._scratch,
+                start_new_session=True,
+            )
+
+    def exit_code(self) -> int | None:
+        """Return None while it runs and before it was started."""
+        return None if self._process is None else self._process.poll()
+
+    def kill(self) -> None:
+        """Kill the program, its JVM and its Python workers at once, without a word of warning."""
+        self.kills += 1
+        self.end()
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        if self._process is None:
+            return
+        leader = self._process.pid
+        if self._process.poll() is None:  # else its number may be somebody else's by now
+            os.killpg(leader, signal.SIGKILL)  # the program and its JVM
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while rest := _session(leader):  # the Python workers have a process group of their own
+            for process in rest:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{self.name}: processes {rest} do not end")
+            self._process.poll()
+            time.sleep(0.005)
+        self._process.wait()
+
+    def finish(self) -> None:
+        """Ask it to read what is there and end."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def _session(leader: int) -> list[int]:
+    """Return the living processes of a session. Elsewhere than on Linux: none, they end when they miss the JVM."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(entry.name)) == leader and (entry / "cmdline").read_bytes():  # empty: dead already
+                found.append(int(entry.name))
+    return found
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """Return the environment of a small Spark that leaves nothing outside of `scratch`."""
+    java_home = os.environ.get("JAVA_HOME")
+    if not java_home:
+        finder = REPOSITORY / "scripts" / "find-java"
+        java_home = subprocess.run([finder], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    # Programs that run for less than a minute gain nothing from the JVM's slow, thorough compiler.
+    java_options = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    return os.environ | {
+        "JAVA_HOME": java_home,
+        # Else Spark looks for data sources, and starts its workers, with whatever `python3` is.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
+        "SPARK_CONF_DIR": str(REPOSITORY / "spark-conf"),
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "TMPDIR": str(scratch),
+    }

@@ -1,0 +1,88 @@
+"""Progress: how far the two programs are, seen from outside, and what a killed one left unfinished."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark_log_storage.errors import NoCluster, UnknownTopic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.topic import Topic
+
+TOPIC = "flights"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A kill, and where it hit: micro-batches by their numbers, -1 for none.
+
+    Spark writes a micro-batch's number to `offsets` before it begins and to `commits` after it is done. What was
+    planned and not committed is run again after the restart.
+    """
+
+    percent: int
+    planned: int
+    committed: int
+    effective: int
+    """The last micro-batch whose effect is there: in the log, or in the published result."""
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the micro-batch that Spark runs again has had its effect already."""
+        return self.committed < self.planned == self.effective
+
+
+def newest(checkpoint: Path, folder: str) -> int:
+    """Return the number of the newest micro-batch in a folder of a checkpoint, -1 for none."""
+    try:
+        return max((int(path.name) for path in (checkpoint / folder).iterdir() if path.name.isdigit()), default=-1)
+    except FileNotFoundError:
+        return -1
+
+
+def topic_state(log: Log) -> Topic | None:
+    """Return the topic's newest state, None before it is made."""
+    try:
+        log.open(create=False)
+        return log.topic(TOPIC).journal.state
+    except (NoCluster, UnknownTopic):
+        return None
+
+
+def rows_in_log(log: Log) -> int:
+    """Return how many rows readers can see."""
+    topic = topic_state(log)
+    return 0 if topic is None else sum(partition.high_watermark for partition in topic.partitions)
+
+
+def batch_in_log(log: Log) -> int:
+    """Return the last micro-batch of the topic's one producer."""
+    topic = topic_state(log)
+    return -1 if topic is None else max((each.batch_id for each in topic.producers.values()), default=-1)
+
+
+class Result:
+    """What the reader has published."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self.batch = -1
+        self.carriers: dict[str, list[int]] = {}
+
+    def refresh(self) -> int:
+        """Read it where it is new, and return how many flights it counts."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return 0
+        if self._seen != (found.st_ino, found.st_mtime_ns):
+            published: dict[str, Any] = json.loads(self._path.read_text())
+            self.batch, self.carriers = published["batch"], published["carriers"]
+            self._seen = found.st_ino, found.st_mtime_ns
+        return sum(sums[0] for sums in self.carriers.values())

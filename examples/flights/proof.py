@@ -1,0 +1,108 @@
+"""The proof: what is in the topic is the input, each flight once, in order for each aircraft.
+
+The rows are read without Spark: the journal says where each partition's chunks lie, and every chunk's checksum is
+checked. The flights are then compared, field by field, with those of the input file.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from pyspark_log_storage.append_file import StagedChunk, read_chunk
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.partition import ChunkRef
+
+
+class Disproved(Exception):
+    """Something is not as it must be."""
+
+
+def rows_of_topic(log: Log, topic: str) -> list[pa.Table]:
+    """Return the keys and values of each partition, in the order of their offsets. Raises `Disproved`, `LogError`."""
+    handle = log.topic(topic)
+    empty = pa.schema([("key", pa.binary()), ("value", pa.binary())]).empty_table()
+    partitions = []
+    for number, partition in enumerate(handle.journal.state.partitions):
+        chunks = partition.chunks_between(0, partition.high_watermark)
+        offset = 0
+        for chunk in chunks:
+            if chunk.base_offset != offset:
+                raise Disproved(f"partition {number} goes from offset {offset} to {chunk.base_offset}")
+            offset = chunk.end_offset
+        if offset != partition.high_watermark:
+            raise Disproved(f"partition {number} ends at {offset}, its high watermark is {partition.high_watermark}")
+        batches = [_rows_of_chunk(log, handle, number, chunk).select(["key", "value"]) for chunk in chunks]
+        partitions.append(pa.Table.from_batches(batches) if batches else empty)
+    return partitions
+
+
+def _rows_of_chunk(log: Log, handle: TopicHandle, partition: int, chunk: ChunkRef) -> pa.RecordBatch:
+    state = handle.journal.state
+    place = StagedChunk(
+        partition,
+        chunk.position,
+        chunk.length,
+        chunk.rows,
+        chunk.min_timestamp,
+        chunk.max_timestamp,
+        chunk.schema_id,
+        chunk.crc,
+    )
+    key = handle.append_file(state.files[chunk.file].name)
+    name = f"topic {handle.name!r}, partition {partition}, offset {chunk.base_offset}"
+    return read_chunk(log.store, key, place, handle.schemas, name)
+
+
+def check_topic(partitions: list[pa.Table], flights: pa.Table) -> int:
+    """Return the number of aircraft in the topic. Raises `Disproved` for any difference to `flights`."""
+    events = [_events(rows["value"], flights.schema) for rows in partitions]
+    _check_each_once(pa.concat_tables(events), flights)
+    aircraft: set[str] = set()
+    for number, (rows, flown) in enumerate(zip(partitions, events, strict=True)):
+        if not rows["key"].cast(pa.string()).equals(flown["tailnum"]):
+            raise Disproved(f"partition {number} has keys that are not the tail numbers of their flights")
+        here = set(flown["tailnum"].unique().to_pylist()) - {None}
+        if here & aircraft:
+            raise Disproved(f"{min(here & aircraft)} is in partition {number} and in another")
+        aircraft |= here
+        _check_order(flown, number)
+    return len(aircraft)
+
+
+def _events(values: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    if len(values) == 0:
+        return schema.empty_table()
+    lines = io.BytesIO(b"\n".join(values.to_pylist()))
+    options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    return pyarrow.json.read_json(lines, parse_options=options)
+
+
+def _check_each_once(events: pa.Table, flights: pa.Table) -> None:
+    count = np.bincount(events["number"].to_numpy(), minlength=flights.num_rows)
+    if len(count) > flights.num_rows:
+        raise Disproved(f"flight {len(count) - 1} was never flown: there are {flights.num_rows}")
+    for wrong, what in ((count == 0, "missing"), (count > 1, "there more than once")):
+        if wrong.any():
+            raise Disproved(f"{np.count_nonzero(wrong)} flights are {what}, the first is {np.flatnonzero(wrong)[0]}")
+    if not events.sort_by("number").equals(flights):
+        raise Disproved("a flight in the topic has other fields than in the input file")
+
+
+def _check_order(flown: pa.Table, partition: int) -> None:
+    keyed = flown.filter(pc.is_valid(flown["tailnum"]))
+    aircraft = keyed["tailnum"].combine_chunks().dictionary_encode().indices.to_numpy()
+    by_aircraft = np.argsort(aircraft, kind="stable")
+    same = np.diff(aircraft[by_aircraft]) == 0
+    numbers = keyed["number"].to_numpy()[by_aircraft]
+    late = np.flatnonzero(same & (np.diff(numbers) <= 0))
+    if late.size:
+        first, then = numbers[late[0]], numbers[late[0] + 1]
+        raise Disproved(f"partition {partition} has flight {then} behind flight {first} of the same aircraft")

@@ -1,0 +1,40 @@
+"""The writer: a streaming query from files of flights into the topic `flights`, which it makes.
+
+    python writer.py <folder of files> <log> <checkpoint>
+
+It ends when all files are in the log. Started again from its checkpoint, it goes on where it was.
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+FLIGHT = """
+    number BIGINT, year BIGINT, month BIGINT, day BIGINT, dep_time BIGINT, sched_dep_time BIGINT,
+    dep_delay BIGINT, arr_time BIGINT, sched_arr_time BIGINT, arr_delay BIGINT, carrier STRING,
+    flight BIGINT, tailnum STRING, origin STRING, dest STRING, air_time BIGINT, distance BIGINT,
+    hour BIGINT, minute BIGINT, time_hour STRING
+"""
+
+
+def main(files: str, log: str, checkpoint: str) -> None:
+    spark = SparkSession.builder.appName("flights writer").getOrCreate()
+    # The log keeps the order in which a task hands over its rows, and one micro-batch is in the log before the next
+    # begins. So order within a key needs that its rows reach the log through one task in each micro-batch. Here a
+    # micro-batch is one file, which is far smaller than spark.sql.files.maxPartitionBytes, and thus one task.
+    flights = spark.readStream.schema(FLIGHT).option("maxFilesPerTrigger", 1).parquet(files)
+    # A flight without a tail number has the key null: it may go to any partition, and has no order to keep.
+    events = flights.selectExpr("tailnum AS key", "to_json(struct(*)) AS value")
+    query = (
+        events.writeStream.format("pyspark_log")
+        .option("topic", "flights")
+        .option("num.partitions", 8)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start(log)
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

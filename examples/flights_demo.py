@@ -1,0 +1,206 @@
+"""A year of flights through a topic, with both queries killed half-way.
+
+Two Spark programs run at the same time: `flights/writer.py` streams 336,776 flights into a topic of 8 partitions,
+keyed by tail number; `flights/reader.py` streams them out and adds up the delays of each carrier. This program, which
+does not use Spark, watches both, kills each with SIGKILL, and starts it again from its checkpoint. At the end it
+proves, from the bytes of the log and the input file alone, that nothing was lost, doubled or put out of order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flights import dataset, proof, report
+from flights.driver import Driver
+from flights.progress import TOPIC, Result, Unfinished, batch_in_log, newest, rows_in_log
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log import Log
+from pyspark_log_storage.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KILL_WRITER_PERCENT = 40
+KILL_READER_PERCENT = 55
+FLIGHTS_MIN = 1000
+READER_BATCH_FILES = 2
+SILENCE_SECONDS_MAX = 120
+POLL_SECONDS = 0.005
+
+
+class Demo:
+    """One run, from the input file to the proof."""
+
+    def __init__(self, console: Console, folder: Path, scratch: Path, limit: int | None) -> None:
+        """`folder` gets all that is worth a look afterwards; `scratch` what is not."""
+        self.began = time.monotonic()
+        self.console = console
+        self.flights = dataset.read(limit)
+        self.total = self.flights.num_rows
+        files = folder / "input"
+        self.pieces = dataset.write_pieces(self.flights, files)
+        self.log = Log(open_store(str(folder / "log")), real_environment())
+        self.result = Result(folder / "result.json")
+        self.writer_checkpoint = folder / "checkpoints" / "writer"
+        self.reader_checkpoint = folder / "checkpoints" / "reader"
+        log = self.log.store.url
+        self.writer = Driver("writer", [str(files), log, str(self.writer_checkpoint)], folder, scratch)
+        batch_rows = str(READER_BATCH_FILES * self.total // self.pieces)
+        reader_arguments = [log, str(self.reader_checkpoint), str(folder / "result.json"), batch_rows]
+        self.reader = Driver("reader", reader_arguments, folder, scratch)
+        self.kills: dict[str, Unfinished] = {}
+
+    def say(self, who: str, what: str) -> None:
+        """Tell the story, a line at a time."""
+        seconds = time.monotonic() - self.began
+        self.console.print(f"[dim]{seconds:4.0f} s[/]  [bold]{who:6}[/]  {what}", highlight=False)
+
+    def run(self) -> None:
+        self.say("demo", f"{self.total:,} flights of 2013, in {self.pieces} files")
+        try:
+            with self._bars() as (written_bar, read_bar):
+                self._stream(written_bar, read_bar)
+        finally:
+            self.writer.end()
+            self.reader.end()
+
+    def _stream(self, written_bar, read_bar) -> None:
+        """Run both programs to their ends, and kill each once on the way."""
+        self.writer.start()
+        self.say("writer", "started: from files into the topic, keyed by tail number")
+        seen, heard = (0, 0), time.monotonic()
+        asked = False
+        while self.reader.exit_code() is None:
+            written, read = rows_in_log(self.log), self.result.refresh()
+            if (written, read) != seen:
+                seen, heard = (written, read), time.monotonic()
+                written_bar(written)
+                read_bar(read)
+            if written * 100 >= KILL_WRITER_PERCENT * self.total and not self.writer.kills:
+                self._kill_writer()
+            if read * 100 >= KILL_READER_PERCENT * self.total and not self.reader.kills:
+                self._kill_reader()
+            if written and not self.reader.starts:
+                self.reader.start()
+                self.say("reader", "started: from the topic into delays by carrier")
+            if not asked and self.reader.kills and self.writer.exit_code() == 0:
+                self.say("writer", "ended: all files are in the topic")
+                self.reader.finish()
+                asked = True
+            self._check_alive(heard)
+            time.sleep(POLL_SECONDS)
+        read_bar(self.result.refresh())
+        self.say("reader", "ended: it has read the whole topic")
+
+    def _kill_writer(self) -> None:
+        self.writer.kill()
+        found = self._unfinished(rows_in_log(self.log), self.writer_checkpoint, batch_in_log(self.log))
+        self._restart(self.writer, found, f"batch {found.planned} is in the log")
+
+    def _kill_reader(self) -> None:
+        self.reader.kill()
+        found = self._unfinished(self.result.refresh(), self.reader_checkpoint, self.result.batch)
+        self._restart(self.reader, found, f"batch {found.planned} is in the result")
+
+    def _unfinished(self, rows: int, checkpoint: Path, effective: int) -> Unfinished:
+        planned, committed = newest(checkpoint, "offsets"), newest(checkpoint, "commits")
+        return Unfinished(rows * 100 // self.total, planned, committed, effective)
+
+    def _restart(self, driver: Driver, found: Unfinished, replay: str) -> None:
+        self.kills[driver.name] = found
+        self.say(driver.name, f"[red]killed with SIGKILL at {found.percent} %[/]")
+        if found.is_replay:
+            self.say("", f"{replay}, not noted by Spark: it comes again")
+        driver.start()
+        self.say(driver.name, "started again from its checkpoint")
+
+    def _check_alive(self, heard: float) -> None:
+        """Stop the demo where a program failed or hangs."""
+        for driver in (self.writer, self.reader):
+            if driver.exit_code() not in {None, 0}:
+                self._give_up(driver, f"it ended with exit code {driver.exit_code()}")
+        if time.monotonic() - heard > SILENCE_SECONDS_MAX:
+            self._give_up(self.reader if self.writer.exit_code() == 0 else self.writer, "it makes no progress")
+
+    def _give_up(self, driver: Driver, why: str) -> None:
+        lines = driver.output.read_text(errors="replace").splitlines()
+        self.console.print(*lines[-40:], sep="\n", markup=False, highlight=False)
+        raise SystemExit(f"the {driver.name} failed: {why}; above is the end of what it printed")
+
+    @contextlib.contextmanager
+    def _bars(self) -> Iterator[tuple]:
+        """Show how far both are, below the story, on a terminal."""
+        columns = (
+            TextColumn("        [bold]{task.description:6}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.percentage:3.0f} %  {task.completed:,.0f} flights"),
+        )
+        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as bars:
+            tasks = [bars.add_task(name, total=self.total) for name in ("writer", "reader")]
+            yield tuple(lambda rows, task=task: bars.update(task, completed=rows) for task in tasks)
+
+    def prove(self) -> None:
+        """Raise `Disproved` unless the topic and the result are right; say what was found."""
+        aircraft = proof.check_topic(proof.rows_of_topic(self.log, TOPIC), self.flights)
+        expected = dataset.delays_by_carrier(self.flights)
+        if self.result.carriers != expected:
+            raise proof.Disproved(f"the reader's sums are {self.result.carriers}, the input's are {expected}")
+        self.say("proof", f"[green]{self.total:,} flights are in the topic, each once, unchanged[/]")
+        self.say("proof", f"[green]each of {aircraft:,} aircraft has its flights in their order[/]")
+        self.say("proof", "[green]the reader's sums are those of the input file[/]")
+
+    def report(self) -> None:
+        report.print_delays(self.console, self.result.carriers)
+        writer_batches = newest(self.writer_checkpoint, "commits") + 1
+        reader_batches = newest(self.reader_checkpoint, "commits") + 1
+        report.print_happened(
+            self.console,
+            [
+                (self.writer, writer_batches, self.kills["writer"]),
+                (self.reader, reader_batches, self.kills["reader"]),
+            ],
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights of the year")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep log, checkpoints and output in a new folder")
+    chosen = parser.parse_args()
+    if chosen.flights is not None and chosen.flights < FLIGHTS_MIN:
+        parser.error(f"--flights takes {FLIGHTS_MIN:,} or more: a shorter run is over before it can be killed half-way")
+    if chosen.keep is not None and chosen.keep.exists():
+        parser.error(f"{chosen.keep} exists; name a folder that does not")
+    console = Console(highlight=False)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # and leave nothing behind
+    # A short name, for Spark puts Unix sockets there, whose paths may have about 100 characters.
+    scratch = Path(tempfile.mkdtemp(prefix="f-"))
+    try:
+        folder = (chosen.keep or scratch / "demo").absolute()
+        folder.mkdir(parents=True)
+        demo = Demo(console, folder, scratch, chosen.flights)
+        demo.run()
+        try:
+            demo.prove()
+        except proof.Disproved as error:
+            raise SystemExit(f"disproved: {error}") from error
+        demo.report()
+        seconds = time.monotonic() - demo.began
+        console.print(f"Exactly once: proved for {demo.total:,} flights, in {seconds:.0f} s.", style="bold green")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

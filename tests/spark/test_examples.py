@@ -1,0 +1,47 @@
+"""The examples: they run as a reader of the README would run them."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+SECONDS_MAX = 500  # a machine with nothing else to do needs a tenth of it
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+def run(program, *arguments):
+    command = [sys.executable, EXAMPLES / program, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            printed, _ = process.communicate(timeout=SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # it ends what it started
+            printed, _ = process.communicate()
+            pytest.fail(f"{program} took more than {SECONDS_MAX} s\n{printed}")
+    assert process.returncode == 0, f"{program} ended with {process.returncode}\n{printed}"
+    return printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS_MAX + 60)
+def test_the_demo_proves_a_part_of_the_year_and_leaves_nothing_behind(monkeypatch):
+    with tempfile.TemporaryDirectory() as empty:  # not tmp_path: Spark's sockets need a short one
+        monkeypatch.setenv("TMPDIR", empty)
+        printed = run("flights_demo.py", "--flights", 20_000)
+        assert os.listdir(empty) == []
+    assert len(re.findall(r"(writer|reader) +killed with SIGKILL at \d+ %", printed)) == 2
+    last = printed.splitlines()[-1]
+    assert re.fullmatch(r"Exactly once: proved for 20,000 flights, in \d+ s\.", last), printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS_MAX + 60)
+def test_the_first_program_reads_what_it_wrote_and_then_only_what_is_new(tmp_path):
+    for _ in range(2):
+        printed = run("first_program.py", tmp_path)
+        cities = re.findall(r"\| +\d+\| +\d+\| +\w+\| +(\w+)\|", printed)
+        assert sorted(cities) == ["Graz", "Linz", "Lyon"]
