@@ -1,0 +1,181 @@
+"""A micro-batch that Spark runs again: it reads the same rows, and they are in the log once.
+
+What is read again is compared with what the first attempt had staged, which lies in files that no entry names.
+"""
+
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tests.log_reader import orphans, read_topic
+from tests.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
+from tests.spark.kills import Query, driver
+
+PARTITIONS = 3
+
+MakeQuery = Callable[..., Query]
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "log")
+
+
+@pytest.fixture
+def write(spark: SparkSession, path: str) -> Write:
+    """Write numbers into a topic."""
+
+    def written(topic: str, first: int, end: int) -> None:
+        rows = spark.range(first, end, numPartitions=1)
+        rows = rows.selectExpr("cast(id % 17 as string) key", "cast(id as string) value")
+        writer = rows.write.format("pyspark_log").mode("append").option("num.partitions", PARTITIONS)
+        writer.option("topic", topic).save(path)
+
+    return written
+
+
+@pytest.fixture
+def make_query(path: str, tmp_path: Path) -> MakeQuery:
+    """Make a query from all topics whose names begin with `in`, to the topic `out`, 100 rows at a time."""
+
+    def made(**source: str) -> Query:
+        return Query(
+            path,
+            str(tmp_path / "checkpoint"),
+            str(tmp_path / "trap"),
+            {"subscribePattern": "in.*", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100", **source},
+            {"topic": "out", "num.partitions": str(PARTITIONS)},
+        )
+
+    return made
+
+
+def fail_at(spark: SparkSession, query: Query, point: str, batch: int) -> None:
+    """Run a query until the process at `point` of a micro-batch is killed."""
+    trap = Trap(query.trap)
+    trap.set(point, signal.SIGKILL, batch)
+    with pytest.raises(StreamingQueryException):
+        query.run(spark)
+    assert trap.caught(point)
+
+
+def staged(query: Query) -> Counter[bytes | None]:
+    """The values that were staged and that no entry names."""
+    return sum(orphans(query.path, "out").values(), Counter())
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_replay_reads_the_same_rows_though_rows_and_topics_have_come_since(
+    spark: SparkSession, make_query: MakeQuery, write: Write, batch: int
+) -> None:
+    write("in", 0, 250)
+    query = make_query()
+    fail_at(spark, query, COMMITTING, batch)
+    attempted = staged(query)
+    assert attempted == query.planned(batch)
+    assert attempted
+    write("in", 250, 300)
+    write("in-another", 300, 400)
+    query.run(spark)
+    contents = query.check_batches("out")
+    assert contents.of_producer(query.id)[batch].values == attempted
+    assert sorted(contents.numbers()) == list(range(400))
+
+
+def test_a_replay_by_another_driver_reads_the_same_rows_though_rows_and_topics_have_come_since(
+    spark: SparkSession, make_query: MakeQuery, write: Write, tmp_path: Path
+) -> None:
+    write("in", 0, 250)
+    query = make_query()
+    trap = Trap(query.trap)
+    trap.set(COMMITTING, signal.SIGSTOP, 0)
+    with driver([query], tmp_path / "driver.txt") as doomed:
+        doomed.wait_for(lambda: trap.caught(COMMITTING), "the commit of batch 0")
+    attempted = staged(query)
+    assert sum(attempted.values()) > 0
+    write("in", 250, 300)
+    write("in-another", 300, 400)
+    query.run(spark)
+    contents = query.check_batches("out")
+    assert contents.of_producer(query.id)[0].values == attempted
+    assert sorted(contents.numbers()) == list(range(400))
+
+
+def test_a_query_that_begins_at_the_latest_rows_still_begins_there_when_batch_0_is_replayed(
+    spark: SparkSession, make_query: MakeQuery, write: Write
+) -> None:
+    write("in", 0, 100)
+    query = make_query(startingOffsets="latest")
+    fail_at(spark, query, STAGED, 0)
+    assert not query.planned(0)
+    write("in", 100, 150)
+    query.run(spark)
+    assert sorted(query.check_batches("out").numbers()) == list(range(100, 150))
+
+
+def test_a_batch_that_spark_has_forgotten_is_not_written_twice(
+    spark: SparkSession, make_query: MakeQuery, write: Write
+) -> None:
+    write("in", 0, 250)
+    query = make_query()
+    query.run(spark)
+    before = read_topic(query.path, "out")
+    newest = query.newest("commits")
+    for name in (str(newest), f".{newest}.crc"):
+        (Path(query.checkpoint) / "commits" / name).unlink(missing_ok=True)
+    write("in", 250, 300)
+    query.run(spark)
+    assert query.newest("commits") > newest
+    contents = query.check_batches("out")
+    assert contents.batches[: len(before.batches)] == before.batches
+    assert sorted(contents.numbers()) == list(range(300))
+
+
+def test_the_same_batch_with_another_number_of_rows_is_refused(
+    spark: SparkSession, make_query: MakeQuery, write: Write
+) -> None:
+    write("in", 0, 250)
+    query = make_query()
+    fail_at(spark, query, COMMITTED, 1)
+    before = read_topic(query.path, "out")
+    changed = replace(query, where="CAST(CAST(value AS STRING) AS INT) % 2 = 0")
+    with pytest.raises(StreamingQueryException, match=r"sends batch 1 again with \d+ rows, and \d+ are in the log"):
+        changed.run(spark)
+    assert read_topic(query.path, "out") == before
+
+
+def test_a_batch_that_is_replayed_without_any_row_is_refused(
+    spark: SparkSession, make_query: MakeQuery, write: Write
+) -> None:
+    write("in", 0, 250)
+    query = make_query()
+    fail_at(spark, query, COMMITTED, 1)
+    before = read_topic(query.path, "out")
+    with pytest.raises(StreamingQueryException, match="sends batch 1 again with 0 rows"):
+        replace(query, where="false").run(spark)
+    assert read_topic(query.path, "out") == before
+
+
+def test_an_old_copy_of_the_checkpoint_is_refused(
+    spark: SparkSession, make_query: MakeQuery, write: Write, tmp_path: Path
+) -> None:
+    write("in", 0, 100)
+    query = make_query()
+    query.run(spark)
+    Path(query.checkpoint).rename(tmp_path / "old")
+    shutil.copytree(tmp_path / "old", query.checkpoint)
+    for first in (100, 150):
+        write("in", first, first + 50)
+        query.run(spark)
+    before = read_topic(query.path, "out")
+    with pytest.raises(StreamingQueryException, match="went backwards"):
+        replace(query, checkpoint=str(tmp_path / "old")).run(spark)
+    assert read_topic(query.path, "out") == before

@@ -1,0 +1,149 @@
+"""What a batch write puts into the log: Kafka's columns, where Kafka puts them."""
+
+import datetime as dt
+import time
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.sink.partitioner import partition_of
+from tests.spark.spark_log import SparkLog, configured, refused
+
+KAFKA_MURMUR2 = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+"""From the tests of Kafka's own client."""
+
+
+@pytest.fixture(scope="module")
+def log(spark, tmp_path_factory):
+    return SparkLog(spark, tmp_path_factory.mktemp("columns"))
+
+
+def sql(log, text):
+    return log.spark.sql(text)
+
+
+def stored(log, topic, *columns):
+    rows = log.read(subscribe=topic, includeHeaders="true").orderBy("partition", "offset").collect()
+    return [tuple(row[column] for column in columns) for row in rows]
+
+
+def test_keys_and_values_may_be_strings_or_binary(log):
+    log.write(sql(log, "select 'k' key, 'ä' value"), topic="texts")
+    log.write(sql(log, "select X'00ff' key, X'' value"), topic="texts")
+    log.write(sql(log, "select cast(null as string) key, cast(null as binary) value"), topic="texts")
+    assert stored(log, "texts", "key", "value") == [(b"k", "ä".encode()), (b"\x00\xff", b""), (None, None)]
+
+
+def test_headers_and_times_are_kept_and_other_columns_left_out(log):
+    frame = sql(
+        log,
+        "select 'v' value, array(struct('h' as key, X'01' as value)) headers, 7 delay,"
+        " timestamp '2001-02-03 04:05:06.789012Z' timestamp",
+    )
+    log.write(frame, topic="full")
+    [(headers, time_)] = stored(log, "full", "headers", "timestamp")
+    assert headers == [("h", b"\x01")]
+    when = dt.datetime(2001, 2, 3, 4, 5, 6, 789012, dt.timezone.utc)
+    assert time_ == when.astimezone().replace(tzinfo=None)
+
+
+def test_rows_without_a_time_have_that_of_the_write(log):
+    before = time.time()
+    log.write(sql(log, "select 'v' value"), topic="timed")
+    [(at,)] = stored(log, "timed", "timestamp")
+    assert before - 1 <= at.timestamp() <= time.time() + 1
+
+
+@pytest.mark.parametrize("batch_rows", [1, 10_000])
+def test_large_types_and_the_size_of_sparks_batches_change_nothing(log, batch_rows):
+    settings = {
+        "spark__sql__execution__arrow__useLargeVarTypes": "true",
+        "spark__sql__execution__arrow__maxRecordsPerBatch": str(batch_rows),
+    }
+    topic = f"large-{batch_rows}"
+    with configured(log.spark, **settings):
+        frame = log.spark.range(0, 5, 1, 1).selectExpr(
+            "if(id = 3, null, X'00ff') key",
+            "cast(id as string) value",
+            "array(struct('h' as key, X'01' as value)) headers",
+            f"'{topic}' as topic",
+            "0 as partition",
+        )
+        log.write(frame)
+        found = stored(log, topic, "key", "value", "headers")
+    assert found == [(None if i == 3 else b"\x00\xff", b"%d" % i, [("h", b"\x01")]) for i in range(5)]
+
+
+def test_a_frame_without_rows_makes_the_topic_and_no_entry(log):
+    log.write(sql(log, "select 'v' value").where("false"), topic="none")
+    assert log.rows("none") == 0
+    assert log.log.topic("none").journal.number == 1
+
+
+def test_rows_go_to_the_topics_that_they_name(log):
+    frame = log.spark.range(0, 9, 1, 2).selectExpr("cast(id as string) value", "concat('named-', id % 3) topic")
+    log.write(frame, **{"num.partitions": 2})
+    for rest in range(3):
+        assert sorted(stored(log, f"named-{rest}", "value")) == [(b"%d" % i,) for i in range(rest, 9, 3)]
+        assert len(log.log.topic(f"named-{rest}").journal.state.partitions) == 2
+
+
+def test_the_option_topic_goes_before_the_column(log):
+    log.write(sql(log, "select 'v' value, cast(null as string) topic"), topic="by-option")
+    assert log.rows("by-option") == 1
+
+
+def test_a_key_lands_where_kafka_puts_it(log):
+    values = ", ".join(f"('{key}')" for key in KAFKA_MURMUR2)
+    log.write(sql(log, f"select key, 'v' value from values {values} as t(key)"), topic="keyed", **{"num.partitions": 7})
+    assert {key.decode(): partition for key, partition in stored(log, "keyed", "key", "partition")} == {
+        key: (hashed & 0x7FFF_FFFF) % 7 for key, hashed in KAFKA_MURMUR2.items()
+    }
+
+
+def test_a_row_may_name_its_partition(log):
+    frame = sql(log, "select 'k' key, * from values ('a', 2), ('b', null), ('c', 0) as t(value, partition)")
+    log.write(frame, topic="explicit", **{"num.partitions": 3})
+    by_key = int(partition_of(pa.array([b"k"]), None, 3, 0)[0])
+    assert sorted(stored(log, "explicit", "value", "partition")) == [(b"a", 2), (b"b", by_key), (b"c", 0)]
+
+
+@pytest.mark.parametrize(("codec", "mark"), [("none", None), ("lz4", "04224d18"), ("zstd", "28b52ffd")])
+def test_rows_are_compressed_as_asked(log, codec, mark):
+    frame = log.spark.range(0, 1000, 1, 1).selectExpr("repeat('x', 100) value")
+    log.write(frame, topic=f"codec-{codec}", **{"compression.type": codec})
+    [file] = log.files(f"codec-{codec}")
+    data = file.read_bytes()
+    assert (len(data) > 100_000) == (mark is None)
+    assert mark is None or bytes.fromhex(mark) in data
+    assert set(stored(log, f"codec-{codec}", "value")) == {(b"x" * 100,)}
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all", "-1"])
+def test_rows_arrive_with_every_promise(log, acks):
+    log.write(sql(log, "select 'v' value"), topic=f"acks{acks}", acks=acks)
+    assert stored(log, f"acks{acks}", "value") == [(b"v",)]
+
+
+def test_an_existing_topic_keeps_its_partitions(log):
+    log.create("kept", 2)
+    log.write(sql(log, "select 'v' value"), topic="kept", **{"num.partitions": 9, "auto.create.topics.enable": "false"})
+    assert len(log.log.topic("kept").journal.state.partitions) == 2
+
+
+def test_a_bad_row_in_one_task_keeps_the_rows_of_all_out(log):
+    frame = log.spark.range(0, 1000, 1, 2).selectExpr(
+        "cast(id as string) value", "if(id = 999, null, 'all-or-none') topic"
+    )
+    with refused() as shown:
+        log.write(frame)
+    assert "InvalidRecord: a row has a null topic" in shown.first_line
+    assert log.rows("all-or-none") == 0
+    assert log.log.topic("all-or-none").journal.number == 1

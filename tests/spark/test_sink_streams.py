@@ -1,0 +1,93 @@
+"""What a streaming write does: every mode that it has, in order, and with a Kafka job's own options."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as f
+
+from tests.spark.spark_log import SparkLog, refused
+
+KAFKA_JOB = {
+    "kafka.bootstrap.servers": "broker-1:9092,broker-2:9092",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": "PlainLoginModule required username='u' password='secret';",
+    "kafka.ssl.truststore.location": "/etc/truststore.jks",
+    "kafka.request.timeout.ms": "60000",
+}
+
+
+@pytest.fixture
+def log(spark, tmp_path):
+    made = SparkLog(spark, tmp_path)
+    made.create("t", 1)
+    return made
+
+
+def keyed(log, **options):
+    """The stream of t: its values are `<key>:<number>`."""
+    frame = log.stream(subscribe="t", startingOffsets="earliest", **options)
+    return frame.selectExpr("split_part(cast(value as string), ':', 1) as key", "value")
+
+
+def test_the_order_of_the_rows_of_a_key_is_kept_from_batch_to_batch(log):
+    log.append("t", {0: [b"%d:%04d" % (i % 7, i) for i in range(200)]})
+    query = log.drain(keyed(log, maxOffsetsPerTrigger=40), topic="out", **{"num.partitions": 3})
+    assert len(query.recentProgress) == 5
+    rows = log.read(subscribe="out").orderBy("partition", "offset").collect()
+    numbers: dict[bytes, list[int]] = {}
+    for row in rows:
+        numbers.setdefault(row.key, []).append(int(row.value.split(b":")[1]))
+    assert numbers == {b"%d" % key: list(range(key, 200, 7)) for key in range(7)}
+
+
+def test_complete_mode_appends_every_result(log):
+    counts = keyed(log).groupBy("key").agg(f.count("*").cast("string").alias("value"))
+    log.append("t", {0: [b"a:1", b"b:2"]})
+    log.drain(counts, topic="out", mode="complete")
+    log.append("t", {0: [b"a:3"]})
+    log.drain(counts, topic="out", mode="complete")
+    found = [(row.key, row.value) for row in log.read(subscribe="out").orderBy("offset").collect()]
+    assert sorted(found[:2]) == [(b"a", b"1"), (b"b", b"1")]
+    assert sorted(found[2:]) == [(b"a", b"2"), (b"b", b"1")]
+
+
+def test_update_mode_is_refused_by_spark(log):
+    with refused() as shown:
+        log.drain(keyed(log), topic="out", mode="update")
+    assert "does not support Update mode" in shown.first_line
+
+
+def test_asynchronous_progress_is_refused_by_spark(log):
+    with refused() as shown:
+        log.drain(keyed(log), topic="out", asyncProgressTrackingEnabled="true")
+    assert "does not support async progress tracking" in shown.first_line
+
+
+def spark_says(spark):
+    """What Spark and its Python workers have said so far, where their standard error is a file."""
+    pid = spark.sparkContext._gateway.proc.pid
+    said = Path(f"/proc/{pid}/fd/2")
+    if not said.exists() or not stat.S_ISREG(os.stat(said).st_mode):
+        pytest.skip("what Spark says goes to a terminal or a pipe here: run with pytest's capture")
+    return said.read_text(errors="replace")
+
+
+def test_a_kafka_job_runs_with_its_own_options_and_one_warning(log):
+    before = len(spark_says(log.spark))
+    log.append("t", {0: [b"a:%d" % i for i in range(30)]})
+    reading = {"kafka.group.id": "g", "kafka.max.poll.records": "500", "groupIdPrefix": "p"}
+    writing = {"kafka.linger.ms": "20", "kafka.batch.size": "65536", "kafka.acks": "all"}
+    frame = keyed(log, maxOffsetsPerTrigger=10, **KAFKA_JOB, **reading)
+    query = log.drain(frame, topic="out", **KAFKA_JOB, **writing)
+    assert len(query.recentProgress) == 3
+    assert log.rows("out") == 30
+    said = spark_says(log.spark)[before:]
+    warned = [line for line in said.splitlines() if "IgnoredOptionWarning: ignored options" in line]
+    assert len([line for line in warned if "a streaming read" in line]) == 1, said
+    assert len([line for line in warned if "a streaming write" in line]) <= 2, (
+        said
+    )  # the planner's process and the sink's
+    assert "secret" not in said

@@ -1,0 +1,135 @@
+"""A stream under Spark's triggers: which micro-batches there are, and what the query reports."""
+
+import json
+import time
+
+import pytest
+from pyspark.sql import functions as f
+
+from tests.spark.spark_log import SparkLog, configured
+
+DEADLINE_SECONDS = 60
+PAUSE_SECONDS = 0.05
+TWO_PARTITIONS = {"num.partitions": 2}
+
+
+@pytest.fixture
+def log(spark, tmp_path):
+    made = SparkLog(spark, tmp_path)
+    made.create("t", 2)
+    made.append("t", {0: [b"a%d" % i for i in range(8)], 1: [b"b0", b"b1"]})
+    return made
+
+
+def values(rows):
+    return sorted(bytes(row.value) for row in rows)
+
+
+def test_available_now_reads_what_is_there_within_the_limits(log):
+    frame = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
+    assert [len(batch) for batch in log.gathered(frame)] == [5, 5]
+
+
+def test_once_reads_what_is_there_in_one_batch(log):
+    frame = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
+    assert [len(batch) for batch in log.gathered(frame, once=True)] == [10]
+
+
+def test_a_restarted_query_goes_on_from_its_checkpoint_and_not_from_its_options(log):
+    log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **TWO_PARTITIONS)
+    log.append("t", {1: [b"new"]})
+    query = log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **TWO_PARTITIONS)
+    assert [progress["numInputRows"] for progress in query.recentProgress] == [1]
+    assert log.rows("out") == 11
+
+
+def test_nothing_new_is_no_batch(log):
+    log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **TWO_PARTITIONS)
+    log.drain(log.stream(subscribe="t"), topic="out", **TWO_PARTITIONS)
+    assert len(list((log.folder / "checkpoint" / "commits").glob("[0-9]*"))) == 1
+
+
+class Running:
+    """A query that runs until it is stopped, into a table in memory."""
+
+    def __init__(self, log, name, **options):
+        self.name = name
+        self.spark = log.spark
+        self.checkpoint = log.folder / name
+        writer = log.stream(**options).writeStream.format("memory").queryName(name)
+        writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(processingTime="0 seconds")
+        self.query = writer.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.query.stop()
+        self.spark.sql(f"drop view if exists {self.name}")
+
+    def values(self):
+        return values(self.spark.table(self.name).collect())
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            assert self.query.isActive, self.query.exception()
+            assert time.monotonic() < deadline, f"{self.values()} and {self.query.lastProgress}"
+            time.sleep(PAUSE_SECONDS)
+
+    def offsets(self):
+        return len(list((self.checkpoint / "offsets").glob("[0-9]*")))
+
+    def idle_reports(self):
+        return sum(progress["numInputRows"] == 0 for progress in self.query.recentProgress)
+
+
+def test_a_running_query_reads_what_comes_and_rests_where_nothing_comes(log):
+    with (
+        configured(log.spark, spark__sql__streaming__noDataProgressEventInterval="200"),
+        Running(log, "running", subscribePattern="t.*") as running,
+    ):
+        running.wait_for(lambda: running.offsets() == 1)
+        log.append("t", {1: [b"x"]})
+        running.wait_for(lambda: running.values() == [b"x"])
+        log.create("t-new", 2)
+        log.append("t-new", {0: [b"first row"], 1: [b"second row"]})
+        running.wait_for(lambda: running.values() == [b"first row", b"second row", b"x"])
+        batches, reports = running.offsets(), running.idle_reports()
+        running.wait_for(lambda: running.idle_reports() >= reports + 3)
+        assert running.offsets() == batches
+
+
+def test_the_progress_tells_how_far_the_query_is_behind(log):
+    query = log.drain(
+        log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5), topic="out", **TWO_PARTITIONS
+    )
+    lags = []
+    for progress in query.recentProgress:
+        latest = progress["sources"][0]["latestOffset"]
+        latest = json.loads(latest) if isinstance(latest, str) else latest
+        lags.append(latest["offsetsBehindLatest"]["maxOffsetsBehindLatest"])
+        assert latest["topics"] == {"t": {"0": 8, "1": 2}}
+    assert lags == ["4", "0"]
+
+
+def test_few_rows_wait_for_more_under_a_running_query(log):
+    options = {"minOffsetsPerTrigger": 3, "maxTriggerDelay": "30m"}
+    with (
+        configured(log.spark, spark__sql__streaming__noDataProgressEventInterval="200"),
+        Running(log, "patient", subscribe="t", **options) as running,
+    ):
+        running.wait_for(lambda: running.offsets() == 1)
+        log.append("t", {0: [b"x", b"y"]})
+        reports = running.idle_reports()
+        running.wait_for(lambda: running.idle_reports() >= reports + 3)
+        assert running.values() == []
+        log.append("t", {1: [b"z"]})
+        running.wait_for(lambda: running.values() == [b"x", b"y", b"z"])
+
+
+def test_a_stateful_query_over_a_topic_counts_every_row_once(log):
+    counts = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5).groupBy("partition").count()
+    log.drain(counts.select(f.to_json(f.struct("partition", "count")).alias("value")), mode="complete", topic="counts")
+    found = [json.loads(row.value) for row in log.read(subscribe="counts").orderBy("offset").collect()]
+    assert sorted((each["partition"], each["count"]) for each in found) == [(0, 4), (0, 8), (1, 1), (1, 2)]
