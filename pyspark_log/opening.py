@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import Log
@@ -23,12 +22,3 @@ def open_log(path: str, *, create: bool = False) -> Log:
     log = _log(absolute_url(path))
     log.open(create=create)
     return log
-
-
-@functools.lru_cache(maxsize=1)
-def freeze_imports() -> None:
-    """Keep what was imported out of the garbage collector's sight, once in a process.
-
-    pyspark's workers collect after every task and every call; with our imports each takes some 40 ms.
-    """
-    gc.freeze()

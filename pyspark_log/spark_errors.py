@@ -1,4 +1,4 @@
-"""How the product's errors reach the Spark user: the message first, without a Python traceback before it."""
+"""Where Spark calls: errors reach the user by their message first, without a Python traceback before it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from pyspark_log.garbage import freeze_imports
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _HIDE = "SPARK_HIDE_TRACEBACK"
 
 
 def spark_entry(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method that Spark calls: a `LogError` is shown by its message alone.
+    """Decorate a method that Spark calls: a `LogError` is shown by its message alone, and imports are frozen.
 
     pyspark's worker reads the variable when it reports the error; the process ends after that, so nobody else's
     tracebacks are hidden.
@@ -27,10 +28,12 @@ def spark_entry(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except LogError:
             os.environ[_HIDE] = "1"
             raise
+        freeze_imports()
+        return result
 
     return call
 
@@ -40,6 +43,7 @@ def spark_iterator(function: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        freeze_imports()
         try:
             yield from function(*args, **kwargs)
         except LogError:

@@ -16,9 +16,7 @@ HEAVY = {"numpy", "pandas", "pyarrow", "pyspark", "rich", "typer"}
 
 
 def python(script: str) -> str:
-    process = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stdout + process.stderr
     return process.stdout
 

@@ -8,6 +8,7 @@ rows and partitions; the file is invisible until a journal entry names it.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
     from pyspark_log_storage.store import Store
 
-BLOCK_BYTES = 32 * 1024 * 1024
-"""How much a task gathers before it writes; its memory is a few times this."""
-BLOCK_ROWS_MAX = 500_000
 CHUNK_BYTES = 1024 * 1024
 """A chunk's rows before compression: one read, and one Arrow batch to Spark."""
+BLOCK_BYTES = 32 * 1024 * 1024
+"""How much a task gathers at most before it writes; its memory is a few times this.
+
+A chunk for each partition is enough, and less is better: rows are put in order while they are in the processor's cache.
+"""
+BLOCK_ROWS_MAX = 500_000
 
 
 class Destination(msgspec.Struct, frozen=True):
@@ -94,20 +98,29 @@ class Staging:
         self._block: list[Rows] = []
         self._block_bytes = 0
         self._block_rows = 0
+        self._block_bytes_max = 0
         self._files: dict[str, _TopicFile] = {}
 
     def add(self, rows: Rows) -> None:
         """Take some rows. Raises `InvalidRecord`, `StoreError` and what finding a topic raises."""
         if rows.record.num_rows == 0:
             return
+        if not self._block_bytes_max:
+            self._block_bytes_max = self._enough()
         size = rows.record.nbytes
         if self._block and (
-            self._block_bytes + size > BLOCK_BYTES or self._block_rows + rows.record.num_rows > BLOCK_ROWS_MAX
+            self._block_bytes + size > self._block_bytes_max or self._block_rows + rows.record.num_rows > BLOCK_ROWS_MAX
         ):
             self._write_block()
         self._block.append(rows)
         self._block_bytes += size
         self._block_rows += rows.record.num_rows
+
+    def _enough(self) -> int:
+        """Return how large a block must be for full chunks."""
+        if self._topic is None:
+            return BLOCK_BYTES
+        return min(BLOCK_BYTES, CHUNK_BYTES * self._destination(self._topic).partitions)
 
     def finish(self) -> list[StagedFile]:
         """Write what is left, make the files durable, check the nodes again, and name the files."""
@@ -154,8 +167,10 @@ class Staging:
         except InvalidRecord as error:
             raise InvalidRecord(f"topic {topic!r}: {error}") from error
         order, bounds = group_by_partition(ids, partitions)
-        record = record.take(pa.array(order))
-        for partition in np.flatnonzero(np.diff(bounds)).tolist():
+        present = np.flatnonzero(np.diff(bounds)).tolist()
+        if len(present) > 1:
+            record = record.take(pa.array(order))
+        for partition in present:
             start, end = int(bounds[partition]), int(bounds[partition + 1])
             file.append(partition, record.slice(start, end - start))
 
@@ -173,8 +188,8 @@ class _TopicFile:
     def append(self, partition: int, record: pa.RecordBatch) -> None:
         """Append the rows of one partition as chunks of about `CHUNK_BYTES`."""
         schema_id = schema.RECORD_ID if len(record.schema) == len(schema.RECORD) else schema.RECORD_WITH_HEADERS_ID
-        pieces = max(1, min(record.num_rows, -(-record.nbytes // CHUNK_BYTES)))
-        bounds = np.linspace(0, record.num_rows, pieces + 1).astype(int).tolist()
+        pieces = max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
+        bounds = [record.num_rows * piece // pieces for piece in range(pieces + 1)]
         for start, end in itertools.pairwise(bounds):
             self.writer.append(partition, record.slice(start, end - start), schema_id, self.destination.compression)
 
@@ -205,9 +220,16 @@ def _joined(block: list[Rows]) -> Rows:
     )
 
 
+def _largest(record: pa.RecordBatch) -> float:
+    """Return a bound of the bytes of a row that is quickly found: none for rows with headers."""
+    if "headers" in record.schema.names:
+        return math.inf
+    return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
+
+
 def _check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
     # Most blocks are smaller as a whole than anything that could be refused, or have no row near the limit.
-    if record.nbytes <= destination.max_message_bytes:
+    if record.nbytes <= destination.max_message_bytes or _largest(record) <= destination.max_message_bytes:
         return
     largest = pc.max(record_bytes(record)).as_py()
     if largest > destination.max_message_bytes:

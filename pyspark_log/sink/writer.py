@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_log.opening import freeze_imports, open_log
+from pyspark_log.opening import open_log
 from pyspark_log.sink.rows import check_columns, rows_of
 from pyspark_log.sink.sequence import Patience, retrying, sequence
 from pyspark_log.sink.staging import Destination, StagedFile, Staging, destination_of
@@ -69,7 +69,6 @@ class _Sink:
         return destination_of(handle, options.compression, options.max_message_bytes)
 
     def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
-        freeze_imports()
         options, context = self.options, TaskContext.get()
         assert context is not None
         log = open_log(options.path)
@@ -105,7 +104,6 @@ class _Sink:
         return Patience(options.retries, options.retry_backoff_ms, options.delivery_timeout_ms)
 
     def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
-        freeze_imports()
         options = self.options
         staged = [message.files for message in messages if isinstance(message, StagedMessage)]
         sequence(open_log(options.path), staged, claim, options.acks, self.patience, options.topic)

@@ -77,7 +77,7 @@ def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Hea
             f"{batch.num_rows} rows take {length} bytes, and a chunk holds at most {CHUNK_BYTES_MAX}; "
             "write fewer or smaller rows at once"
         )
-    timestamps = np.asarray(batch.column("timestamp").cast(pa.int64()))
+    timestamps = np.asarray(batch.column("timestamp").view(pa.int64()))
     low, high = int(timestamps.min()), int(timestamps.max())
     fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, body.size, batch.num_rows, schema_id, low, high)
     padding = bytes(length - HEADER_BYTES - body.size)

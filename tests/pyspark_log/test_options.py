@@ -125,9 +125,7 @@ class TestNames:
 
     def test_that_are_like_no_option_are_refused_without_a_guess(self):
         error = refusal(write, {"zzz": "5"})
-        assert str(error).startswith(
-            "there is no option zzz for a streaming write. There are: path, topic, acks,"
-        )
+        assert str(error).startswith("there is no option zzz for a streaming write. There are: path, topic, acks,")
 
     def test_that_are_unknown_are_refused_without_showing_the_value(self):
         assert "secret" not in str(refusal(stream, pasword="secret"))
@@ -148,14 +146,11 @@ class TestNames:
     def test_of_several_paths_are_refused(self):
         error = refusal(stream, paths='["/a","/b"]')
         assert str(error) == (
-            "option paths cannot be used: there is one cluster root; load one path, and choose"
-            " topics with subscribe"
+            "option paths cannot be used: there is one cluster root; load one path, and choose topics with subscribe"
         )
 
     def test_of_a_catalog_table_are_refused_with_what_works(self):
-        error = refusal(
-            parse_source, {"option.path": "/root", "owner": "me", "provider": "p"}, streaming=False
-        )
+        error = refusal(parse_source, {"option.path": "/root", "owner": "me", "provider": "p"}, streaming=False)
         assert str(error) == (
             "option option.path cannot be used: the options of a catalog table do not reach a Python"
             " data source;"
@@ -203,15 +198,12 @@ class TestKafkaClientOptions:
         error = refusal(write, {"acks": "all", "kafka.acks": "1"})
         assert error.option == "acks"
         assert (
-            str(error)
-            == "options acks and kafka.acks mean the same and differ ('all' and '1'); leave one of them out"
+            str(error) == "options acks and kafka.acks mean the same and differ ('all' and '1'); leave one of them out"
         )
 
     def test_of_another_name_are_named_when_they_differ(self):
         error = refusal(write, {"max.message.bytes": "5", "kafka.max.request.size": "6"})
-        assert str(error).startswith(
-            "options max.message.bytes and kafka.max.request.size mean the same and differ"
-        )
+        assert str(error).startswith("options max.message.bytes and kafka.max.request.size mean the same and differ")
 
     def test_that_have_no_sense_here_are_named_in_one_warning_without_their_values(self):
         with pytest.warns(IgnoredOptionWarning) as caught:
@@ -289,9 +281,7 @@ class TestKafkaClientOptions:
         assert advice in str(refusal(write, {key: "x"}))
 
     def test_that_are_refused_on_the_other_side_are_ignored(self):
-        with pytest.warns(
-            IgnoredOptionWarning, match=r"kafka\.key\.serializer \(it has no meaning in a batch read\)"
-        ):
+        with pytest.warns(IgnoredOptionWarning, match=r"kafka\.key\.serializer \(it has no meaning in a batch read\)"):
             batch(**{"kafka.key.serializer": "x"})
 
 
@@ -388,9 +378,7 @@ class TestStart:
         ):
             assert stream(**given).starting == GlobalTimestamp(2)
         del given["startingtimestamp"]
-        with pytest.warns(
-            IgnoredOptionWarning, match=r"startingOffsets \(startingOffsetsByTimestamp goes before it"
-        ):
+        with pytest.warns(IgnoredOptionWarning, match=r"startingOffsets \(startingOffsetsByTimestamp goes before it"):
             assert stream(**given).starting == Timestamps({"t": {0: 1}})
 
     def test_that_finds_no_row_fails_or_is_the_latest_offset(self):
@@ -450,8 +438,7 @@ class TestEnd:
         error = refusal(batch, startingoffsets='{"t":{"0":1,"1":1}}', endingoffsets='{"t":{"0":5}}')
         assert error.option == "endingOffsets"
         assert str(error) == (
-            "options startingOffsets and endingOffsets must name the same partitions; only one of"
-            " them names t-1"
+            "options startingOffsets and endingOffsets must name the same partitions; only one of them names t-1"
         )
 
     def test_is_not_before_the_start(self):
@@ -461,9 +448,7 @@ class TestEnd:
             " is not before"
             " the start"
         )
-        error = refusal(
-            batch, startingoffsetsbytimestamp='{"t":{"0":9}}', endingoffsetsbytimestamp='{"t":{"0":5}}'
-        )
+        error = refusal(batch, startingoffsetsbytimestamp='{"t":{"0":9}}', endingoffsetsbytimestamp='{"t":{"0":5}}')
         assert "which is before startingOffsetsByTimestamp, 9" in str(error)
 
     def test_is_compared_only_where_both_are_known(self):
@@ -489,8 +474,7 @@ class TestLimits:
         error = refusal(stream, maxoffsetspertrigger="10", minoffsetspertrigger="11")
         assert error.option == "minOffsetsPerTrigger"
         assert str(error) == (
-            "option minOffsetsPerTrigger is 11, which is more than maxOffsetsPerTrigger, 10; lower"
-            " it, or raise that"
+            "option minOffsetsPerTrigger is 11, which is more than maxOffsetsPerTrigger, 10; lower it, or raise that"
         )
 
     @pytest.mark.parametrize(
@@ -584,9 +568,8 @@ class TestSink:
     def test_async_progress_is_refused_with_the_reason(self):
         error = refusal(write, {"asyncprogresstrackingenabled": "true"})
         assert error.option == "asyncProgressTrackingEnabled"
-        assert (
-            "Spark would then store offsets after the rows were written, so exactly-once would not hold"
-            in str(error)
+        assert "Spark would then store offsets after the rows were written, so exactly-once would not hold" in str(
+            error
         )
         assert "exactly-once would not hold" in str(refusal(stream, asyncprogresstrackingenabled="true"))
         write({"asyncprogresstrackingenabled": "false", "asyncprogresstrackingcheckpointintervalms": "5"})
@@ -634,15 +617,13 @@ class TestTransaction:
     def test_of_a_stream_is_numbered_by_its_batches(self):
         error = refusal(write, {"txnappid": "etl", "txnversion": "7"})
         assert str(error) == (
-            "option txnVersion is not for a streaming write: the number of the micro-batch is used;"
-            " leave it out"
+            "option txnVersion is not for a streaming write: the number of the micro-batch is used; leave it out"
         )
 
     def test_is_taken_over_by_name_only(self):
         error = refusal(write, {"txntakeover": "true"})
         assert str(error) == (
-            "option txnTakeOver is true, but no txnAppId says what to take over; set txnAppId, or"
-            " leave it out"
+            "option txnTakeOver is true, but no txnAppId says what to take over; set txnAppId, or leave it out"
         )
 
 

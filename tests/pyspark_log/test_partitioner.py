@@ -120,9 +120,7 @@ def test_a_null_that_hides_bytes_does_not_shift_the_keys_after_it():
 
 
 @given(
-    st.lists(
-        st.tuples(st.none() | st.binary(max_size=20), st.none() | st.integers(0, 6)), min_size=1, max_size=50
-    ),
+    st.lists(st.tuples(st.none() | st.binary(max_size=20), st.none() | st.integers(0, 6)), min_size=1, max_size=50),
     st.sampled_from([7, 8, 300]),
     st.integers(0, 6),
     st.integers(0, 50),

@@ -1,0 +1,1 @@
+"""How fast it is, beside the fastest that a Python data source can be on the same Spark."""

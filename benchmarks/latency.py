@@ -1,0 +1,103 @@
+"""Latency: a micro-batch of 1,000 rows from a topic to a topic, beside a source and a sink that do nothing.
+
+Both run with the settings of spark-conf, which are those for low latency, and both take their rows in as many tasks.
+The rows that are read were written in batches of the same size, as they are when one query follows another. Time is
+Spark's own `triggerExecution`; the two take turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from benchmarks.prefill import Producer
+from benchmarks.report import Line, at_most, information
+from pyspark_log.opening import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+PARTITIONS = 8
+ROWS = 1_000
+WARM_UP = 20
+TURNS = 2
+TARGET = 1.3
+PHASES = ("latestOffset", "walCommit", "queryPlanning", "getBatch", "addBatch", "commitOffsets")
+
+
+class Latency:
+    """The two chains, a new pair of queries at each turn."""
+
+    def __init__(self, spark: SparkSession, folder: Path, batches: int) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.batches = batches + WARM_UP
+        self.path = str(folder / "latency")
+        self.sample = str(folder / "latency.arrow")
+        Producer(open_log(self.path, create=True), "a", PARTITIONS, ROWS // PARTITIONS).send(self.batches)
+        self._take_sample()
+        self._queries = 0
+
+    def _take_sample(self) -> None:
+        import pyarrow as pa
+
+        rows = self.spark.read.format("pyspark_log").option("subscribe", "a").load(self.path).limit(ROWS).toArrow()
+        with pa.ipc.new_file(self.sample, rows.schema) as file:
+            file.write_table(rows)
+
+    def product(self) -> list[dict[str, int]]:
+        """Return the phases of each micro-batch from topic to topic."""
+        source = self.spark.readStream.format("pyspark_log").option("subscribe", "a")
+        rows = source.options(startingOffsets="earliest", maxOffsetsPerTrigger=ROWS).load(self.path)
+        return self._run(rows, lambda writer: writer.format("pyspark_log").options(topic="b", path=self.path))
+
+    def ceiling(self) -> list[dict[str, int]]:
+        """Return the phases of each micro-batch of the empty pair."""
+        source = self.spark.readStream.format("bench_stream")
+        rows = source.options(sample=self.sample, rows=ROWS, partitions=PARTITIONS, batches=self.batches).load()
+        return self._run(rows, lambda writer: writer.format("bench_stream"))
+
+    def _run(self, rows: DataFrame, into: Callable[[DataStreamWriter], DataStreamWriter]) -> list[dict[str, int]]:
+        self._queries += 1
+        checkpoint = str(self.folder / f"checkpoint-{self._queries}")
+        writer = into(rows.select("key", "value").writeStream)
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        done = [each for each in query.recentProgress if each["numInputRows"]]
+        assert [each["numInputRows"] for each in done] == [ROWS] * self.batches, f"{len(done)} micro-batches"
+        return [each["durationMs"] for each in done[WARM_UP:]]
+
+
+def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callable[[str], object]) -> list[Line]:
+    """Return the lines about micro-batches, of which each turn has `batches` after the warm-up."""
+    log(f"{TURNS} turns of {batches} micro-batches of {ROWS:,} rows")
+    latency = Latency(spark, folder, batches)
+    products: list[dict[str, int]] = []
+    ceilings: list[dict[str, int]] = []
+    for _ in range(TURNS):
+        products += latency.product()
+        ceilings += latency.ceiling()
+    product, ceiling = _medians(products), _medians(ceilings)
+    whole = "triggerExecution"
+    lines = [
+        Line(
+            name=f"micro-batch of {ROWS:,} rows",
+            unit="ms",
+            product=product[whole],
+            ceiling=ceiling[whole],
+            target=at_most(TARGET),
+            ratio=product[whole] / ceiling[whole],
+            note=f"median of {len(products)}",
+        )
+    ]
+    return lines + [
+        information(f"  of that {phase}", "ms", product[phase], ceiling[phase]) for phase in PHASES if phase in product
+    ]
+
+
+def _medians(phases: list[dict[str, int]]) -> dict[str, float]:
+    return {name: statistics.median(each.get(name, 0) for each in phases) for name in phases[0]}

@@ -1,0 +1,142 @@
+"""Throughput: many rows into a topic and out of it, beside a source and a sink that do nothing.
+
+All four read from memory: writes take the persisted rows, reads take files that the operating system has cached, and
+the read ceiling's batches are built before, more of them than fit the processor's cache. Reads end in an aggregate
+that looks at every column of every row, for rows that nobody looks at are no read; it costs the same for both. Each
+ceiling has the batch size that is best for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from benchmarks.report import Line, at_least
+from benchmarks.rows import persisted_rows
+from benchmarks.stopwatch import Timing, by_turns, timed
+from pyspark_log.opening import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS = 8
+BATCH_ROWS = (5_000, 10_000, 20_000, 50_000, 100_000)
+SAMPLE_ROWS = 500_000
+"""Some 75 MB for each Python worker."""
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+LOOK_AT_ALL = (
+    "sum(octet_length(key))",
+    "sum(octet_length(value))",
+    "sum(octet_length(topic))",
+    "sum(partition)",
+    "max(offset)",
+    "max(timestamp)",
+    "sum(timestampType)",
+)
+READ_TARGET = 0.90
+WRITE_TARGET = 0.65
+MEGA = 1_000_000
+
+
+class Throughput:
+    """The runs over one set of rows."""
+
+    def __init__(self, spark: SparkSession, folder: Path, rows: int, runs: int, log: Callable[[str], object]) -> None:
+        self.spark = spark
+        self.rows = rows
+        self.runs = runs
+        self.log = log
+        self.path = str(folder / "throughput")
+        self.folder = folder
+        self._topics = 0
+        self.newest = ""
+
+    def measure(self, *, read: bool, write: bool) -> list[Line]:
+        """Return the lines of the table that are asked for."""
+        self.log(f"making {self.rows:,} rows")
+        frame, sizes = persisted_rows(self.spark, self.rows, PARTITIONS)
+        self.log(f"on average a key has {sizes.key:.1f} bytes and a value {sizes.value:.1f}")
+        lines = [self._write(frame)] if write else []
+        if not self.newest:
+            self.save(frame)
+        frame.unpersist(blocking=True)
+        return [*lines, self._read()] if read else lines
+
+    def _write(self, frame: DataFrame) -> Line:
+        best = self._best("write", lambda rows: self.count(frame, rows))
+        product, ceiling = by_turns(lambda: self.save(frame), lambda: self.count(frame, best), self.runs)
+        return self._line("write, lz4", product, ceiling, WRITE_TARGET, best)
+
+    def _read(self) -> Line:
+        self._take_samples()
+        topic = self.newest
+        best = self._best("read", self.scan)
+        product, ceiling = by_turns(lambda: self.load(topic), lambda: self.scan(best), self.runs)
+        return self._line("read", product, ceiling, READ_TARGET, best)
+
+    def save(self, frame: DataFrame) -> None:
+        """Write all rows into a new topic, in place of the one before."""
+        log = open_log(self.path, create=True)
+        before, self._topics = self.newest, self._topics + 1
+        self.newest = f"rows-{self._topics}"
+        log.create_topic(self.newest, PARTITIONS)
+        frame.write.format("pyspark_log").mode("append").option("topic", self.newest).save(self.path)
+        if before:
+            shutil.rmtree(f"{self.path}/topics/{before}")
+
+    def count(self, frame: DataFrame, batch_rows: int) -> None:
+        """Write all rows into the sink that counts."""
+        usual = self.spark.conf.get(ARROW_ROWS) or ""
+        self.spark.conf.set(ARROW_ROWS, batch_rows)
+        frame.write.format("bench_count").mode("append").save()
+        self.spark.conf.set(ARROW_ROWS, usual)
+
+    def load(self, topic: str) -> None:
+        """Read a topic."""
+        self._look_at(self.spark.read.format("pyspark_log").option("subscribe", topic).load(self.path))
+
+    def scan(self, batch_rows: int) -> None:
+        """Read as many rows in prebuilt batches."""
+        self._look_at(
+            self.spark.read.format("bench_batches")
+            .options(sample=self._sample(batch_rows), rows=self.rows, partitions=PARTITIONS)
+            .load()
+        )
+
+    def _look_at(self, frame: DataFrame) -> None:
+        frame.selectExpr(*LOOK_AT_ALL).collect()
+
+    def _best(self, what: str, run: Callable[[int], object]) -> int:
+        """Return the batch size with which a ceiling is fastest, each tried twice."""
+        run(BATCH_ROWS[0])
+        best = min(BATCH_ROWS, key=lambda rows: min(timed(lambda: run(rows)).wall for _ in range(2)))
+        self.log(f"the {what} ceiling is highest with batches of {best:,} rows")
+        return best
+
+    def _take_samples(self) -> None:
+        """Keep rows as the source gives them, in batches of each size, for the ceiling to yield."""
+        frame = self.spark.read.format("pyspark_log").option("subscribe", self.newest).load(self.path)
+        rows = frame.limit(SAMPLE_ROWS).toArrow()
+        for batch_rows in BATCH_ROWS:
+            with pa.ipc.new_file(self._sample(batch_rows), rows.schema) as file:
+                file.write_table(rows.combine_chunks(), max_chunksize=batch_rows)
+
+    def _sample(self, batch_rows: int) -> str:
+        return str(self.folder / f"sample-{batch_rows}.arrow")
+
+    def _line(self, name: str, product: Timing, ceiling: Timing, target: float, best: int) -> Line:
+        return Line(
+            name=f"{name}, {self.rows:,} rows",
+            unit="million rows/s",
+            product=self.rows / product.wall / MEGA,
+            ceiling=self.rows / ceiling.wall / MEGA,
+            target=at_least(target),
+            ratio=ceiling.wall / product.wall,
+            cpu_ratio=ceiling.cpu / product.cpu,
+            note=f"ceiling: batches of {best:,} rows",
+        )
