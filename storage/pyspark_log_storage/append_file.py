@@ -60,8 +60,17 @@ class AppendFileWriter:
 def read_chunk(store: Store, key: str, place: StagedChunk, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
     """Return the rows of the chunk at `place`.
 
-    `name` is what errors call it: topic, partition and offset. Raises `CorruptObject` where a bit differs
-    from what the journal entry recorded, also where an intact but other chunk lies there; `ObjectMissing`.
+    `name` is what errors call it: topic, partition and offset. Raises as `read_bytes` does.
+    """
+    header, data = read_bytes(store, key, place, name)
+    return chunk.decode(data, header, schemas, name)
+
+
+def read_bytes(store: Store, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:
+    """Return header and bytes of the chunk at `place`, checked.
+
+    Raises `CorruptObject` where a bit differs from what the journal entry recorded, also where an intact but other
+    chunk lies there; `ObjectMissing`.
     """
     data = pa.py_buffer(store.read(key, place.position, place.length))
     name = f"{name} ({store.url}/{key} at byte {place.position})"
@@ -70,15 +79,15 @@ def read_chunk(store: Store, key: str, place: StagedChunk, schemas: Sequence[pa.
     header = chunk.verify(data, name)
     if header.crc != place.crc or header.rows != place.rows or header.schema_id != place.schema_id:
         raise CorruptObject(name, "another chunk than the journal says lies there")
-    return chunk.decode(data, header, schemas, name)
+    return header, data
 
 
-def scan(store: Store, key: str) -> Iterator[tuple[int, chunk.Header, pa.Buffer]]:
-    """Yield position, header and bytes of every chunk of the file, each checked, from the file alone.
+def scan(store: Store, key: str, start: int = 0) -> Iterator[tuple[int, chunk.Header, pa.Buffer]]:
+    """Yield position, header and bytes of every chunk from byte `start` on, each checked, from the file alone.
 
     Holds one chunk in memory. Raises `CorruptObject` at the first damaged one, `NewerFormat`.
     """
-    position, size = 0, store.size(key)
+    position, size = start, store.size(key)
     while position < size:
         name = f"{store.url}/{key} at byte {position}"
         length = chunk.claimed_length(store.read(key, position, chunk.HEADER_BYTES), name)

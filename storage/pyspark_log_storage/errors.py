@@ -14,6 +14,8 @@
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
     |-- NewerFormat                   written by a newer version: .object, .detail
+    |-- StaleFile                     a file waited so long to be sequenced that its bytes may be gone
+    |-- UnknownVersion                a version of a topic that is not kept any more, or not there yet: .version
     |-- OutcomeUnknown                an entry may have been written or not: ask by what it would have done
     `-- StoreError                    a store did not do what was asked: .url, .key
         |-- ObjectMissing             there is no such object
@@ -137,6 +139,18 @@ class NewerFormat(LogError):
         super().__init__(f"{obj} was written by a newer version of pyspark_log ({detail}); upgrade this one")
         self.object = obj
         self.detail = detail
+
+
+class StaleFile(LogError):
+    """A file waited longer to be sequenced than orphans are kept."""
+
+
+class UnknownVersion(LogError):
+    """A version of a topic that cannot be read."""
+
+    def __init__(self, version: int, oldest: int, newest: int) -> None:
+        super().__init__(f"there is no version {version}: versions {oldest} to {newest} are kept; choose one of these")
+        self.version = version
 
 
 class OutcomeUnknown(LogError):

@@ -7,6 +7,9 @@
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
     topics/<topic>/<topic id>/append/<born>-<nonce>     append files
+    topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.log, .index    segments
+    topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
+    topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
 
 Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with
 its former life. Journals lie at the cluster root, append files on each node; with one node both are one
@@ -15,7 +18,10 @@ store. Numbers have 20 digits, so that keys sort as numbers do.
 
 from __future__ import annotations
 
+import re
+
 _DIGITS = 20
+_NAME = re.compile(rf"([0-9]{{{_DIGITS}}}-){{1,2}}[0-9A-Za-z]+")
 NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
 
@@ -41,6 +47,21 @@ def number_of_newest_first(part: str) -> int:
 def born_name(born: int, nonce: str) -> str:
     """Return the name of a file: the newest journal entry that its writer knew, and something unique."""
     return f"{number(born)}-{nonce}"
+
+
+def born_of(name: str) -> int:
+    """Return the born of a file's name: of an append file or manifest the first part, of a segment the second."""
+    return int(name.split("-")[-2])
+
+
+def has_born(name: str) -> bool:
+    """Return whether `name` is one that `born_name` or `segment_name` made; other files may lie beside them."""
+    return _NAME.fullmatch(name) is not None
+
+
+def segment_name(base_offset: int, born: int, nonce: str) -> str:
+    """Return the name of a segment, without ending."""
+    return f"{number(base_offset)}-{born_name(born, nonce)}"
 
 
 def topic_folder(topic: str, topic_id: str) -> str:

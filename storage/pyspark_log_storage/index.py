@@ -1,0 +1,206 @@
+"""The index of a segment: where each chunk lies, to bisect by offset or by time without reading the segment.
+
+    offset  bytes  field (little-endian)
+    0       4      magic b"PLIX"
+    4       2      version, 1
+    6       2      zero
+    8       8      base offset of the segment
+    16      8      offset behind its last row
+    24      8      length of the .log in bytes
+    32      4      number of entries
+    36      24     zero
+    60      4      CRC-32C of the 60 bytes before
+    64      4096   blocks of 78 entries, the last one with fewer
+
+    A block: the largest timestamp of all chunks before it (i64), entries of 52 bytes, zeros, and in its last 4
+    bytes the CRC-32C of the rest. An entry is one chunk: offset relative to the base u32, rows u32, position in the
+    .log u64, length u32, leader epoch u32, schema id u32, smallest and largest timestamp i64 (microseconds), CRC-32C
+    of the chunk u32, zero u32.
+
+Entries are in order, so a reader of one row reads the header and a few blocks. Made from the .log alone, and again
+where it is missing or damaged.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import msgspec
+import numpy as np
+
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.staged_chunk import StagedChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pyspark_log_storage.store import Store
+
+HEADER_BYTES = 64
+BLOCK_BYTES = 4096
+BLOCK_ENTRIES = 78
+SEGMENT_ROWS_MAX = 2**32 - 1
+BEFORE_ALL_TIMES = -(2**63)
+
+_MAGIC = b"PLIX"
+_VERSION = 1
+_FIELDS = struct.Struct("<4sHHqqqI24x")
+_REACHED = struct.Struct("<q")
+_CRC = struct.Struct("<I")
+_ENTRY = np.dtype(
+    [
+        ("relative_offset", "<u4"),
+        ("rows", "<u4"),
+        ("position", "<u8"),
+        ("length", "<u4"),
+        ("leader_epoch", "<u4"),
+        ("schema_id", "<u4"),
+        ("min_timestamp", "<i8"),
+        ("max_timestamp", "<i8"),
+        ("crc", "<u4"),
+        ("zero", "<u4"),
+    ]
+)
+assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTES
+
+
+class IndexEntry(msgspec.Struct, frozen=True, gc=False):
+    """One chunk of a segment. Offsets are of the partition; position and length in bytes of the .log."""
+
+    base_offset: int
+    rows: int
+    position: int
+    length: int
+    leader_epoch: int
+    schema_id: int
+    min_timestamp: int
+    max_timestamp: int
+    crc: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the chunk's last row."""
+        return self.base_offset + self.rows
+
+    def place(self) -> StagedChunk:
+        """Return where the chunk lies in the .log, and what a reader must find there."""
+        return StagedChunk(
+            0, self.position, self.length, self.rows, self.min_timestamp, self.max_timestamp, self.schema_id, self.crc
+        )
+
+
+def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry]) -> bytes:
+    """Return the index of a segment that has at least one chunk."""
+    assert entries
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, base_offset, entries[-1].end_offset, log_bytes, len(entries))
+    parts = [fields, _CRC.pack(google_crc32c.value(fields))]
+    reached = BEFORE_ALL_TIMES
+    for first in range(0, len(entries), BLOCK_ENTRIES):
+        block = entries[first : first + BLOCK_ENTRIES]
+        table = np.array(
+            [
+                (
+                    entry.base_offset - base_offset,
+                    entry.rows,
+                    entry.position,
+                    entry.length,
+                    entry.leader_epoch,
+                    entry.schema_id,
+                    entry.min_timestamp,
+                    entry.max_timestamp,
+                    entry.crc,
+                    0,
+                )
+                for entry in block
+            ],
+            _ENTRY,
+        )
+        body = (_REACHED.pack(reached) + table.tobytes()).ljust(BLOCK_BYTES - _CRC.size, b"\0")
+        parts += [body, _CRC.pack(google_crc32c.value(body))]
+        reached = max(reached, int(table["max_timestamp"].max()))
+    return b"".join(parts)
+
+
+class Index:
+    """An index on a store, read block by block and kept once read.
+
+    Every method may raise `ObjectMissing`, `CorruptObject` and `NewerFormat`.
+    """
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._name = f"index {store.url}/{key}"
+        data = store.read(key, 0, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            raise CorruptObject(self._name, f"it ends after {len(data)} bytes, inside its header")
+        fields = data[: _FIELDS.size]
+        if google_crc32c.value(fields) != _CRC.unpack_from(data, _FIELDS.size)[0]:
+            raise CorruptObject(self._name, "the checksum of its header does not match")
+        magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries = _FIELDS.unpack(fields)
+        if magic != _MAGIC:
+            raise CorruptObject(self._name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
+        if version > _VERSION:
+            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_VERSION}")
+        self._blocks: dict[int, tuple[int, NDArray[np.void]]] = {}
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks it has."""
+        return -(-int(self.entries) // BLOCK_ENTRIES)
+
+    def find_offset(self, offset: int) -> int:
+        """Return the number of the entry whose chunk holds `offset`, which is in the segment."""
+        assert self.base_offset <= offset < self.end_offset
+        relative = offset - self.base_offset
+        low, high = 0, self.blocks - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if int(self._block(middle)[1]["relative_offset"][0]) <= relative:
+                low = middle
+            else:
+                high = middle - 1
+        within = int(np.searchsorted(self._block(low)[1]["relative_offset"], relative, side="right")) - 1
+        return low * BLOCK_ENTRIES + within
+
+    def find_time(self, timestamp: int) -> int | None:
+        """Return the number of the first entry with a row at or after `timestamp` (microseconds), or None."""
+        low, high = 0, self.blocks - 1
+        # The block to look in is the last one before which no chunk reaches the time.
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._block(middle)[0] < timestamp:
+                low = middle
+            else:
+                high = middle - 1
+        reaching = np.flatnonzero(self._block(low)[1]["max_timestamp"] >= timestamp)
+        return low * BLOCK_ENTRIES + int(reaching[0]) if len(reaching) else None
+
+    def read(self, first: int, last: int) -> list[IndexEntry]:
+        """Return the entries from `first` up to and with `last`."""
+        found = []
+        for number in range(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES + 1):
+            _, table = self._block(number)
+            start = max(0, first - number * BLOCK_ENTRIES)
+            end = min(len(table), last + 1 - number * BLOCK_ENTRIES)
+            for relative, *rest in table[start:end].tolist():
+                found.append(IndexEntry(self.base_offset + relative, *rest[:-1]))
+        return found
+
+    def _block(self, number: int) -> tuple[int, NDArray[np.void]]:
+        """Return the largest timestamp before block `number`, and its entries."""
+        if number not in self._blocks:
+            data = self._store.read(self._key, HEADER_BYTES + number * BLOCK_BYTES, BLOCK_BYTES)
+            if len(data) < BLOCK_BYTES:
+                raise CorruptObject(self._name, f"it ends inside block {number}")
+            body = data[: -_CRC.size]
+            if google_crc32c.value(body) != _CRC.unpack_from(data, len(body))[0]:
+                raise CorruptObject(self._name, f"the checksum of block {number} does not match")
+            count = min(BLOCK_ENTRIES, self.entries - number * BLOCK_ENTRIES)
+            table = np.frombuffer(body, _ENTRY, count, _REACHED.size)
+            self._blocks[number] = _REACHED.unpack_from(body)[0], table
+        return self._blocks[number]

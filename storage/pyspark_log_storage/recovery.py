@@ -1,0 +1,134 @@
+"""Recovery: how far a partition's segments are good, from its folder alone, without any journal.
+
+Kafka re-reads the segments from the recovery point on after an unclean stop, checks every checksum, cuts at the first
+bad batch and makes the indexes again. Here files are immutable and become visible whole, so nothing is cut: the report
+says up to which offset the rows are good and which segment ends them, and only indexes are written. Where segments
+overlap, since small ones were merged, a good one stands in for a damaged one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_storage import layout, segment
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.index import Index, IndexEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark_log_storage.store import Store
+
+_LOG = ".log"
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Where the good rows end: in which segment (its key, without ending), and why."""
+
+    segment: str
+    why: str
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What was found from the recovery point on."""
+
+    end_offset: int
+    """The rows from the recovery point to here are good."""
+    checked: tuple[str, ...]
+    """The segments that were read, without ending."""
+    rebuilt: tuple[str, ...]
+    """Those of which the index was missing or damaged."""
+    damage: Damage | None
+    """Why later rows are lost; None where there are none."""
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """A segment that was read: the end of its good rows, and what is wrong behind them."""
+
+    key: str
+    base_offset: int
+    end_offset: int
+    why: str | None
+
+
+def recover(store: Store, folder: str, recovery_point: int, *, dry_run: bool = False) -> Recovered:
+    """Check the segments of a partition's folder, which ends with "/", that have rows from the recovery point on.
+
+    Makes their indexes again where those are missing or damaged, unless it is a dry run. Raises `NewerFormat`,
+    `StoreError`.
+    """
+    checked, rebuilt = [], []
+    for key, base_offset in _segments_from(store, folder, recovery_point):
+        entries, why = _read(store, key)
+        checked.append(_Checked(key, base_offset, entries[-1].end_offset if entries else base_offset, why))
+        if why is None and not segment.index_is_right(store, key, entries):
+            rebuilt.append(key)
+            if not dry_run:
+                segment.rebuild_index(store, key)
+    reached = recovery_point
+    # In the order of their bases, so that whatever reaches further is found.
+    for each in checked:
+        if each.base_offset <= reached:
+            reached = max(reached, each.end_offset)
+    keys = tuple(each.key for each in checked)
+    return Recovered(reached, keys, tuple(rebuilt), _damage_at(checked, reached))
+
+
+def first_offset(store: Store, folder: str, default: int) -> int:
+    """Return where the segments of a folder begin, `default` where there are none."""
+    return min((base_offset for _, base_offset in _segments_from(store, folder, 0)), default=default)
+
+
+def _damage_at(checked: list[_Checked], reached: int) -> Damage | None:
+    """Return why the good rows end at `reached`, None where nothing lies behind it."""
+    for each in checked:
+        if each.why is not None and each.base_offset <= reached == each.end_offset:
+            return Damage(each.key, each.why)
+    for each in checked:
+        if each.base_offset > reached:
+            return Damage(each.key, f"it begins at {each.base_offset}, and no segment holds the rows before it")
+    return None
+
+
+def _segments_from(store: Store, folder: str, offset: int) -> Iterator[tuple[str, int]]:
+    """Yield key and base of the segments with rows from `offset` on, or that may have some, by their bases."""
+    for name in store.list(folder):
+        key = name.removesuffix(_LOG)
+        last = key.removeprefix(folder)
+        if name.endswith(_LOG) and layout.has_born(last):
+            base_offset = int(last.split("-")[0])
+            if base_offset >= offset or _end_offset(store, key) > offset:
+                yield key, base_offset
+
+
+def _end_offset(store: Store, key: str) -> int:
+    """Return where a segment ends by its index, or by its good chunks where that is lost."""
+    try:
+        return int(Index(store, f"{key}.index").end_offset)
+    except (CorruptObject, ObjectMissing):
+        entries, why = _read(store, key)
+        # A damaged one may have held more.
+        return layout.NUMBER_MAX if why is not None or not entries else entries[-1].end_offset
+
+
+def _read(store: Store, key: str) -> tuple[list[IndexEntry], str | None]:
+    """Return the good chunks at the beginning of a .log, and what is wrong with the next one."""
+    entries: list[IndexEntry] = []
+    try:
+        entries.extend(entry for entry, _, _ in segment.chunks(store, key))  # keeps those before the error
+    except CorruptObject as error:
+        return entries, str(error)
+    if not entries:
+        return [], "it holds no chunk"
+    return entries, _cut(store, key, entries[-1].end_offset)
+
+
+def _cut(store: Store, key: str, end_offset: int) -> str | None:
+    """Return what an intact index says of chunks that the .log does not have any more."""
+    try:
+        claimed = Index(store, f"{key}.index").end_offset
+    except (CorruptObject, ObjectMissing):
+        return None
+    return f"it ends at {end_offset}, its index at {claimed}" if claimed > end_offset else None

@@ -1,0 +1,217 @@
+"""A segment: many chunks of one partition in one file, which can be read without any journal.
+
+    <partition>/<base offset, 20 digits>-<born>-<nonce>.log      and beside it the same name with .index
+
+    .log    offset  bytes  field (little-endian)
+            0       4      magic b"PLSG"
+            4       2      version, 1
+            6       2      zero
+            8       4      length of this header, a multiple of 64
+            12      4      number of leader epochs
+            16      8      base offset
+            24      16     for each leader epoch: epoch u32, zero u32, first offset u64
+            ...     ...    zeros
+            -4      4      CRC-32C of the header before it
+            ...     ...    chunks, back to back, as in an append file
+
+Created once and never replaced: the name holds what its maker knew (born) and a nonce, so a slow maker cannot replace
+committed bytes. The index is made from the .log alone; offsets follow from the base and the chunks' row counts.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import msgspec
+import pyarrow as pa
+
+from pyspark_log_storage import append_file, chunk, index
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage.index import Index, IndexEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark_log_storage.store import Store
+
+ALIGNMENT = 64
+
+_MAGIC = b"PLSG"
+_VERSION = 1
+_FIELDS = struct.Struct("<4sHHIIq")
+_EPOCH = struct.Struct("<IIq")
+_CRC = struct.Struct("<I")
+
+EpochStarts = tuple[tuple[int, int], ...]
+
+
+class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a finished segment is: rows `[base_offset, end_offset)`, timestamps in microseconds, sizes in bytes."""
+
+    name: str
+    base_offset: int
+    end_offset: int
+    chunks: int
+    log_bytes: int
+    min_timestamp: int
+    max_timestamp: int
+
+
+class SegmentWriter:
+    """Writes a segment: its .log chunk by chunk, then its .index."""
+
+    def __init__(self, store: Store, folder: str, name: str, base_offset: int, epochs: EpochStarts) -> None:
+        """`folder` ends with "/". `epochs` are the leader epochs of the rows that will come, with their starts."""
+        self._store = store
+        self._folder = folder
+        self._name = name
+        self._epochs = epochs
+        self._writer = store.open_write(f"{folder}{name}.log")
+        header = _encode_header(base_offset, epochs)
+        self._writer.write(header)
+        self._position = len(header)
+        self._base_offset = base_offset
+        self.entries: list[IndexEntry] = []
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next chunk will begin at."""
+        return self.entries[-1].end_offset if self.entries else self._base_offset
+
+    def append(self, header: chunk.Header, data: bytes) -> None:
+        """Append a chunk as it is: `data` is all of its bytes, already checked."""
+        self._writer.write(data)
+        self.entries.append(_entry(header, self.end_offset, self._position, self._epochs))
+        self._position += header.length
+
+    def close(self) -> SegmentFile:
+        """Publish both files, durable, the .log last: what has a .log is whole."""
+        data = index.encode(self._base_offset, self._position, self.entries)
+        self._store.create(f"{self._folder}{self._name}.index", data)
+        self._writer.close()
+        return _summary(self._name, self._position, self.entries)
+
+    def discard(self) -> None:
+        """Give the segment up."""
+        self._writer.discard()
+
+
+def entries_between(store: Store, key: str, start: int, end: int) -> list[IndexEntry]:
+    """Return the chunks of the segment at `key` (without ending) that hold any row of `[start, end)`.
+
+    Reads only the blocks of the index that say so; where the index is missing or damaged, the whole .log instead.
+    """
+    try:
+        found = Index(store, f"{key}.index")
+        first, last = max(start, found.base_offset), min(end, found.end_offset)
+        if first >= last:
+            return []
+        return found.read(found.find_offset(first), found.find_offset(last - 1))
+    except (CorruptObject, ObjectMissing):
+        entries = scan(store, key)
+        return [entry for entry in entries if max(start, entry.base_offset) < min(end, entry.end_offset)]
+
+
+def entry_reaching(store: Store, key: str, timestamp: int) -> IndexEntry | None:
+    """Return the first chunk with a row at or after `timestamp` (microseconds), or None."""
+    try:
+        found = Index(store, f"{key}.index")
+        number = found.find_time(timestamp)
+        return None if number is None else found.read(number, number)[0]
+    except (CorruptObject, ObjectMissing):
+        return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
+
+
+def chunks(store: Store, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
+    """Yield every chunk of the .log at `key` (without ending), each checked, from the .log alone.
+
+    Holds one chunk in memory. Raises `CorruptObject` at the first damaged one.
+    """
+    log = f"{key}.log"
+    name = f"segment {store.url}/{log}"
+    base_offset, epochs, position = _read_header(store, log, name)
+    offset = base_offset
+    for place, header, data in append_file.scan(store, log, position):
+        yield _entry(header, offset, place, epochs), header, data
+        offset += header.rows
+
+
+def scan(store: Store, key: str) -> list[IndexEntry]:
+    """Return the entries of every chunk of a .log, each checked: what its index must say."""
+    return [entry for entry, _, _ in chunks(store, key)]
+
+
+def index_is_right(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
+    """Return whether the index beside the .log at `key` is what its entries, of which there are some, make."""
+    try:
+        stored = store.read(f"{key}.index")
+    except ObjectMissing:
+        return False
+    return stored == index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries)
+
+
+def rebuild_index(store: Store, key: str) -> None:
+    """Make the index of the .log at `key` (without ending) again. Raises `CorruptObject` where the .log is damaged."""
+    entries = scan(store, key)
+    if not entries:
+        raise CorruptObject(f"segment {store.url}/{key}.log", "it holds no chunk")
+    store.put(f"{key}.index", index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries))
+
+
+def _encode_header(base_offset: int, epochs: EpochStarts) -> bytes:
+    length = _header_bytes(len(epochs))
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, len(epochs), base_offset)
+    body = (fields + b"".join(_EPOCH.pack(epoch, 0, start) for epoch, start in epochs)).ljust(length - _CRC.size, b"\0")
+    return body + _CRC.pack(google_crc32c.value(body))
+
+
+def _header_bytes(epochs: int) -> int:
+    used = _FIELDS.size + epochs * _EPOCH.size + _CRC.size
+    return -(-used // ALIGNMENT) * ALIGNMENT
+
+
+def _read_header(store: Store, log: str, name: str) -> tuple[int, EpochStarts, int]:
+    """Return base offset, leader epochs and the position of the first chunk."""
+    data = store.read(log, 0, _FIELDS.size)
+    if len(data) < _FIELDS.size or data[:4] != _MAGIC:
+        raise CorruptObject(name, f"it does not begin with {_MAGIC!r}")
+    _, version, _, length, count, base_offset = _FIELDS.unpack(data)
+    if length < ALIGNMENT or (version <= _VERSION and length != _header_bytes(count)):
+        raise CorruptObject(name, f"its header is {length} bytes long, which does not fit {count} leader epochs")
+    data = store.read(log, 0, length)
+    if len(data) < length or google_crc32c.value(data[:-4]) != _CRC.unpack(data[-4:])[0]:
+        raise CorruptObject(name, "the checksum of its header does not match")
+    if version > _VERSION:
+        raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
+    starts = (_EPOCH.unpack_from(data, _FIELDS.size + i * _EPOCH.size) for i in range(count))
+    return base_offset, tuple((epoch, start) for epoch, _, start in starts), length
+
+
+def _entry(header: chunk.Header, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:
+    # The log start may cut the first chunk: its rows that are left are of the oldest epoch that is kept.
+    epoch = max((number for number, start in epochs if start <= offset), default=epochs[0][0] if epochs else 0)
+    return IndexEntry(
+        offset,
+        header.rows,
+        position,
+        header.length,
+        epoch,
+        header.schema_id,
+        header.min_timestamp,
+        header.max_timestamp,
+        header.crc,
+    )
+
+
+def _summary(name: str, log_bytes: int, entries: Sequence[IndexEntry]) -> SegmentFile:
+    return SegmentFile(
+        name,
+        entries[0].base_offset,
+        entries[-1].end_offset,
+        len(entries),
+        log_bytes,
+        min(entry.min_timestamp for entry in entries),
+        max(entry.max_timestamp for entry in entries),
+    )

@@ -1,0 +1,187 @@
+"""The index: it finds what a search of all entries would find, from few blocks, and says when it is damaged."""
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage import index
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage.index import BLOCK_ENTRIES, Index, IndexEntry
+from pyspark_log_storage.memory import MemoryStore
+from tests.counting_store import CountingStore
+
+KEY = "t/0/a.index"
+BASE = 1000
+
+
+def entries_of(chunks, base=BASE):
+    """Return the entries of chunks of so many rows, with such smallest and largest timestamps."""
+    made, position = [], 64
+    for number, (rows, low, high) in enumerate(chunks):
+        length = 64 * (1 + number % 5)
+        made.append(IndexEntry(base, rows, position, length, number // 7, number % 2, low, high, number * 31))
+        base += rows
+        position += length
+    return made
+
+
+def stored(entries, store=None):
+    """Return the index of the entries, as it is opened anew."""
+    store = store or MemoryStore("the url")
+    end = entries[-1].position + entries[-1].length
+    store.put(KEY, index.encode(entries[0].base_offset, end, entries))
+    return Index(store, KEY)
+
+
+def even(count):
+    """Return entries of ten rows each, whose times rise by ten."""
+    return entries_of([(10, number * 10, number * 10 + 9) for number in range(count)])
+
+
+chunks = st.lists(
+    st.tuples(st.integers(1, 50), st.integers(-30, 30), st.integers(0, 20)).map(lambda c: (c[0], c[1], c[1] + c[2])),
+    min_size=1,
+    max_size=3 * BLOCK_ENTRIES,
+)
+
+
+@given(chunks)
+def test_what_is_encoded_is_read_back(made):
+    entries = entries_of(made)
+    found = stored(entries)
+    assert found.read(0, len(entries) - 1) == entries
+    assert (found.base_offset, found.end_offset) == (BASE, entries[-1].end_offset)
+    assert (found.entries, found.log_bytes) == (len(entries), entries[-1].position + entries[-1].length)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 2**30),
+            st.integers(0, 2**63 - 1),
+            st.integers(0, 2**32 - 1),
+            st.integers(-(2**63), 2**63 - 1),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_the_largest_and_smallest_numbers_come_back(made):
+    entries, base = [], 2**62
+    for rows, position, word, time in made:
+        entries.append(IndexEntry(base, rows, position, word, word, word, time, time, word))
+        base += rows
+    store = MemoryStore()
+    store.put(KEY, index.encode(2**62, 2**62, entries))
+    assert Index(store, KEY).read(0, len(entries) - 1) == entries
+
+
+@given(chunks, st.data())
+def test_an_offset_is_found_as_a_linear_search_finds_it(made, data):
+    entries = entries_of(made)
+    offset = data.draw(st.integers(BASE, entries[-1].end_offset - 1))
+    expected = next(number for number, each in enumerate(entries) if each.base_offset <= offset < each.end_offset)
+    assert stored(entries).find_offset(offset) == expected
+
+
+@given(chunks, st.integers(-40, 60))
+def test_a_time_is_found_as_a_linear_search_finds_it(made, time):
+    entries = entries_of(made)
+    expected = next((number for number, each in enumerate(entries) if each.max_timestamp >= time), None)
+    assert stored(entries).find_time(time) == expected
+
+
+@pytest.mark.parametrize("count", [1, BLOCK_ENTRIES - 1, BLOCK_ENTRIES, BLOCK_ENTRIES + 1, 3 * BLOCK_ENTRIES])
+def test_every_offset_and_time_is_found_at_the_bounds_of_blocks(count):
+    found = stored(even(count))
+    for number in range(count):
+        assert found.find_offset(BASE + number * 10) == found.find_offset(BASE + number * 10 + 9) == number
+        assert found.find_time(number * 10) == found.find_time(number * 10 + 9) == number
+    assert found.find_time(count * 10) is None
+    assert found.find_time(-(2**63)) == 0
+
+
+def test_an_offset_outside_the_segment_is_a_bug():
+    found = stored(even(3))
+    for offset in (BASE - 1, BASE + 30):
+        with pytest.raises(AssertionError):
+            found.find_offset(offset)
+
+
+@pytest.mark.parametrize("find", ["find_offset", "find_time"])
+def test_one_lookup_among_a_hundred_thousand_chunks_reads_a_few_blocks(find):
+    store = CountingStore()
+    stored(even(100_000), store)
+    for wanted in (BASE, BASE + 123_456, BASE + 999_999):
+        store.forget()
+        getattr(Index(store, KEY), find)(wanted)
+        assert store.reads <= 13  # the header, and the blocks of a bisection of 1,283
+        assert store.bytes < 64 * 1024
+
+
+def test_a_block_is_read_once():
+    store = CountingStore()
+    found = stored(even(1_000), store)
+    found.find_offset(BASE)
+    store.forget()
+    found.find_offset(BASE + 1)
+    assert store.reads == 0
+
+
+def with_checksum(fields):
+    """Return the fields of a header with the checksum that belongs to them."""
+    return fields + google_crc32c.value(fields).to_bytes(4, "little")
+
+
+def every_answer(store):
+    """Return all that an index can say."""
+    found = Index(store, KEY)
+    entries = found.read(0, found.entries - 1)
+    ends = found.base_offset, found.end_offset, found.log_bytes, found.entries
+    return entries, ends, [found.find_time(time) for time in range(-1, 25)], found.find_offset(BASE)
+
+
+def test_every_flipped_bit_is_an_error():
+    store = MemoryStore("the url")
+    stored(even(2), store)
+    whole = store.read(KEY)
+    for bit in range(len(whole) * 8):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        store.put(KEY, damaged)
+        with pytest.raises(CorruptObject, match=f"the url/{KEY}"):
+            every_answer(store)
+
+
+def test_every_cut_is_an_error():
+    store = MemoryStore("the url")
+    stored(even(2), store)
+    whole = store.read(KEY)
+    for length in range(len(whole)):
+        store.put(KEY, whole[:length])
+        with pytest.raises(CorruptObject, match="ends"):
+            every_answer(store)
+
+
+def test_an_object_that_is_no_index_is_an_error():
+    store = MemoryStore("the url")
+    stored(even(1), store)
+    whole = store.read(KEY)
+    store.put(KEY, with_checksum(b"PLSG" + whole[4:60]) + whole[64:])
+    with pytest.raises(CorruptObject, match="PLIX"):
+        Index(store, KEY)
+
+
+def test_a_newer_index_is_told_from_a_damaged_one():
+    store = MemoryStore("the url")
+    stored(even(1), store)
+    whole = store.read(KEY)
+    store.put(KEY, with_checksum(whole[:4] + b"\2\0" + whole[6:60]) + whole[64:])
+    with pytest.raises(NewerFormat, match="index format 2"):
+        Index(store, KEY)
+
+
+def test_a_missing_index_is_missing():
+    with pytest.raises(ObjectMissing):
+        Index(MemoryStore(), KEY)

@@ -1,0 +1,174 @@
+"""Recovery of a partition's folder from its files alone."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log_storage import chunk, layout, segment
+from pyspark_log_storage.recovery import recover
+from pyspark_log_storage.schema import RECORD, RECORD_ID
+from tests.counting_store import CountingStore
+
+FOLDER = "topics/t/1/0/"
+WHEN = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+
+
+@pytest.fixture
+def store():
+    return CountingStore()
+
+
+def write(store, base, *chunks, nonce="a"):
+    """Write a segment of chunks of so many rows; return its key."""
+    name = layout.segment_name(base, 7, nonce)
+    writer = segment.SegmentWriter(store, FOLDER, name, base, ((0, 0),))
+    for rows in chunks:
+        batch = pa.RecordBatch.from_pylist([{"key": None, "value": b"v", "timestamp": WHEN}] * rows, RECORD)
+        writer.append(*chunk.encode(batch, RECORD_ID, "none"))
+    writer.close()
+    return FOLDER + name
+
+
+def flip(store, key, position=-1):
+    data = bytearray(store.read(key))
+    data[position] ^= 1
+    store.put(key, bytes(data))
+
+
+def cut(store, key, chunks):
+    """Cut a .log behind so many chunks."""
+    entries = segment.scan(store, key)
+    end = entries[chunks - 1].position + entries[chunks - 1].length if chunks else entries[0].position
+    store.put(f"{key}.log", store.read(f"{key}.log")[:end])
+
+
+def test_a_folder_in_order_is_good_up_to_its_end(store):
+    keys = [write(store, 0, 10, 10), write(store, 20, 10), write(store, 30, 5)]
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.checked, found.rebuilt, found.damage) == (35, tuple(keys), (), None)
+
+
+def test_an_empty_folder_is_good_up_to_the_recovery_point(store):
+    found = recover(store, FOLDER, 42)
+    assert (found.end_offset, found.checked, found.damage) == (42, (), None)
+
+
+@pytest.mark.parametrize(("point", "first"), [(0, 0), (19, 0), (20, 1), (25, 1), (30, 2), (35, 3)])
+def test_only_the_segment_of_the_recovery_point_and_later_ones_are_read(store, point, first):
+    keys = [write(store, 0, 10, 10), write(store, 20, 10), write(store, 30, 5)]
+    assert recover(store, FOLDER, point).checked == tuple(keys[first:])
+
+
+def test_segments_before_the_recovery_point_cost_the_header_of_their_index(store):
+    write(store, 0, *[10] * 50)
+    write(store, 500, 10)
+    store.forget()
+    recover(store, FOLDER, 505)
+    assert store.bytes < 64 + 2 * (store.size(f"{FOLDER}{layout.segment_name(500, 7, 'a')}.log") + 5000)
+
+
+def test_damage_before_the_recovery_point_is_not_looked_for(store):
+    flip(store, f"{write(store, 0, 10)}.log")
+    write(store, 10, 10)
+    found = recover(store, FOLDER, 10)
+    assert (found.end_offset, found.damage) == (20, None)
+
+
+def test_the_good_rows_end_at_the_first_bad_chunk(store):
+    bad = write(store, 0, 10, 10, 10)
+    write(store, 30, 10)
+    flip(store, f"{bad}.log", segment.scan(store, bad)[1].position + 70)
+    found = recover(store, FOLDER, 0)
+    assert found.end_offset == 10
+    assert found.damage.segment == bad
+    assert "checksum" in found.damage.why
+
+
+def test_a_damaged_header_leaves_nothing_of_its_segment(store):
+    write(store, 0, 10)
+    bad = write(store, 10, 10)
+    flip(store, f"{bad}.log", 10)
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.damage.segment) == (10, bad)
+
+
+@pytest.mark.parametrize(("chunks", "end"), [(0, 10), (1, 20), (2, 30)])
+def test_a_log_that_was_cut_between_chunks_is_told_by_its_index(store, chunks, end):
+    write(store, 0, 10)
+    bad = write(store, 10, 10, 10, 10)
+    cut(store, bad, chunks)
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.damage.segment, found.rebuilt) == (end, bad, ())
+
+
+def test_a_missing_segment_ends_the_good_rows(store):
+    gone = write(store, 10, 10)
+    write(store, 0, 10)
+    later = write(store, 20, 10)
+    store.delete(f"{gone}.log")
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.damage.segment) == (10, later)
+    assert "begins at 20" in found.damage.why
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped"])
+def test_lost_indexes_are_made_again(store, how):
+    key = write(store, 0, 10, 10)
+    whole = store.read(f"{key}.index")
+    if how == "missing":
+        store.delete(f"{key}.index")
+    else:
+        flip(store, f"{key}.index")
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.rebuilt) == (20, (key,))
+    assert store.read(f"{key}.index") == whole
+
+
+def test_a_dry_run_writes_nothing(store):
+    key = write(store, 0, 10)
+    store.delete(f"{key}.index")
+    assert recover(store, FOLDER, 0, dry_run=True).rebuilt == (key,)
+    assert list(store.list("")) == [f"{key}.log"]
+
+
+def test_an_index_is_not_made_of_a_damaged_log(store):
+    key = write(store, 0, 10, 10)
+    store.delete(f"{key}.index")
+    flip(store, f"{key}.log")
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.rebuilt) == (10, ())
+    assert list(store.list("")) == [f"{key}.log"]
+
+
+def test_what_was_merged_stands_in_for_a_damaged_merge(store):
+    write(store, 0, 10)
+    write(store, 10, 10)
+    merged = write(store, 0, 10, 10, nonce="merged")
+    flip(store, f"{merged}.log", -1)
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.damage) == (20, None)
+
+
+def test_a_merge_stands_in_for_what_was_removed_in_part(store):
+    first = write(store, 0, 10)
+    write(store, 10, 10)
+    write(store, 0, 10, 10, nonce="merged")
+    write(store, 20, 10)
+    store.delete(f"{first}.log")
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.damage) == (30, None)
+
+
+def test_a_merge_that_holds_the_recovery_point_is_found_behind_its_lower_base(store):
+    write(store, 10, 10)
+    merged = write(store, 0, 10, 10, 10, nonce="merged")
+    found = recover(store, FOLDER, 25)
+    assert (found.end_offset, found.checked) == (30, (merged,))
+
+
+def test_other_files_in_the_folder_are_left_alone(store):
+    write(store, 0, 10)
+    for name in ("leader-epoch-checkpoint", "notes.log", ".nfs1"):
+        store.put(FOLDER + name, b"mine")
+    assert recover(store, FOLDER, 0).end_offset == 10
