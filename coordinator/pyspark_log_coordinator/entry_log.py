@@ -11,6 +11,8 @@ from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_storage.store import Store
 
@@ -31,18 +33,31 @@ class EntryLog:
         """Return what errors call entry `n`."""
         return f"journal entry {self._store.url}/{self._folder}{digits(n)}"
 
+    def key(self, n: int) -> str:
+        """Return where entry `n` lies."""
+        return f"{self._folder}{digits(n)}"
+
     def read(self, n: int) -> bytes | None:
         """Return the bytes decided for slot `n`, or None where none are yet."""
         try:
-            return self._store.read(f"{self._folder}{digits(n)}")
+            return self._store.read(self.key(n))
         except ObjectMissing:
             return None
+
+    def keys_below(self, n: int) -> Iterator[str]:
+        """Yield the keys of the entries before `n`, in ascending order."""
+        for key in self._store.list(self._folder):
+            name = key.removeprefix(self._folder)
+            if name >= digits(n):
+                return
+            if name.isdigit():  # a file system may leave files of its own in any folder
+                yield key
 
     def confirm(self, n: int) -> None:
         """Return once the entry in slot `n`, and so all before it, is durable; nothing for 0, before the first."""
         data = self.read(n) if n > 0 else None
         if data is not None:
-            self._store.create(f"{self._folder}{digits(n)}", data)
+            self._store.create(self.key(n), data)
 
     def propose(self, n: int, data: bytes) -> bytes:
         """Return the bytes decided for slot `n`: `data`, or what another got in first.
@@ -52,7 +67,7 @@ class EntryLog:
         only `create` promises that what it finds is durable. Raises `OutcomeUnknown` where the store did not
         answer within the patience, other `StoreError`s where nothing can have been written.
         """
-        key = f"{self._folder}{digits(n)}"
+        key = self.key(n)
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff, doubtful = 0.01, False
@@ -60,7 +75,9 @@ class EntryLog:
             try:
                 if self._store.create(key, data):
                     return data
-                return self._store.read(key)
+                if (found := self.read(n)) is not None:
+                    return found
+                # Whoever was first has been trimmed since: this process slept.
             except LogError as error:
                 if not error.retriable and not doubtful:
                     raise

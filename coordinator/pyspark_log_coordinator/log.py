@@ -75,9 +75,17 @@ class TopicHandle:
         """Carry out a command; see `Journal.submit`."""
         return self.journal.submit(command)
 
+    def now_ms(self) -> int:
+        """Return the clock of the process."""
+        return self._log.environment.now_ms()
+
     def append_file(self, name: str) -> str:
         """Return the key of an append file on any of the topic's nodes."""
         return layout.append_file(self.name, self.topic_id, name)
+
+    def segment(self, partition: int, name: str) -> str:
+        """Return the key of a segment on any of the topic's nodes, without ending."""
+        return f"{layout.topic_folder(self.name, self.topic_id)}{partition}/{name}"
 
 
 class Log:

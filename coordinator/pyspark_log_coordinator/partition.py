@@ -7,8 +7,10 @@ from bisect import bisect_left, bisect_right
 import msgspec
 
 from pyspark_log_coordinator.tail import Tail
+from pyspark_log_storage.staged_chunk import StagedChunk
 
 NodeId = str
+BEFORE_ALL_TIMES = -(2**63)
 
 
 class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -37,6 +39,37 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         """The offset behind the chunk's last row."""
         return self.base_offset + self.rows
 
+    def place(self, partition: int) -> StagedChunk:
+        """Return where the chunk lies in its file, and what a reader must find there."""
+        return StagedChunk(
+            partition,
+            self.position,
+            self.length,
+            self.rows,
+            self.min_timestamp,
+            self.max_timestamp,
+            self.schema_id,
+            self.crc,
+        )
+
+
+class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
+
+    `level` counts how often its rows were written, the append file not counted. `timestamp_reached` as in `ChunkRef`.
+    """
+
+    name: str
+    holders: tuple[NodeId, ...]
+    base_offset: int
+    end_offset: int
+    chunks: int
+    log_bytes: int
+    level: int
+    min_timestamp: int
+    max_timestamp: int
+    timestamp_reached: int
+
 
 class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One partition's state. Offsets are row counts from the partition's start."""
@@ -54,7 +87,23 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high_watermark: int
     log_end_offsets: dict[NodeId, int]
     """LEO of each replica."""
+    segments: tuple[SegmentRef, ...]
+    """The rolled part of the log, oldest first."""
     chunks: Tail[ChunkRef]
+    """The unrolled part: it goes on where the segments end."""
+
+    @property
+    def rolled_end(self) -> int:
+        """Where the segments end and the unrolled chunks begin."""
+        if self.segments:
+            return self.segments[-1].end_offset
+        return self.chunks[0].base_offset if self.chunks else self.log_end
+
+    @property
+    def timestamp_reached(self) -> int:
+        """The largest timestamp of the partition (microseconds)."""
+        newest = self.chunks or self.segments
+        return newest[-1].timestamp_reached if newest else BEFORE_ALL_TIMES
 
     def end_of_epoch(self, epoch: int) -> int:
         """Return where the rows of leader epochs up to `epoch` end (KIP-101's OffsetsForLeaderEpoch)."""
@@ -62,26 +111,43 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return min(later, default=self.log_end)
 
     def chunks_between(self, start: int, end: int) -> list[ChunkRef]:
-        """Return the chunks that hold any row of `[start, end)`, in order."""
+        """Return the unrolled chunks that hold any row of `[start, end)`, in order."""
         if start >= end:
             return []
         first = bisect_right(self.chunks, start, key=_end_offset)
         last = bisect_left(self.chunks, end, lo=first, key=_base_offset)
         return self.chunks[first:last]
 
-    def first_chunk_reaching(self, timestamp: int) -> ChunkRef | None:
-        """Return the first chunk with a row at or after `timestamp` (microseconds), or None."""
-        index = bisect_right(self.chunks, timestamp - 1, key=_timestamp_reached)
-        return self.chunks[index] if index < len(self.chunks) else None
+    def chunks_ending_by(self, offset: int) -> int:
+        """Return how many of the unrolled chunks end at or before `offset`."""
+        return bisect_right(self.chunks, offset, key=_end_offset)
+
+    def segments_between(self, start: int, end: int) -> tuple[SegmentRef, ...]:
+        """Return the segments that hold any row of `[start, end)`, in order."""
+        if start >= end:
+            return ()
+        first = bisect_right(self.segments, start, key=_end_offset)
+        last = bisect_left(self.segments, end, lo=first, key=_base_offset)
+        return self.segments[first:last]
+
+    def segments_reaching(self, timestamp: int) -> list[SegmentRef]:
+        """Return the segments with a row at or after `timestamp` (microseconds), in order."""
+        first = bisect_right(self.segments, timestamp - 1, key=_timestamp_reached)
+        return [each for each in self.segments[first:] if each.max_timestamp >= timestamp]
+
+    def chunks_reaching(self, timestamp: int) -> list[ChunkRef]:
+        """Return the unrolled chunks with a row at or after `timestamp` (microseconds), in order."""
+        first = bisect_right(self.chunks, timestamp - 1, key=_timestamp_reached)
+        return [each for each in self.chunks[first:] if each.max_timestamp >= timestamp]
 
 
-def _base_offset(chunk: ChunkRef) -> int:
-    return chunk.base_offset
+def _base_offset(piece: ChunkRef | SegmentRef) -> int:
+    return piece.base_offset
 
 
-def _end_offset(chunk: ChunkRef) -> int:
-    return chunk.end_offset
+def _end_offset(piece: ChunkRef | SegmentRef) -> int:
+    return piece.end_offset
 
 
-def _timestamp_reached(chunk: ChunkRef) -> int:
-    return chunk.timestamp_reached
+def _timestamp_reached(piece: ChunkRef | SegmentRef) -> int:
+    return piece.timestamp_reached

@@ -12,26 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pyspark_log_coordinator import high_watermark, producers
+from pyspark_log_coordinator import high_watermark, orphans, producers, rolling
 from pyspark_log_coordinator.partition import ChunkRef, NodeId, Partition
 from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.rolling import SwapSegments
+from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic
 from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log_coordinator.topic import Topic
-
 Acks = Literal["all", "1", "0"]
-_BEFORE_ALL_TIMES = -(2**63)
-
-
-class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node, in one incarnation, on which a file is known to be durable."""
-
-    node: NodeId
-    incarnation: str
 
 
 class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -49,6 +41,8 @@ class CommitBatch(msgspec.Struct, frozen=True):
     """None for a batch write without a name of its own, which is never a replay."""
     files: tuple[SequencedFile, ...]
     acks: Acks = "all"
+    swaps: tuple[SwapSegments, ...] = ()
+    """What maintenance did in passing; those that have gone stale are dropped."""
 
     @property
     def rows(self) -> int:
@@ -63,6 +57,8 @@ class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, for
     rows: int
     acks: Acks
     files: tuple[SequencedFile, ...]
+    at_ms: int
+    """The writer's clock."""
 
 
 class IsrShrunk(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -72,12 +68,16 @@ class IsrShrunk(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
     isr: tuple[NodeId, ...]
 
 
-def decide(topic: Topic, command: CommitBatch) -> list[Any]:
-    """Return the events of a batch: none for a replay and for a new batch without rows.
+def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
+    """Return the events of a batch: swaps alone, or nothing, for a replay and for a new batch without rows.
 
-    Raises `ProducerFenced`, `BatchMismatch` (see `producers`), `NotEnoughReplicas`, and `InvalidRecord` for a
-    partition that the topic does not have.
+    Raises `ProducerFenced`, `BatchMismatch` (see `producers`), `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord`
+    for a partition that the topic does not have.
     """
+    return [*_sequence(topic, command, now), *rolling.decide(topic, command.swaps, now)]
+
+
+def _sequence(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     rows = command.rows
     claim = command.claim
     if claim is not None and producers.is_replay(topic.producers.get(claim.producer), claim, rows, topic.name):
@@ -85,17 +85,18 @@ def decide(topic: Topic, command: CommitBatch) -> list[Any]:
     if rows == 0:
         return []
     _check_partitions(topic, command)
+    orphans.check_born(topic, (file.name for file in command.files))
     files = tuple(
         msgspec.structs.replace(
             file, holders=tuple(h for h in file.holders if topic.incarnations.get(h.node) == h.incarnation)
         )
         for file in command.files
     )
-    growths = lay_out(topic.partitions, files, len(topic.files))
+    growths = lay_out(topic.partitions, files, topic.next_file)
     shrunk = [
         event for index in sorted(growths) if (event := _check_holders(topic, command.acks, index, growths[index]))
     ]
-    return [*shrunk, BatchSequenced(claim, rows, command.acks, files)]
+    return [*shrunk, BatchSequenced(claim, rows, command.acks, files, now)]
 
 
 def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrShrunk | None:
@@ -158,7 +159,7 @@ def lay_out(partitions: tuple[Partition, ...], files: Sequence[SequencedFile], f
     return growths
 
 
-def grow(partition: Partition, growth: Growth, min_insync: int) -> Partition:
+def _grow(partition: Partition, growth: Growth, min_insync: int) -> Partition:
     """Return the partition with the batch's chunks at its end."""
     return msgspec.structs.replace(
         partition,
@@ -175,12 +176,24 @@ def grow(partition: Partition, growth: Growth, min_insync: int) -> Partition:
     )
 
 
+def evolve(topic: Topic, event: BatchSequenced) -> Topic:
+    """Return the topic with the batch at the ends of its partitions."""
+    known = topic.producers
+    if event.claim is not None:
+        moved = producers.move(known.get(event.claim.producer), event.claim, event.rows)
+        known = {**known, event.claim.producer: moved}
+    partitions = list(topic.partitions)
+    for index, growth in lay_out(topic.partitions, event.files, topic.next_file).items():
+        partitions[index] = _grow(partitions[index], growth, topic.config.min_insync_replicas)
+    files = topic.files.append([FileRef(file.name, file.holders, event.at_ms) for file in event.files])
+    return msgspec.structs.replace(topic, partitions=tuple(partitions), files=files, producers=known)
+
+
 def _end(partition: Partition, placed: Sequence[ChunkRef]) -> tuple[int, int]:
     """Return the log end and the largest timestamp so far (microseconds)."""
-    newest = placed or partition.chunks[-1:]
-    if not newest:
-        return partition.log_end, _BEFORE_ALL_TIMES
-    return newest[-1].end_offset, newest[-1].timestamp_reached
+    if placed:
+        return placed[-1].end_offset, placed[-1].timestamp_reached
+    return partition.log_end, partition.timestamp_reached
 
 
 def _check_partitions(topic: Topic, command: CommitBatch) -> None:

@@ -1,7 +1,7 @@
 """A tail: the newest part of a growing list, as an immutable value that is cheap to append to.
 
 Copying a tuple for each append would make a state machine's fold quadratic. Here all values share one list
-that only ever grows, and each knows how much of it is its own; an append to a value that is not the newest
+that only ever grows, and each knows which part of it is its own; an append to a value that is not the newest
 copies.
 """
 
@@ -14,23 +14,34 @@ T = TypeVar("T")
 
 
 class Tail(Sequence[T], Generic[T]):
-    """An immutable sequence. `append` costs what is appended, `[i]` is constant."""
+    """An immutable sequence. `append` and `drop` cost what they add or drop, `[i]` is constant."""
 
-    __slots__ = ("_items", "_length")
+    __slots__ = ("_end", "_items", "_start")
 
-    def __init__(self, items: list[T] | None = None, length: int | None = None) -> None:
-        """`items` is taken over, not copied."""
+    def __init__(self, items: list[T] | None = None, start: int = 0) -> None:
+        """`items` is taken over, not copied; those before `start` are not part of the value."""
         self._items: list[T] = [] if items is None else items
-        self._length = len(self._items) if length is None else length
+        self._start = start
+        self._end = len(self._items)
 
     def append(self, new: list[T]) -> Tail[T]:
         """Return this sequence with `new` at its end."""
-        items = self._items if len(self._items) == self._length else self._items[: self._length]
-        items.extend(new)
-        return Tail(items)
+        if len(self._items) == self._end:
+            self._items.extend(new)
+            return Tail(self._items, self._start)
+        return Tail([*self._items[self._start : self._end], *new])
+
+    def drop(self, count: int) -> Tail[T]:
+        """Return this sequence without its first `count` items."""
+        assert 0 <= count <= len(self)
+        start = self._start + count
+        if len(self._items) == self._end and start <= self._end - start:
+            return Tail(self._items, start)
+        # More is dropped than is left: a copy lets the rest of the shared list go.
+        return Tail(self._items[start : self._end])
 
     def __len__(self) -> int:
-        return self._length
+        return self._end - self._start
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -38,20 +49,21 @@ class Tail(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
-            return [self._items[i] for i in range(*index.indices(self._length))]
-        if not -self._length <= index < self._length:
+            first, last, step = index.indices(len(self))
+            return [self._items[self._start + i] for i in range(first, last, step)]
+        if not -len(self) <= index < len(self):
             raise IndexError(index)
-        return self._items[index if index >= 0 else self._length + index]
+        return self._items[self._start + index if index >= 0 else self._end + index]
 
     def __iter__(self) -> Iterator[T]:
-        for i in range(self._length):
+        for i in range(self._start, self._end):
             yield self._items[i]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tail) and self[:] == other[:]
 
     def __hash__(self) -> int:
-        return hash(self._length)
+        return hash(len(self))
 
     def __repr__(self) -> str:
         return f"Tail({self[:]!r})"

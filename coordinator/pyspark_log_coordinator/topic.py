@@ -3,6 +3,11 @@
     command           events
     StartTopic     -> TopicStarted                     the journal's first entry; no event where it is there
     CommitBatch    -> IsrShrunk ..., BatchSequenced    no event for a batch that is in the log already
+    MaintainSegments -> SegmentsSwapped ...            also in passing, as a part of CommitBatch
+    ApplyRetention, DeleteRecords -> LogStartMoved ...
+    RaiseOrphanFloor -> OrphanFloor, FloorMarked
+    ForgetReleased -> ReleasedForgotten                after the bytes are gone
+    AlterConfig    -> ConfigAltered
     DeleteTopic    -> TopicDeleted                     the last entry
 
 One entry sequences a whole batch: readers see it in all partitions or in none.
@@ -14,26 +19,23 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator import producers, sequencing
+from pyspark_log_coordinator import orphans, retention, rolling, sequencing, topic_config, topic_state
 from pyspark_log_coordinator.journal import Machine
-from pyspark_log_coordinator.partition import ChunkRef, NodeId, Partition
-from pyspark_log_coordinator.sequencing import (
-    BatchSequenced,
-    CommitBatch,
-    Holder,
-    IsrShrunk,
-    SequencedFile,
+from pyspark_log_coordinator.orphans import (
+    FloorMarked,
+    ForgetReleased,
+    OrphanFloor,
+    RaiseOrphanFloor,
+    ReleasedForgotten,
 )
-from pyspark_log_coordinator.tail import Tail, to_builtin
+from pyspark_log_coordinator.partition import NodeId, Partition
+from pyspark_log_coordinator.retention import ApplyRetention, DeleteRecords, LogStartMoved
+from pyspark_log_coordinator.rolling import SegmentsSwapped, SwapSegments
+from pyspark_log_coordinator.sequencing import BatchSequenced, CommitBatch, IsrShrunk, SequencedFile
+from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic
 from pyspark_log_storage.errors import UnknownTopic
-
-
-class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A sequenced append file and the nodes on which it is durable."""
-
-    name: str
-    holders: tuple[Holder, ...]
 
 
 class StartTopic(msgspec.Struct, frozen=True):
@@ -66,28 +68,51 @@ class TopicDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
     """The topic is gone; its files may be removed."""
 
 
-class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a topic."""
+class MaintainSegments(msgspec.Struct, frozen=True):
+    """Swap in what maintenance made by itself, without a batch."""
 
-    name: str = ""
-    topic_id: str = ""
-    config: TopicConfig = TopicConfig()
-    schemas: tuple[bytes, ...] = ()
-    incarnations: dict[NodeId, str] = {}
-    partitions: tuple[Partition, ...] = ()
-    files: Tail[FileRef] = msgspec.field(default_factory=Tail)
-    producers: dict[str, producers.Producer] = {}
-    started: bool = False
-    deleted: bool = False
+    swaps: tuple[SwapSegments, ...]
 
 
-Command = StartTopic | CommitBatch | DeleteTopic
-Event = TopicStarted | BatchSequenced | IsrShrunk | TopicDeleted
+class AlterConfig(msgspec.Struct, frozen=True):
+    """Change the configuration: settings by Kafka's names."""
+
+    settings: dict[str, str]
+
+
+class ConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The topic is kept so from now on."""
+
+    config: TopicConfig
+
+
+Command = (
+    StartTopic
+    | CommitBatch
+    | MaintainSegments
+    | ApplyRetention
+    | DeleteRecords
+    | RaiseOrphanFloor
+    | ForgetReleased
+    | AlterConfig
+    | DeleteTopic
+)
+Event = (
+    TopicStarted
+    | BatchSequenced
+    | IsrShrunk
+    | SegmentsSwapped
+    | LogStartMoved
+    | OrphanFloor
+    | FloorMarked
+    | ReleasedForgotten
+    | ConfigAltered
+    | TopicDeleted
+)
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none where it is done already. Raises where refused."""
-    del now  # no rule of this machine depends on time yet
     if isinstance(command, StartTopic):
         if state.started:
             return []
@@ -98,7 +123,20 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
         raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
     match command:
         case CommitBatch():
-            return sequencing.decide(state, command)
+            return sequencing.decide(state, command, now)
+        case MaintainSegments():
+            return list(rolling.decide(state, command.swaps, now))
+        case ApplyRetention():
+            return list(retention.decide_retention(state, now))
+        case DeleteRecords():
+            return list(retention.decide_deletion(state, command, now))
+        case RaiseOrphanFloor():
+            return list(orphans.decide_floor(state, command, now))
+        case ForgetReleased():
+            return list(orphans.decide_forget(state, command))
+        case AlterConfig():
+            changed = topic_config.alter(state.config, command.settings)
+            return [] if changed == state.config else [ConfigAltered(changed)]
         case DeleteTopic():
             return [] if state.deleted else [TopicDeleted()]
 
@@ -113,7 +151,19 @@ def evolve(state: Topic, event: Event) -> Topic:
             partitions[event.partition] = msgspec.structs.replace(partitions[event.partition], isr=event.isr)
             return msgspec.structs.replace(state, partitions=tuple(partitions))
         case BatchSequenced():
-            return _sequence(state, event)
+            return sequencing.evolve(state, event)
+        case SegmentsSwapped():
+            return rolling.evolve(state, event)
+        case LogStartMoved():
+            return retention.evolve(state, event)
+        case OrphanFloor():
+            return msgspec.structs.replace(state, orphan_floor=event.floor)
+        case FloorMarked():
+            return msgspec.structs.replace(state, floor_mark=event.mark)
+        case ReleasedForgotten():
+            return msgspec.structs.replace(state, released=state.released.drop(event.count))
+        case ConfigAltered():
+            return msgspec.structs.replace(state, config=event.config)
         case TopicDeleted():
             return msgspec.structs.replace(state, deleted=True)
 
@@ -130,6 +180,7 @@ def _start(event: TopicStarted) -> Topic:
             log_end=0,
             high_watermark=0,
             log_end_offsets=dict.fromkeys(nodes, 0),
+            segments=(),
             chunks=Tail(),
         )
         for nodes in event.assignments
@@ -145,45 +196,28 @@ def _start(event: TopicStarted) -> Topic:
     )
 
 
-def _sequence(state: Topic, event: BatchSequenced) -> Topic:
-    known = state.producers
-    if event.claim is not None:
-        moved = producers.move(known.get(event.claim.producer), event.claim, event.rows)
-        known = {**known, event.claim.producer: moved}
-    partitions = list(state.partitions)
-    for index, growth in sequencing.lay_out(state.partitions, event.files, len(state.files)).items():
-        partitions[index] = sequencing.grow(partitions[index], growth, state.config.min_insync_replicas)
-    files = state.files.append([FileRef(file.name, file.holders) for file in event.files])
-    return msgspec.structs.replace(state, partitions=tuple(partitions), files=files, producers=known)
-
-
-def _encode_state(state: Topic) -> bytes:
-    return msgspec.msgpack.encode(state, enc_hook=to_builtin)
-
-
-def _from_builtin(kind: Any, value: Any) -> Any:
-    return Tail(msgspec.convert(value, _STORED_TAILS[kind]))
-
-
-_STORED_TAILS: dict[Any, Any] = {Tail[ChunkRef]: list[ChunkRef], Tail[FileRef]: list[FileRef]}
-_state_decoder = msgspec.msgpack.Decoder(Topic, dec_hook=_from_builtin)
-
 MACHINE: Machine[Topic, Command] = Machine(
     initial=Topic(),
     decide=decide,
     evolve=evolve,
     event_types=Event,
-    encode_state=_encode_state,
-    decode_state=_state_decoder.decode,
+    encode_state=topic_state.encode,
+    decode_state=topic_state.decode,
 )
 
 __all__ = [
     "MACHINE",
+    "AlterConfig",
+    "ApplyRetention",
     "CommitBatch",
+    "DeleteRecords",
     "DeleteTopic",
     "Event",
     "FileRef",
+    "ForgetReleased",
     "Holder",
+    "MaintainSegments",
+    "RaiseOrphanFloor",
     "SequencedFile",
     "StartTopic",
     "Topic",

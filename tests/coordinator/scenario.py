@@ -188,7 +188,7 @@ class Stage:
         )
 
     def _file(self, batch: str, words: list[str]) -> SequencedFile:
-        """Return a task's file, whose name begins with its batch so that `read` can tell."""
+        """Return a task's file, whose name has its batch so that `read` can tell."""
         incarnations = self._here.state.incarnations
         nodes, rows = list(incarnations), []
         for word in words:
@@ -201,7 +201,7 @@ class Stage:
                 raise StoryError(f"unknown word {word!r} in a task")
         self._files += 1
         holders = tuple(Holder(node, incarnations[node]) for node in nodes)
-        return SequencedFile(f"{batch} {self._files}", holders, topics.file(rows).chunks)
+        return SequencedFile(f"0-{batch}x{self._files}", holders, topics.file(rows).chunks)
 
     def _high_watermarks(self, words: list[str]) -> str:
         settings(words)
@@ -219,7 +219,7 @@ class Stage:
         partition = state.partitions[partition_number(name)]
         rows: list[str] = []
         for chunk in partition.chunks_between(partition.log_start, partition.high_watermark):
-            rows += [state.files[chunk.file].name.split()[0]] * chunk.rows
+            rows += [state.file(chunk.file).name.removeprefix("0-").rpartition("x")[0]] * chunk.rows
         return " ".join(rows) or "nothing"
 
     def _life(self, handle: TopicHandle) -> str:

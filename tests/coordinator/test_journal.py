@@ -230,14 +230,6 @@ def test_a_manifest_that_cannot_be_written_leaves_no_entry(shelf, store):
     assert list(store.list("")) == []
 
 
-def test_a_command_that_was_beaten_to_an_entry_does_not_write_its_manifest_again(store):
-    one, other = open_shelf(store), open_shelf(TroubledStore(store.inner))
-    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "vase"))
-    place(one, "x" * 70_000)
-    assert len(list(store.list(MANIFESTS))) == 1
-    assert open_shelf(store).refresh() == one.state
-
-
 def test_a_command_that_was_beaten_and_decides_otherwise_writes_another_manifest(store):
     one, other = open_shelf(store), open_shelf(TroubledStore(store.inner))
     store.be_slow(ENTRIES, meanwhile=lambda: place(other, "vase"))
@@ -341,11 +333,6 @@ def test_opening_reads_the_newest_snapshot_and_what_came_after_it(shelf, store):
     store.reads.clear()
     open_shelf(store).refresh()
     assert store.reads == [f"{SNAPSHOTS}{newest_first(512)}", *(entry_key(n) for n in range(513, 517))]
-
-
-def test_one_writer_lists_the_snapshots_once(shelf, store):
-    fill(shelf, 1_100)
-    assert store.lists == [SNAPSHOTS]
 
 
 # Damage

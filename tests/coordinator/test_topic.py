@@ -340,14 +340,14 @@ def test_with_acks_1_the_isr_stays_and_the_high_watermark_waits_for_it():
 
 
 def test_a_holder_in_another_incarnation_holds_nothing():
-    stale = SequencedFile("f", (Holder("A", incarnation("A")), Holder("B", "wiped")), file({0: 3}).chunks)
+    stale = SequencedFile("0-f", (Holder("A", incarnation("A")), Holder("B", "wiped")), file({0: 3}).chunks)
     state = after(started(replicas=("A", "B")), commit(claim(0), stale))
     assert state.partitions[0].isr == ("A",)
     assert state.files[0].holders == (Holder("A", incarnation("A")),)
 
 
 def test_a_leader_in_another_incarnation_refuses_the_batch():
-    stale = SequencedFile("f", (Holder("A", "wiped"),), file({0: 3}).chunks)
+    stale = SequencedFile("0-f", (Holder("A", "wiped"),), file({0: 3}).chunks)
     with pytest.raises(NotEnoughReplicas):
         decide(started(), commit(claim(0), stale))
 

@@ -4,12 +4,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.partition import SegmentRef
 from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.rolling import SwapSegments
 from pyspark_log_coordinator.sequencing import Acks
-from pyspark_log_coordinator.topic import CommitBatch, Holder, SequencedFile, StartTopic, Topic
+from pyspark_log_coordinator.topic import CommitBatch, Holder, MaintainSegments, SequencedFile, StartTopic, Topic
 from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.layout import born_name, segment_name
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 _names = itertools.count(1)
@@ -65,3 +69,53 @@ def after(state: Topic, command: topic.Command) -> Topic:
     for event in decide(state, command):
         state = topic.evolve(state, event)
     return state
+
+
+def at(state: Topic, command: topic.Command, now: int) -> Topic:
+    """Return the state after a command at a time (ms)."""
+    for event in topic.decide(state, command, now):
+        state = topic.evolve(state, event)
+    return state
+
+
+def filled(chunks: int, rows: int = 10, partitions: int = 1, **config: Any) -> Topic:
+    """Return a topic whose partitions have so many chunks of `rows` rows, each chunk in a batch of its own."""
+    state = started(partitions)
+    state = msgspec.structs.replace(state, config=TopicConfig(**config))
+    for _ in range(chunks):
+        state = after(state, commit(None, file([(partition, rows) for partition in range(partitions)])))
+    return state
+
+
+def swap(
+    start: int,
+    end: int,
+    partition: int = 0,
+    *,
+    epoch: int = 0,
+    born: int = 0,
+    level: int = 1,
+    log_bytes: int = 100,
+    max_timestamp: int = 0,
+) -> SwapSegments:
+    """Return the swap that puts a segment in the place of rows `[start, end)`."""
+    name = segment_name(start, born, f"{next(_names):032x}")
+    made = SegmentRef(name, ("A",), start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp)
+    return SwapSegments(partition, epoch, made)
+
+
+def rolled(state: Topic, *bounds: int, partition: int = 0, **facts: Any) -> Topic:
+    """Return the topic with a segment between each two neighbours of `bounds`."""
+    for start, end in itertools.pairwise(bounds):
+        new = after(state, MaintainSegments((swap(start, end, partition, **facts),)))
+        assert new != state, f"the swap of [{start}, {end}) was dropped"
+        state = new
+    return state
+
+
+def pieces(state: Topic, partition: int = 0) -> list[tuple[str, int, int]]:
+    """Return what the partition consists of: kind, first offset and end of each piece."""
+    one = state.partitions[partition]
+    return [("segment", each.base_offset, each.end_offset) for each in one.segments] + [
+        ("chunk", each.base_offset, each.end_offset) for each in one.chunks
+    ]

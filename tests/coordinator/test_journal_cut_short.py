@@ -1,0 +1,120 @@
+"""A journal whose trimming or snapshots are cut short or come late is not taken for damaged."""
+
+import contextlib
+
+import pytest
+
+from pyspark_log_coordinator import journal as journal_module
+from pyspark_log_storage.errors import UnknownVersion
+from pyspark_log_storage.layout import newest_first, number
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.shelf import FOLDER, Place, open_shelf
+
+SNAPSHOTS, ENTRIES = f"{FOLDER}snapshots/", f"{FOLDER}entries/"
+
+
+class Killed(BaseException):
+    """The process has ended."""
+
+
+class MortalStore(MemoryStore):
+    """Ends the process at a delete, and lets others act before a read."""
+
+    def __init__(self):
+        super().__init__()
+        self.deletes_left = 10**9
+        self.before_read = {}
+
+    def delete(self, key):
+        if self.deletes_left == 0:
+            raise Killed
+        self.deletes_left -= 1
+        super().delete(key)
+
+    def read(self, key, start=0, length=None):
+        meanwhile = self.before_read.pop(key, None)
+        if meanwhile is not None:
+            meanwhile()
+        return super().read(key, start, length)
+
+
+@pytest.fixture(autouse=True)
+def snapshots_are_close(monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
+
+
+@pytest.fixture
+def store():
+    return MortalStore()
+
+
+def fill(shelf, count):
+    for i in range(count):
+        shelf.submit(Place((f"{len(shelf.refresh().things)}-{i}",)))
+
+
+def assert_readable(store):
+    """Every version that is said to be kept can be read, and the history is whole."""
+    shelf = open_shelf(store)
+    things = shelf.refresh().things
+    with pytest.raises(UnknownVersion) as refused:
+        shelf.state_at(len(things) + 1)
+    oldest = int(refused.value.message.split("versions ")[1].split()[0])
+    for version in range(oldest, len(things) + 1):
+        assert shelf.state_at(version).things == things[:version]
+    told = list(shelf.history())
+    assert told[-1][2].things == things
+
+
+@pytest.mark.parametrize("deletes", range(20))
+def test_trimming_may_end_at_any_object(store, deletes):
+    shelf = open_shelf(store)
+    fill(shelf, 18)
+    store.deletes_left = deletes
+    with contextlib.suppress(Killed):
+        shelf.trim()
+    store.deletes_left = 10**9
+    assert_readable(store)
+    fill(open_shelf(store), 4)
+    open_shelf(store).trim()
+    assert_readable(store)
+
+
+def test_a_snapshot_that_comes_after_its_entries_have_been_trimmed_is_no_version_to_begin_at(store):
+    shelf = open_shelf(store)
+    fill(shelf, 8)
+    key = f"{SNAPSHOTS}{newest_first(8)}"
+    late = store.read(key)
+    store.delete(key)
+    fill(shelf, 12)
+    shelf.trim()
+    assert store.create(key, late)
+    assert_readable(store)
+
+
+def test_who_finds_its_slot_taken_by_an_entry_that_is_trimmed_before_it_is_read_decides_again(store):
+    sleeper, other = open_shelf(store), open_shelf(store)
+    fill(other, 3)
+    sleeper.refresh()
+
+    def meanwhile():
+        fill(other, 20)
+        other.trim()
+
+    # The slot is seen free, then it is taken when the entry is created, and empty again when that is read.
+    slot = f"{ENTRIES}{number(4)}"
+    real_create = store.create
+
+    def create(key, data):
+        if key == slot and not hasattr(store, "woken"):
+            store.woken = True
+            fill(other, 1)
+            store.before_read = {slot: meanwhile}
+        return real_create(key, data)
+
+    store.create = create
+    outcome = sleeper.submit(Place(("late",)))
+    assert outcome.state.things[-1] == "late"
+    assert open_shelf(store).refresh().things == outcome.state.things
+    assert len(outcome.state.things) == outcome.number

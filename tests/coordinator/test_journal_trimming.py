@@ -1,0 +1,439 @@
+"""A journal that is trimmed: nobody who slept believes a slot that was collected, or shows what is stale."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator import journal as journal_module
+from pyspark_log_coordinator import journal_entry, snapshot
+from pyspark_log_coordinator.journal import SNAPSHOTS_KEPT
+from pyspark_log_storage.errors import CorruptObject, OutcomeUnknown, StoreError, StoreUnavailable, UnknownVersion
+from pyspark_log_storage.layout import newest_first, number
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.shelf import FOLDER, Place, open_shelf
+from tests.coordinator.trim_worker import STOP
+from tests.coordinator.troubled_store import Trouble, TroubledStore
+
+ROOT = Path(__file__).parent.parent.parent
+ENTRIES, SNAPSHOTS, MANIFESTS = f"{FOLDER}entries/", f"{FOLDER}snapshots/", f"{FOLDER}manifests/"
+EVERY = 4
+KEPT = EVERY * SNAPSHOTS_KEPT
+PROCESSES = 10
+EACH = 100
+
+
+@pytest.fixture(autouse=True)
+def snapshots_are_close(monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", EVERY)
+
+
+@pytest.fixture
+def store():
+    return TroubledStore()
+
+
+def another(store):
+    """Return the same store as another process sees it, with no trouble of its own."""
+    return TroubledStore(store.inner)
+
+
+def fill(shelf, count, name="thing"):
+    """Put `count` things on the shelf, one entry each."""
+    start = len(shelf.refresh().things)
+    for i in range(start, start + count):
+        shelf.submit(Place((f"{name}-{i}",)))
+
+
+def fill_and_trim(store, count=3 * KEPT, name="other"):
+    """Do what other processes do while one sleeps."""
+    shelf = open_shelf(another(store))
+    fill(shelf, count, name)
+    assert shelf.trim() > 0
+
+
+def entries_in(store):
+    """Return the numbers of the entries that there are."""
+    return [int(key.removeprefix(ENTRIES)) for key in store.list(ENTRIES)]
+
+
+def snapshots_in(store):
+    return sorted(snapshot.decode(store.read(key), key).number for key in store.list(SNAPSHOTS))
+
+
+def entry_key(n):
+    return f"{ENTRIES}{number(n)}"
+
+
+# What trimming leaves
+
+
+def test_the_newest_snapshots_stay_with_the_entries_from_the_oldest_of_them_on(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    shelf.trim()
+    assert snapshots_in(store) == [36, 40, 44, 48]
+    assert entries_in(store) == list(range(36, 51))
+
+
+def test_a_trimmed_journal_opens_as_it_was(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    shelf.trim()
+    opened = open_shelf(another(store))
+    assert (opened.refresh(), opened.number) == (shelf.state, 50)
+
+
+def test_a_trimmed_journal_goes_on(store):
+    shelf = open_shelf(store)
+    for _ in range(5):
+        fill(shelf, 30)
+        shelf.trim()
+    assert len(open_shelf(another(store)).refresh().things) == 150
+    assert len(list(store.list(""))) <= KEPT + EVERY + SNAPSHOTS_KEPT
+
+
+def test_trimming_says_how_much_went_and_a_second_time_nothing_goes(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    before = len(list(store.list("")))
+    assert shelf.trim() == before - len(list(store.list("")))
+    assert shelf.trim() == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, EVERY, KEPT, KEPT + EVERY - 1])
+def test_a_journal_with_few_snapshots_is_left_alone(store, count):
+    shelf = open_shelf(store)
+    fill(shelf, count)
+    before = list(store.list(""))
+    assert shelf.trim() == 0
+    assert list(store.list("")) == before
+
+
+def test_manifests_go_with_their_entries_and_never_before(store, monkeypatch):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+    shelf = open_shelf(store)
+    for _ in range(60):
+        fill(shelf, 1)
+        shelf.trim()
+        named = {journal_entry.decode(store.read(key), key).manifest.name for key in store.list(ENTRIES)}
+        there = {key.removeprefix(MANIFESTS) for key in store.list(MANIFESTS)}
+        assert there == named
+    assert open_shelf(another(store)).refresh() == shelf.state
+
+
+def test_a_manifest_that_is_written_and_not_named_yet_is_left_alone(store, monkeypatch):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+    shelf, slow = open_shelf(another(store)), open_shelf(store)
+    fill(shelf, 50)
+
+    def act():
+        assert open_shelf(another(store)).trim() > 0
+
+    store.be_slow(ENTRIES, meanwhile=act)
+    slow.submit(Place(("late",)))
+    assert open_shelf(another(store)).refresh().things[-1] == "late"
+
+
+# Writers that slept
+
+
+def test_who_slept_does_not_believe_an_entry_on_a_slot_that_was_collected(store):
+    sleeper = open_shelf(store)
+    fill(sleeper, 5)
+    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    outcome = sleeper.submit(Place(("late",)))
+    assert 6 in entries_in(store)  # the sleeper's, which means nothing
+    assert outcome.number == 5 + 3 * KEPT + 1
+    state = open_shelf(another(store)).refresh()
+    assert state == outcome.state
+    assert state.things.count("late") == 1
+    assert state.things[-1] == "late"
+
+
+def test_who_slept_and_finds_that_another_did_it_writes_nothing_more(store):
+    sleeper = open_shelf(store)
+    fill(sleeper, 5)
+
+    def act():
+        open_shelf(another(store)).submit(Place(("late",)))
+        fill_and_trim(store)
+
+    store.be_slow(ENTRIES, meanwhile=act)
+    outcome = sleeper.submit(Place(("late",)))
+    assert outcome.events == []
+    assert open_shelf(another(store)).refresh().things.count("late") == 1
+
+
+def test_who_slept_after_its_entry_was_written_finds_that_it_counted(store):
+    sleeper = open_shelf(store)
+    fill(sleeper, 5)
+    # The answer is lost, and the slot is collected before it is asked again.
+    store.troubles.append(Trouble(ENTRIES, StoreUnavailable, 1, writes=True, meanwhile=lambda: fill_and_trim(store)))
+    outcome = sleeper.submit(Place(("late",)))
+    assert outcome.number == 6
+    state = open_shelf(another(store)).refresh()
+    assert state.things.count("late") == 1
+    assert state.things[5] == "late"
+
+
+def test_who_slept_longer_than_hashes_are_kept_does_not_know(store, monkeypatch):
+    monkeypatch.setattr(journal_module, "HASHES_MAX", 10)
+    sleeper = open_shelf(store)
+    fill(sleeper, 5)
+    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    with pytest.raises(OutcomeUnknown, match=r"slept.*look for its effect"):
+        sleeper.submit(Place(("late",)))
+    # By its effect it is found out: the thing is not there, and the command is given once more.
+    assert sleeper.submit(Place(("late",))).state.things.count("late") == 1
+
+
+def test_an_entry_that_means_nothing_goes_with_the_next_trimming(store):
+    sleeper = open_shelf(store)
+    fill(sleeper, 5)
+    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    sleeper.submit(Place(("late",)))
+    fill_and_trim(store)
+    assert min(entries_in(store)) > 5
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreError])
+def test_a_store_that_fails_after_the_entry_was_written_raises_nothing_that_is_tried_again(store, error, monkeypatch):
+    shelf = open_shelf(store)
+    fill(shelf, 2)
+    creating = store.create
+
+    def create_and_break(key, data):
+        created = creating(key, data)
+
+        def broken(*_):
+            raise error("the url", key, "the disk went away")
+
+        monkeypatch.setattr(store, "list", broken)
+        return created
+
+    monkeypatch.setattr(store, "create", create_and_break)
+    with pytest.raises(OutcomeUnknown, match="went away") as caught:
+        shelf.submit(Place(("book",)))
+    assert not caught.value.retriable
+
+
+def test_a_store_that_fails_for_a_moment_after_the_entry_was_written_does_not_fail_the_command(store, monkeypatch):
+    shelf = open_shelf(store)
+    fill(shelf, 2)
+    listing, failures = store.list, [StoreUnavailable("the url", "x", "a moment")] * 2
+
+    def failing_twice(prefix, after=""):
+        if failures and 3 in entries_in(store.inner):
+            raise failures.pop()
+        return listing(prefix, after)
+
+    monkeypatch.setattr(store, "list", failing_twice)
+    assert shelf.submit(Place(("book",))).number == 3
+    assert failures == []
+
+
+# Readers that slept
+
+
+@pytest.mark.parametrize("asleep_at", [0, 1, 5, EVERY, KEPT])
+def test_a_reader_that_slept_shows_the_newest(store, asleep_at):
+    reader, writer = open_shelf(store), open_shelf(another(store))
+    fill(writer, asleep_at)
+    reader.refresh()
+    fill_and_trim(store)
+    assert reader.refresh() == open_shelf(another(store)).refresh()
+    assert reader.number == asleep_at + 3 * KEPT
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_reader_that_slept_does_not_show_what_another_sleeper_wrote_on_collected_slots(store, count):
+    writer, reader = open_shelf(another(store)), open_shelf(another(store))
+    fill(writer, 5)
+    reader.refresh()
+    fifth = journal_entry.digest(store.read(entry_key(5)))
+    fill_and_trim(store)
+    # Entries that chain well to what both sleepers knew, on slots that were collected.
+    previous = fifth
+    for slot in range(6, 6 + count):
+        events = msgspec.Raw(msgspec.msgpack.encode([["Placed", f"void-{slot}"]]))
+        data = journal_entry.encode(journal_entry.Entry("0" * 32, 0, previous, events, None))
+        assert store.create(entry_key(slot), data)
+        previous = journal_entry.digest(data)
+    assert reader.refresh() == open_shelf(another(store)).refresh()
+    assert not any(thing.startswith("void") for thing in reader.state.things)
+
+
+def test_a_reader_that_opens_while_others_trim_sees_a_whole_state(store):
+    shelf = open_shelf(another(store))
+    fill(shelf, 50)
+    reading = store.inner.read
+    acts = [lambda: fill_and_trim(store)]
+
+    class Interrupted(TroubledStore):
+        def read(self, key, start=0, length=None):
+            if key.startswith(SNAPSHOTS) and acts:
+                acts.pop()()
+            return reading(key, start, length)
+
+    reader = open_shelf(Interrupted(store.inner))
+    assert reader.refresh() == open_shelf(another(store)).refresh()
+    assert len(reader.state.things) == 50 + 3 * KEPT
+
+
+# Versions
+
+
+def test_every_kept_version_is_the_state_as_it_was(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    shelf.trim()
+    for n in range(36, 51):
+        assert shelf.state_at(n).things == shelf.state.things[:n]
+
+
+def test_all_versions_are_kept_before_the_first_trimming(store):
+    shelf = open_shelf(store)
+    fill(shelf, 20)
+    for n in range(1, 21):
+        assert shelf.state_at(n).things == shelf.state.things[:n]
+
+
+@pytest.mark.parametrize("version", [-1, 0, 1, 35, 51])
+def test_a_version_that_is_not_kept_is_an_error_that_names_those_that_are(store, version):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    shelf.trim()
+    with pytest.raises(UnknownVersion, match="versions 36 to 50 are kept"):
+        shelf.state_at(version)
+
+
+def test_asking_for_a_version_changes_nothing(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    shelf.state_at(40)
+    assert (shelf.number, len(shelf.state.things)) == (50, 50)
+
+
+def test_history_is_every_entry_from_the_first_that_is_kept(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    assert [n for n, _, _ in shelf.history()] == list(range(1, 51))
+    shelf.trim()
+    told = list(shelf.history())
+    assert [n for n, _, _ in told] == list(range(37, 51))
+    assert [state.things for n, _, state in told] == [shelf.state.things[:n] for n in range(37, 51)]
+
+
+def test_history_that_is_trimmed_while_it_is_read_goes_on_behind_the_gap(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    told = []
+    for n, _, state in shelf.history():
+        told.append(n)
+        if n == 10:
+            open_shelf(another(store)).trim()
+        assert state.things == shelf.state.things[:n]
+    assert told == [*range(1, 11), *range(37, 51)]
+
+
+@pytest.mark.parametrize("damaged", [1, 10, 30])
+def test_history_does_not_step_over_damage(store, damaged):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    data = bytearray(store.read(entry_key(damaged)))
+    data[-1] ^= 1
+    store.put(entry_key(damaged), bytes(data))
+    with pytest.raises(CorruptObject, match=number(damaged)):
+        list(shelf.history())
+
+
+def test_history_of_which_the_oldest_snapshot_is_damaged_is_an_error_that_names_it(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    shelf.trim()
+    key = f"{SNAPSHOTS}{newest_first(36)}"
+    store.put(key, store.read(key)[:-1])
+    with pytest.raises(CorruptObject, match=key):
+        list(shelf.history())
+
+
+def test_history_holds_snapshots_against_the_entries(store):
+    shelf = open_shelf(store)
+    fill(shelf, 10)
+    forged = snapshot.Snapshot(8, [b"x" * 16], msgspec.Raw(msgspec.msgpack.encode({"things": []})))
+    store.put(f"{SNAPSHOTS}{newest_first(8)}", snapshot.encode(forged))
+    with pytest.raises(CorruptObject, match="another history"):
+        list(shelf.history())
+
+
+# Power failures
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
+    store = TroubledStore()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal_module, "SNAPSHOT_EVERY", EVERY)
+        reader = open_shelf(another(store))
+        shelf = open_shelf(store)
+        before = {}
+        for _ in range(3):
+            fill(shelf, data.draw(st.integers(0, 30)))
+            if data.draw(st.booleans()):
+                reader.refresh()
+            before |= {key: store.read(key) for key in store.list("")}
+            shelf.trim()
+        gone = sorted(set(before) - set(store.list("")))
+        for key in data.draw(st.lists(st.sampled_from(gone), unique=True)) if gone else []:
+            store.create(key, before[key])
+        expected = shelf.refresh().things
+        assert reader.refresh().things == expected
+        opened = open_shelf(another(store))
+        assert opened.refresh().things == expected
+        told = [state.things for _, _, state in opened.history()]
+        assert not told or told[-1] == expected
+        for version in range(max(1, len(expected) - 3), len(expected) + 1):
+            assert opened.state_at(version).things == expected[:version]
+        fill(opened, 1, "after")
+        opened.trim()
+        assert shelf.refresh().things == (*expected, f"after-{len(expected)}")
+
+
+# Many processes
+
+
+def test_ten_processes_append_while_another_trims_as_fast_as_it_can(tmp_path):
+    root = str(tmp_path / "root")
+    command = [sys.executable, "-m", "tests.coordinator.trim_worker", root]
+    trimmer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
+    assert [worker.wait() for worker in workers] == [0] * PROCESSES
+    store = LocalStore(root)
+    store.create(STOP, b"")
+    trimmed, _ = trimmer.communicate()
+    assert trimmer.returncode == 0
+    assert int(trimmed) > PROCESSES * EACH // 2
+
+    state = open_shelf(store).refresh()
+    assert len(state.things) == PROCESSES * EACH
+    for i in range(PROCESSES):
+        assert [thing for thing in state.things if thing.startswith(f"w{i}-")] == [f"w{i}-{n}" for n in range(EACH)]
+
+
+def test_strange_files_beside_entries_and_manifests_are_left_alone():
+    store = MemoryStore()
+    strange = [f"{folder}{name}" for folder in (ENTRIES, MANIFESTS, SNAPSHOTS) for name in (".nfs1", "notes.txt")]
+    for key in strange:
+        store.create(key, b"mine")
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    assert shelf.trim() > 0
+    assert [n for n, _, _ in shelf.history()] == list(range(37, 51))
+    assert set(strange) <= set(store.list(""))

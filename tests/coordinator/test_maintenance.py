@@ -1,0 +1,266 @@
+"""Maintenance: when a partition is rolled, what is merged, and that no byte is written too often."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator import maintenance
+from pyspark_log_coordinator.maintenance import (
+    LEVEL_MAX,
+    MERGE_COUNT,
+    MERGE_LOOK_BACK,
+    RIDE_BYTES,
+    RIDE_BYTES_MAX,
+    ROLL_BYTES,
+    ROLL_CHUNKS,
+    ROLL_FILES,
+    UNROLLED_CHUNKS_MAX,
+    must_roll,
+    plan,
+)
+from pyspark_log_coordinator.partition import SegmentRef
+from pyspark_log_coordinator.rolling import SwapSegments
+from pyspark_log_coordinator.topic import DeleteRecords, MaintainSegments, SequencedFile
+from tests.coordinator.topics import after, at, commit, file, filled, pieces, rolled, started
+
+CHUNK = 64
+"""The size of a chunk in these tests."""
+HOUR = 3_600_000
+
+
+def heavy(rows, size):
+    """Return a file of one chunk of so many rows and bytes."""
+    made = file({0: rows})
+    return SequencedFile(made.name, made.holders, (msgspec.structs.replace(made.chunks[0], length=size),))
+
+
+def ranges(jobs):
+    return [(job.partition, job.level, job.base_offset, job.end_offset) for job in jobs]
+
+
+def segmented(*levels, size=100):
+    """Return a topic whose one partition has segments of ten rows of these levels."""
+    state = filled(len(levels), segment_ms=HOUR)
+    for number, level in enumerate(levels):
+        state = rolled(state, number * 10, number * 10 + 10, level=level, log_bytes=size)
+    return state
+
+
+# When a partition is rolled
+
+
+def test_a_partition_with_few_young_small_chunks_is_left_alone():
+    assert plan(filled(ROLL_CHUNKS - 1), 0) == []
+
+
+def test_a_partition_with_many_chunks_is_rolled():
+    [job] = plan(filled(ROLL_CHUNKS), 0)
+    assert ranges([job]) == [(0, 1, 0, ROLL_CHUNKS * 10)]
+    assert len(job.chunks) == ROLL_CHUNKS
+
+
+def test_a_partition_with_much_unrolled_is_rolled():
+    almost = after(started(), commit(None, heavy(1, ROLL_BYTES - 1)))
+    assert plan(almost, 0) == []
+    assert ranges(plan(after(almost, commit(None, heavy(1, 1))), 0, ROLL_BYTES)) == [(0, 1, 0, 2)]
+
+
+def test_a_partition_with_segment_bytes_unrolled_is_rolled():
+    assert plan(filled(3, segment_bytes=4 * CHUNK), 0) == []
+    assert ranges(plan(filled(4, segment_bytes=4 * CHUNK), 0)) == [(0, 1, 0, 40)]
+
+
+@pytest.mark.parametrize("setting", ["segment_ms", "flush_ms", "retention_ms"])
+def test_a_partition_whose_oldest_chunk_is_old_is_rolled(setting):
+    state = filled(2, **{"segment_ms": 100 * HOUR, "retention_ms": -1, setting: HOUR})
+    assert plan(state, HOUR - 1) == []
+    assert ranges(plan(state, HOUR)) == [(0, 1, 0, 20)]
+
+
+def test_age_is_that_of_the_oldest_unrolled_chunk():
+    state = at(filled(1, segment_ms=HOUR), commit(None, file({0: 10})), HOUR - 1)
+    assert plan(rolled(state, 0, 10), HOUR) == []
+    assert ranges(plan(state, HOUR)) == [(0, 1, 0, 20)]
+
+
+def test_a_partition_with_flush_messages_unrolled_rows_is_rolled():
+    assert plan(filled(2, flush_messages=21), 0) == []
+    assert ranges(plan(filled(2, flush_messages=20), 0)) == [(0, 1, 0, 20)]
+
+
+def test_a_partition_that_holds_many_old_files_is_rolled():
+    state = after(started(2), commit(None, file({1: 1})))
+    for _ in range(ROLL_FILES - 2):
+        state = after(state, commit(None, file({0: 1})))
+    assert [job.partition for job in plan(state, 0)] == [0]
+    state = after(state, commit(None, file({0: 1})))
+    assert sorted(job.partition for job in plan(state, 0)) == [0, 1]
+
+
+def test_nothing_above_the_high_watermark_is_rolled():
+    state = after(started(replicas=("A", "B")), commit(None, file([(0, 10)] * 5, on=("A", "B"))))
+    state = after(state, commit(None, file([(0, 10)] * ROLL_CHUNKS, on=("A",)), acks="1"))
+    assert ranges(plan(state, 0)) == [(0, 1, 0, 50)]
+
+
+def test_a_partition_that_is_all_above_the_high_watermark_has_no_job():
+    state = after(started(replicas=("A", "B")), commit(None, file([(0, 10)] * ROLL_CHUNKS, on=("A",)), acks="1"))
+    assert plan(state, 0) == []
+
+
+def test_the_partition_with_the_most_chunks_comes_first():
+    state = after(started(3), commit(None, file([(0, 1)] * 70 + [(1, 1)] * 90 + [(2, 1)] * 80)))
+    assert [job.partition for job in plan(state, 0)] == [1, 2, 0]
+
+
+# What is merged
+
+
+def test_so_many_neighbours_of_one_level_become_one_of_the_next():
+    assert plan(segmented(*[1] * (MERGE_COUNT - 1)), 0) == []
+    assert ranges(plan(segmented(*[1] * MERGE_COUNT), 0)) == [(0, 2, 0, MERGE_COUNT * 10)]
+    assert ranges(plan(segmented(*[2] * MERGE_COUNT), 0)) == [(0, 3, 0, MERGE_COUNT * 10)]
+
+
+def test_segments_of_the_last_level_stay():
+    assert plan(segmented(*[LEVEL_MAX] * 40), 0) == []
+
+
+def test_a_run_of_one_level_is_not_broken_into():
+    levels = [3, 2, 2, *[1] * 10, 2, *[1] * (MERGE_COUNT + 3)]
+    assert ranges(plan(segmented(*levels), 0)) == [(0, 2, 140, (14 + MERGE_COUNT) * 10)]
+
+
+def test_neighbours_too_large_for_segment_bytes_stay():
+    assert plan(segmented(*[1] * MERGE_COUNT, size=2**30 // MERGE_COUNT + 1), 0, 10**12) == []
+    assert len(plan(segmented(*[1] * MERGE_COUNT, size=2**30 // MERGE_COUNT), 0, 10**12)) == 1
+
+
+def test_a_run_that_fits_is_found_behind_larger_segments_of_its_level():
+    state = filled(MERGE_COUNT + 1)
+    for number in range(MERGE_COUNT + 1):
+        state = rolled(state, number * 10, number * 10 + 10, log_bytes=RIDE_BYTES if number == 0 else 100)
+    assert ranges(plan(state, 0)) == [(0, 2, 10, (MERGE_COUNT + 1) * 10)]
+
+
+def test_chunks_are_rolled_before_segments_are_merged():
+    state = segmented(*[1] * MERGE_COUNT)
+    state = after(state, commit(None, file([(0, 1)] * ROLL_CHUNKS)))
+    [job] = plan(state, 0)
+    assert (job.level, job.segments) == (1, ())
+
+
+def test_a_writer_looks_only_at_the_newest_segments_and_by_hand_all_are_merged():
+    state = segmented(*[1] * MERGE_COUNT, *[LEVEL_MAX] * MERGE_LOOK_BACK)
+    assert plan(state, 0) == []
+    assert len(plan(state, 0, 10**9)) == 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9)), max_size=3 * MERGE_COUNT), st.integers(1, 150))
+def test_the_run_that_is_merged_is_the_oldest_there_is(made, size_max):
+    segments = [SegmentRef("x", ("A",), n, n + 1, 1, size, level, 0, 0, 0) for n, (level, size) in enumerate(made)]
+    runs = [segments[n : n + MERGE_COUNT] for n in range(len(segments) - MERGE_COUNT + 1)]
+    fitting = [
+        run
+        for run in runs
+        if run[0].level < LEVEL_MAX
+        and {each.level for each in run} == {run[0].level}
+        and sum(each.log_bytes for each in run) <= size_max
+    ]
+    assert maintenance._to_merge(segments, size_max) == (tuple(fitting[0]) if fitting else ())
+
+
+# Budgets
+
+
+def test_a_job_is_no_larger_than_its_budget():
+    [job] = plan(filled(ROLL_CHUNKS), 0, 10 * CHUNK)
+    assert job.bytes == 10 * CHUNK
+    assert ranges([job]) == [(0, 1, 0, 100)]
+
+
+def test_a_chunk_larger_than_the_budget_is_rolled_by_itself():
+    state = after(started(), commit(None, heavy(1, ROLL_BYTES)))
+    state = after(state, commit(None, heavy(1, ROLL_BYTES)))
+    assert ranges(plan(state, 0, 1000)) == [(0, 1, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "count", "expected"),
+    [
+        (2**20, 64, ROLL_BYTES),  # half of the 64 MiB that are unrolled
+        (2**16, 64, 64 * 2**16),  # all of the 4 MiB, which RIDE_BYTES allows
+        (2**24, 64, RIDE_BYTES_MAX),  # not half of 1 GiB
+    ],
+)
+def test_a_job_in_passing_is_half_of_what_is_unrolled_within_bounds(chunk, count, expected):
+    state = started()
+    for _ in range(count):
+        state = after(state, commit(None, heavy(1, chunk)))
+    [job] = plan(state, 0)
+    assert job.bytes == expected
+
+
+# The hard cap
+
+
+def test_a_partition_past_the_hard_cap_must_be_rolled():
+    state = after(started(2), commit(None, file([(1, 1)] * (UNROLLED_CHUNKS_MAX - 1))))
+    assert not must_roll(state)
+    assert must_roll(after(state, commit(None, file({1: 1}))))
+
+
+# A long life
+
+
+def carried_out(state, job, writes):
+    """Return the topic after a job, whose rows have been written once more."""
+    for row in range(job.base_offset, job.end_offset):
+        writes[row] += 1
+    made = SegmentRef(
+        f"{job.base_offset:020d}-{0:020d}-x{job.level}",
+        ("A",),
+        job.base_offset,
+        job.end_offset,
+        1,
+        job.bytes,
+        job.level,
+        0,
+        0,
+        0,
+    )
+    new = after(state, MaintainSegments((SwapSegments(job.partition, job.leader_epoch, made),)))
+    assert new != state
+    return new
+
+
+@pytest.mark.parametrize("budget", [None, 50 * CHUNK, 2**30], ids=["in passing", "little", "by hand"])
+def test_no_byte_is_rewritten_more_than_three_times_and_the_partition_stays_short(budget):
+    state, writes = started(), []
+    for _ in range(20_000):
+        state = after(state, commit(None, file({0: 1})))
+        writes.append(0)
+        for job in plan(state, 0, budget):
+            state = carried_out(state, job, writes)
+    assert max(writes) <= LEVEL_MAX
+    assert len(state.partitions[0].chunks) <= ROLL_CHUNKS
+    assert len(state.files) <= ROLL_CHUNKS
+    if budget != 50 * CHUNK:
+        # One segment for every 16 * 16 * 64 batches, and fewer than 16 of each lower level.
+        assert len(state.partitions[0].segments) <= 20_000 // (MERGE_COUNT**2 * ROLL_CHUNKS) + 2 * MERGE_COUNT
+        assert writes[0] == LEVEL_MAX
+    assert sum(end - start for _, start, end in pieces(state)) == 20_000
+
+
+def test_what_is_deleted_at_one_end_does_not_stop_maintenance_at_the_other():
+    state, writes = started(), []
+    for batch in range(3_000):
+        state = after(state, commit(None, file({0: 1})))
+        writes.append(0)
+        for job in plan(state, 0):
+            state = carried_out(state, job, writes)
+        if batch % 100 == 99:
+            state = after(state, DeleteRecords(0, batch - 500 if batch > 500 else 0))
+    assert max(writes) <= LEVEL_MAX
+    assert len(pieces(state)) <= ROLL_CHUNKS + 2 * MERGE_COUNT

@@ -1,0 +1,119 @@
+"""Orphans: the floor trails, and what was born below it is never sequenced."""
+
+import pytest
+
+from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.orphans import FloorMarked, OrphanFloor, ReleasedForgotten
+from pyspark_log_coordinator.topic import ForgetReleased, MaintainSegments, RaiseOrphanFloor
+from pyspark_log_coordinator.topic_state import FloorMark
+from pyspark_log_storage.errors import StaleFile
+from pyspark_log_storage.layout import born_name
+from tests.coordinator.topics import after, at, claim, commit, decide, file, filled, rolled, swap
+
+DAY = 86_400_000
+
+
+def floor_at(number, now=0):
+    """Return a topic with this orphan floor."""
+    state = filled(2, orphan_retention_ms=DAY)
+    state = at(state, RaiseOrphanFloor(number), now)
+    return at(state, RaiseOrphanFloor(number + 100), now + DAY)
+
+
+def born(number):
+    """Return a file of ten rows that was born at an entry."""
+    return file({0: 10}, name=born_name(number, f"{number:032x}"))
+
+
+# The floor
+
+
+def test_the_first_time_the_newest_entry_is_marked_and_the_floor_stays():
+    assert decide(filled(2), RaiseOrphanFloor(7)) == [FloorMarked(FloorMark(7, 0))]
+
+
+def test_a_young_mark_stays_as_it_is():
+    state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 0)
+    assert topic.decide(state, RaiseOrphanFloor(50), DAY - 1) == []
+
+
+def test_an_old_mark_becomes_the_floor_and_the_newest_entry_the_mark():
+    state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 0)
+    assert topic.decide(state, RaiseOrphanFloor(50), DAY) == [OrphanFloor(7), FloorMarked(FloorMark(50, DAY))]
+
+
+def test_the_floor_trails_by_between_one_and_two_retentions():
+    state = filled(2, orphan_retention_ms=DAY)
+    for hour in range(24 * 5):
+        now = hour * 3_600_000
+        state = at(state, RaiseOrphanFloor(hour), now)
+        if hour >= 48:
+            assert hour - 48 <= state.orphan_floor <= hour - 24
+
+
+def test_the_floor_does_not_rise_to_where_it_is():
+    state = floor_at(7)
+    state = at(state, RaiseOrphanFloor(107), 2 * DAY)
+    assert state.orphan_floor == 107
+    events = topic.decide(state, RaiseOrphanFloor(107), 3 * DAY)
+    assert events == [FloorMarked(FloorMark(107, 3 * DAY))]
+
+
+def test_a_clock_that_goes_back_does_not_raise_the_floor():
+    state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 10 * DAY)
+    assert topic.decide(state, RaiseOrphanFloor(50), 0) == []
+
+
+# What is refused
+
+
+def test_a_file_born_below_the_floor_is_not_sequenced():
+    with pytest.raises(StaleFile, match=r"orphan\.retention\.ms"):
+        decide(floor_at(7), commit(claim(1), born(6)))
+
+
+def test_a_file_born_at_the_floor_is_sequenced():
+    state = floor_at(7)
+    assert after(state, commit(claim(1), born(7))).partitions[0].log_end == 30
+
+
+def test_one_stale_file_keeps_all_files_of_its_batch_out():
+    state = floor_at(7)
+    with pytest.raises(StaleFile):
+        decide(state, commit(claim(1), born(8), born(6)))
+
+
+def test_a_replay_whose_files_are_stale_is_a_replay_all_the_same():
+    state = after(filled(0, orphan_retention_ms=DAY), commit(claim(1), born(3)))
+    state = at(at(state, RaiseOrphanFloor(7), 0), RaiseOrphanFloor(8), DAY)
+    assert state.orphan_floor == 7
+    assert decide(state, commit(claim(1), born(3))) == []
+
+
+# What is forgotten
+
+
+def released_topic():
+    """Return a topic that has released three append files, and then three segments, which were merged."""
+    return rolled(rolled(filled(3), 0, 10, 20, 30), 0, 30)
+
+
+def test_files_are_forgotten_up_to_the_one_that_is_named():
+    state = released_topic()
+    keys = [each.key for each in state.released]
+    assert len(keys) == 6
+    assert decide(state, ForgetReleased(keys[3])) == [ReleasedForgotten(4)]
+    assert [each.key for each in after(state, ForgetReleased(keys[3])).released] == keys[4:]
+
+
+def test_what_another_forgot_is_no_event():
+    state = released_topic()
+    first = state.released[0].key
+    assert decide(after(state, ForgetReleased(first)), ForgetReleased(first)) == []
+
+
+def test_what_was_released_later_is_not_forgotten():
+    state = released_topic()
+    last = state.released[-1].key
+    later = after(after(state, commit(None, file({0: 10}))), MaintainSegments((swap(30, 40),)))
+    assert [each.key.split("/")[0] for each in after(later, ForgetReleased(last)).released] == ["append"]

@@ -1,0 +1,246 @@
+"""Rolling: one event swaps files under the same rows, and a swap that has gone stale changes nothing."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.rolling import SegmentsSwapped
+from pyspark_log_coordinator.sequencing import BatchSequenced
+from pyspark_log_coordinator.topic import DeleteRecords, MaintainSegments
+from tests.coordinator.topics import after, at, claim, commit, decide, file, filled, pieces, rolled, started, swap
+
+
+def released(state):
+    return [each.key for each in state.released]
+
+
+def names(state):
+    """Return the append files that the state still lists."""
+    return [each.name for each in state.files]
+
+
+def take(state, *swaps):
+    """Return the state after the swaps, and how many of them were taken."""
+    events = decide(state, MaintainSegments(swaps))
+    for event in events:
+        state = topic.evolve(state, event)
+    return state, len(events)
+
+
+# What fits
+
+
+def test_the_oldest_chunks_become_a_segment():
+    state = rolled(filled(4), 0, 20)
+    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 30), ("chunk", 30, 40)]
+
+
+def test_neighbouring_segments_become_one():
+    state = rolled(filled(4), 0, 10, 20, 30)
+    assert pieces(rolled(state, 10, 30)) == [("segment", 0, 10), ("segment", 10, 30), ("chunk", 30, 40)]
+
+
+def test_segments_and_the_chunks_behind_them_become_one():
+    state = rolled(filled(4), 0, 10, 20)
+    assert pieces(rolled(state, 10, 40)) == [("segment", 0, 10), ("segment", 10, 40)]
+
+
+def test_rows_offsets_and_the_high_watermark_stay_what_they_are():
+    before = filled(4)
+    after_it = rolled(before, 0, 20).partitions[0]
+    old = before.partitions[0]
+    assert (after_it.log_start, after_it.high_watermark, after_it.log_end) == (0, 40, 40)
+    assert after_it.log_end_offsets == old.log_end_offsets
+    assert after_it.rolled_end == 20
+
+
+def test_a_batch_after_the_swap_goes_where_it_would_have_gone():
+    state = after(rolled(filled(2), 0, 20), commit(None, file({0: 5})))
+    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 25)]
+
+
+def test_the_swaps_of_one_command_may_build_on_one_another():
+    state, taken = take(filled(3), swap(0, 10), swap(10, 20), swap(0, 20))
+    assert taken == 3
+    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 30)]
+
+
+def test_another_partition_is_left_alone():
+    state = rolled(filled(2, partitions=2), 0, 20, partition=1)
+    assert pieces(state, 0) == [("chunk", 0, 10), ("chunk", 10, 20)]
+    assert pieces(state, 1) == [("segment", 0, 20)]
+
+
+# What has gone stale
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(0, 15), (5, 20), (10, 20), (20, 30), (0, 50), (30, 35), (-10, 10)],
+    ids=["ends inside", "begins inside", "behind chunks", "behind more", "beyond", "outside", "before"],
+)
+def test_a_swap_whose_range_is_not_the_oldest_whole_pieces_is_dropped(start, end):
+    state = filled(4)
+    one = swap(max(start, 0), end)
+    one = msgspec.structs.replace(one, segment=msgspec.structs.replace(one.segment, base_offset=start))
+    assert take(state, one) == (state, 0)
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 20), (0, 15), (10, 25), (0, 25)])
+def test_a_merge_whose_range_is_not_whole_segments_is_dropped(start, end):
+    state = rolled(filled(3), 0, 10, 20)
+    assert take(state, swap(start, end)) == (state, 0)
+
+
+def test_a_swap_above_the_high_watermark_is_dropped():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
+    state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
+    assert state.partitions[0].high_watermark == 10
+    assert take(state, swap(0, 20)) == (state, 0)
+    assert take(state, swap(0, 10))[1] == 1
+
+
+def test_a_swap_of_another_leader_epoch_is_dropped():
+    state = filled(2)
+    assert take(state, swap(0, 20, epoch=1)) == (state, 0)
+
+
+def test_a_swap_born_below_the_orphan_floor_is_dropped():
+    state = msgspec.structs.replace(filled(2), orphan_floor=5)
+    assert take(state, swap(0, 20, born=4)) == (state, 0)
+    assert take(state, swap(0, 20, born=5))[1] == 1
+
+
+@pytest.mark.parametrize("partition", [-1, 1])
+def test_a_swap_of_a_partition_that_is_not_there_is_dropped(partition):
+    state = filled(2)
+    assert take(state, swap(0, 20, partition)) == (state, 0)
+
+
+def test_what_another_did_already_is_dropped():
+    state = rolled(filled(2), 0, 20)
+    assert take(state, swap(0, 20)) == (state, 0)
+
+
+def test_the_same_swap_again_does_not_give_up_its_own_files():
+    mine = swap(0, 20)
+    state, _ = take(filled(2), mine)
+    again, taken = take(state, mine)
+    assert taken == 0
+    assert released(again) == released(state)
+    assert not any(mine.segment.name in key for key in released(again))
+
+
+def test_a_roll_that_comes_after_the_merge_of_what_it_rolled_is_dropped():
+    late = swap(0, 10)
+    state = rolled(filled(3), 0, 10, 20, 30)
+    state = rolled(state, 0, 30)
+    assert take(state, late) == (state, 0)
+
+
+def test_a_swap_of_rows_that_were_deleted_meanwhile_is_dropped():
+    state = after(filled(3), DeleteRecords(0, 10))
+    assert take(state, swap(0, 20)) == (state, 0)
+
+
+def test_a_swap_whose_first_chunk_was_cut_meanwhile_is_taken():
+    state = after(filled(3), DeleteRecords(0, 5))
+    state, taken = take(state, swap(0, 20))
+    assert taken == 1
+    assert state.partitions[0].log_start == 5
+    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 30)]
+
+
+def test_of_several_swaps_only_the_stale_ones_are_dropped():
+    state, taken = take(filled(3), swap(0, 10), swap(5, 20), swap(10, 20))
+    assert taken == 2
+    assert pieces(state) == [("segment", 0, 10), ("segment", 10, 20), ("chunk", 20, 30)]
+
+
+# In a batch
+
+
+def test_a_swap_that_rides_along_is_in_the_batchs_own_entry():
+    state = filled(2)
+    command = msgspec.structs.replace(commit(claim(1), file({0: 5})), swaps=(swap(0, 20),))
+    events = decide(state, command)
+    assert [type(event) for event in events] == [BatchSequenced, SegmentsSwapped]
+    assert pieces(after(state, command)) == [("segment", 0, 20), ("chunk", 20, 25)]
+
+
+def test_a_stale_swap_does_not_fail_the_batch():
+    state = filled(2)
+    command = msgspec.structs.replace(commit(claim(1), file({0: 5})), swaps=(swap(0, 7),))
+    assert [type(event) for event in decide(state, command)] == [BatchSequenced]
+
+
+def test_a_swap_that_rides_along_with_a_replay_is_still_taken():
+    first = commit(claim(1), file({0: 10}))
+    state = after(filled(2), first)
+    replay = msgspec.structs.replace(commit(claim(1), file({0: 10})), swaps=(swap(0, 20),))
+    assert [type(event) for event in decide(state, replay)] == [SegmentsSwapped]
+    assert pieces(after(state, replay)) == [("segment", 0, 20), ("chunk", 20, 30)]
+
+
+def test_a_replay_with_the_swap_that_was_taken_changes_nothing():
+    command = msgspec.structs.replace(commit(claim(1), file({0: 10})), swaps=(swap(0, 20),))
+    state = after(filled(2), command)
+    assert decide(state, command) == []
+
+
+# What is released
+
+
+def test_replaced_segments_are_released_and_with_the_time():
+    state = rolled(filled(3), 0, 10, 20, 30)
+    old = [f"0/{each.name}" for each in state.partitions[0].segments]
+    merged = at(state, MaintainSegments((swap(0, 30),)), 77)
+    new = [each for each in merged.released if each not in state.released]
+    assert [(each.key, each.at_ms) for each in new] == [(key, 77) for key in old]
+
+
+def test_a_file_is_released_when_the_last_partition_has_rolled_it():
+    state = filled(2, partitions=2)
+    first, second = names(state)
+    state = rolled(state, 0, 20, partition=0)
+    assert (names(state), released(state)) == ([first, second], [])
+    state = rolled(state, 0, 10, partition=1)
+    assert (names(state), released(state)) == ([second], [f"append/{first}"])
+    state = rolled(state, 10, 20, partition=1)
+    assert (names(state), released(state)) == ([], [f"append/{first}", f"append/{second}"])
+
+
+def test_a_file_of_one_partition_waits_for_no_other():
+    state = after(started(2), commit(None, file({0: 10})))
+    state = after(state, commit(None, file({1: 10})))
+    first, second = names(state)
+    state = rolled(state, 0, 10, partition=0)
+    assert (names(state), released(state)) == ([second], [f"append/{first}"])
+
+
+def test_an_empty_partition_holds_no_file():
+    state = rolled(after(started(3), commit(None, file({1: 10}))), 0, 10, partition=1)
+    assert names(state) == []
+
+
+layouts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=8)
+
+
+@given(layouts, st.data())
+def test_a_file_is_listed_as_long_as_an_unrolled_chunk_or_an_older_file_needs_it_and_released_once(batches, data):
+    state = started(3)
+    for partitions in batches:
+        state = after(state, commit(None, file([(partition, 1) for partition in partitions])))
+    every = names(state)
+    while any(each.chunks for each in state.partitions):
+        partition = data.draw(st.sampled_from([n for n, each in enumerate(state.partitions) if each.chunks]))
+        chunks = state.partitions[partition].chunks
+        last = chunks[data.draw(st.integers(0, len(chunks) - 1))]
+        state = rolled(state, chunks[0].base_offset, last.end_offset, partition=partition)
+        needed = {state.file(chunk.file).name for each in state.partitions for chunk in each.chunks}
+        listed, gone = names(state), [key.removeprefix("append/") for key in released(state) if "append/" in key]
+        assert gone + listed == every
+        assert needed <= set(listed)
+        assert not listed or listed[0] in needed

@@ -1,0 +1,210 @@
+"""Whatever becomes of its files, a partition is a plain list of rows: by offset, and by time."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from unittest import mock
+
+import pyarrow as pa
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pyspark_log.source.fetch import fetch
+from pyspark_log.source.planning import Range, split_of
+from pyspark_log.source.positions import offset_for_time
+from pyspark_log_coordinator import journal, maintenance, upkeep, verify
+from pyspark_log_coordinator.environment import Environment
+from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.retention import ApplyRetention
+from pyspark_log_coordinator.topic import (
+    AlterConfig,
+    CommitBatch,
+    DeleteRecords,
+    Holder,
+    MaintainSegments,
+    SequencedFile,
+)
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage import index, schema
+from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.memory import MemoryStore
+
+PARTITIONS = 2
+HOUR_MS = 3_600_000
+
+partitions = st.integers(0, PARTITIONS - 1)
+batches = st.dictionaries(partitions, st.lists(st.integers(-50, 50), min_size=1, max_size=5), min_size=1)
+"""For each partition the times of some rows, in ms from the clock's time: earlier rows may have later times."""
+
+
+class SegmentedLog(RuleBasedStateMachine):
+    """A topic, and beside it its partitions as lists of (value, time in ms)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = ExitStack()
+        for module, name, value in (
+            (maintenance, "ROLL_CHUNKS", 3),
+            (maintenance, "MERGE_COUNT", 2),
+            (upkeep, "CHUNK_BYTES", 80),
+            (journal, "SNAPSHOT_EVERY", 4),
+            (journal, "SNAPSHOTS_KEPT", 2),
+            (index, "BLOCK_ENTRIES", 2),
+        ):
+            self.patches.enter_context(mock.patch.object(module, name, value))
+        self.now = 10 * HOUR_MS
+        self.store = MemoryStore()
+        self.nonces = map("{:032x}".format, itertools.count(1))
+        self.rows: list[list[tuple[bytes, int]]] = [[] for _ in range(PARTITIONS)]
+        self.starts = [0] * PARTITIONS
+        self.numbers = itertools.count()
+
+    @initialize(segment_bytes=st.sampled_from([2_000, 2**30]))
+    def create(self, segment_bytes: int) -> None:
+        self.log = self._open()
+        config = TopicConfig(
+            segment_bytes=segment_bytes, retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0
+        )
+        self.handle = self.log.create_topic("t", PARTITIONS, config)
+
+    @rule(batch=batches)
+    def append(self, batch: dict[int, list[int]]) -> None:
+        file, rows = self._stage(batch)
+        self.handle.submit(CommitBatch(None, (file,)))
+        for p, each in rows.items():
+            self.rows[p] += each
+
+    @rule(batch=batches)
+    def crash_before_the_batch_is_sequenced(self, batch: dict[int, list[int]]) -> None:
+        self._stage(batch)
+        self.restart()
+
+    @rule()
+    def crash_before_segments_are_swapped_in(self) -> None:
+        for job in maintenance.plan(self.handle.journal.state, self.now):
+            upkeep.carry_out(self.store, upkeep.work_of(self.handle, job), next(self.nonces))
+        self.restart()
+
+    @rule()
+    def roll_or_merge_a_little(self) -> None:
+        for job in maintenance.plan(self.handle.journal.state, self.now)[:1]:
+            swap = upkeep.carry_out(self.store, upkeep.work_of(self.handle, job), next(self.nonces))
+            self.handle.submit(MaintainSegments((swap,)))
+
+    @rule()
+    def roll_and_merge_all(self) -> None:
+        upkeep.maintain(self.store, self.handle, lambda: next(self.nonces))
+
+    @rule(p=partitions, back=st.integers(0, 12))
+    def delete_records(self, p: int, back: int) -> None:
+        before = max(0, len(self.rows[p]) - back)
+        self.handle.submit(DeleteRecords(p, before))
+        self.starts[p] = max(self.starts[p], before)
+
+    @rule(age=st.integers(0, 80))
+    def expire(self, age: int) -> None:
+        self.handle.submit(AlterConfig({"retention.ms": str(age)}))
+        self._retain()
+        self.handle.submit(AlterConfig({"retention.ms": "-1"}))
+        for p, partition in enumerate(self.handle.journal.state.partitions):
+            gone = self.rows[p][self.starts[p] : partition.log_start]
+            assert all(time < self.now - age for _, time in gone)
+            for segment in partition.segments[:1]:
+                assert segment.max_timestamp >= (self.now - age) * 1000
+            self.starts[p] = partition.log_start
+
+    @rule(size=st.integers(0, 6_000))
+    def keep_a_size(self, size: int) -> None:
+        self.handle.submit(AlterConfig({"retention.bytes": str(size)}))
+        self._retain()
+        self.handle.submit(AlterConfig({"retention.bytes": "-1"}))
+        for p, partition in enumerate(self.handle.journal.state.partitions):
+            unrolled = sum(chunk.length for chunk in partition.chunks)
+            for segment in partition.segments[:1]:
+                assert unrolled + sum(each.log_bytes for each in partition.segments) - segment.log_bytes < size
+            self.starts[p] = partition.log_start
+
+    @rule()
+    def clean_up(self) -> None:
+        upkeep.housekeep(self.store, self.handle)
+
+    @rule(ms=st.integers(1, 100))
+    def wait(self, ms: int) -> None:
+        self.now += ms
+
+    @rule()
+    def restart(self) -> None:
+        state = self.handle.journal.state
+        self.log = self._open()
+        self.handle = self.log.topic("t")
+        assert self.handle.journal.state == state
+
+    @rule(p=partitions, data=st.data())
+    def read_a_part(self, p: int, data: st.DataObject) -> None:
+        start = data.draw(st.integers(self.starts[p], len(self.rows[p])))
+        end = data.draw(st.integers(start, len(self.rows[p])))
+        assert list(self._read(p, start, end)) == self.rows[p][start:end]
+
+    @invariant()
+    def all_rows_are_there(self) -> None:
+        for p, partition in enumerate(self.handle.journal.state.partitions):
+            assert (partition.log_start, partition.high_watermark) == (self.starts[p], len(self.rows[p]))
+            rows = self._read(p, partition.log_start, partition.high_watermark)
+            assert list(rows) == self.rows[p][self.starts[p] :]
+
+    @invariant()
+    def every_time_is_found_where_a_linear_search_finds_it(self) -> None:
+        for p, rows in enumerate(self.rows):
+            left = [time for _, time in rows[self.starts[p] :]]
+            asked = {0, *left[:3], *left[-3:], *(time + 1 for time in left[-1:]), *sorted(left)[-2:], *left[::4]}
+            for time in asked:
+                expected = next((at for at, each in enumerate(left, self.starts[p]) if each >= time), None)
+                assert offset_for_time(self.log, self.handle, p, time) == expected
+
+    def teardown(self) -> None:
+        with self.patches:
+            report = verify.verify(self.store, self.handle)
+            assert report.sound, report.findings
+
+    def _stage(self, batch: dict[int, list[int]]) -> tuple[SequencedFile, dict[int, list[tuple[bytes, int]]]]:
+        """Return an append file that is not sequenced, and the rows in it by partition."""
+        name = born_name(self.handle.journal.number, next(self.nonces))
+        writer = AppendFileWriter(self.store, self.handle.append_file(name), durable=True)
+        staged = {p: [(b"%d" % next(self.numbers), self.now + each) for each in times] for p, times in batch.items()}
+        for p, rows in staged.items():
+            columns = [pa.nulls(len(rows), pa.binary()), pa.array([value for value, _ in rows], pa.binary())]
+            micros = pa.array([time * 1000 for _, time in rows], schema.TIMESTAMP)
+            writer.append(p, pa.record_batch([*columns, micros], schema=schema.RECORD), 0, "lz4")
+        writer.close()
+        holders = tuple(Holder(*each) for each in self.handle.journal.state.incarnations.items())
+        return SequencedFile(name, holders, tuple(writer.chunks)), staged
+
+    def _read(self, p: int, start: int, end: int) -> Iterator[tuple[bytes, int]]:
+        if start == end:
+            return
+        for offset, batch in fetch(self.store, split_of(self.handle, Range("t", p, start, end))):
+            assert offset == start
+            start += batch.num_rows
+            times = batch.column("timestamp").cast(pa.int64()).to_pylist()
+            yield from zip(batch.column("value").to_pylist(), (time // 1000 for time in times), strict=True)
+
+    def _retain(self) -> None:
+        self.handle.submit(ApplyRetention())
+
+    def _open(self) -> Log:
+        environment = Environment(
+            now_ms=lambda: self.now,
+            monotonic=lambda: self.now / 1000,
+            sleep=lambda _: None,
+            uniform=max,
+            nonce=lambda: next(self.nonces),
+        )
+        log = Log(self.store, environment)
+        log.open(create=True)
+        return log
+
+
+TestSegments = SegmentedLog.TestCase
+TestSegments.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)

@@ -1,0 +1,327 @@
+"""Verify: a sound topic is sound, each kind of damage is named, and only indexes are made again."""
+
+import random
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import journal as journal_module
+from pyspark_log_coordinator import upkeep
+from pyspark_log_coordinator.topic import DeleteRecords
+from pyspark_log_coordinator.verify import _bounds, repair, verify
+from pyspark_log_storage import segment
+from tests.coordinator.stored_topic import StoredTopic
+from tests.coordinator.topics import filled, rolled
+
+DAMAGE = [0, 5, 40, 100, -1]
+"""Bytes of a file of which a bit is turned over."""
+
+
+@pytest.fixture
+def topic(monkeypatch):
+    """A topic with everything: segments of two levels, unrolled chunks, a cut log start, snapshots, released files."""
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 8)
+    made = StoredTopic(partitions=2)
+    for _ in range(3):
+        made.fill(3, partitions=(0, 1))
+        made.roll(partition=0)
+    made.merge(2)
+    made.handle.submit(DeleteRecords(0, 4))
+    made.fill(4, partitions=(0, 1))
+    return made
+
+
+def audit(topic):
+    """Return what verify says in a process that has just begun."""
+    return verify(topic.store, topic.open().topic("t"))
+
+
+def finding(topic):
+    """Return the one thing that verify finds."""
+    [found] = audit(topic).findings
+    return found
+
+
+def flip(topic, key, position):
+    data = bytearray(topic.store.read(key))
+    data[position] ^= 4
+    topic.store.put(key, bytes(data))
+
+
+def said(found):
+    return f"{found.what}: {found.detail}"
+
+
+# Sound topics
+
+
+def test_a_topic_with_everything_is_sound(topic):
+    report = audit(topic)
+    assert report.findings == []
+    assert report.sound
+    assert (report.segments, report.rows, report.orphans) == (2, 35 + 39, [])
+    assert report.bytes > 0
+    assert report.entries == topic.handle.journal.number
+
+
+def test_an_empty_topic_is_sound():
+    assert audit(StoredTopic()).sound
+
+
+def test_a_topic_whose_rows_are_all_deleted_is_sound(topic):
+    for partition in (0, 1):
+        topic.handle.submit(DeleteRecords(partition, -1))
+    upkeep.housekeep(topic.store, topic.handle)
+    assert audit(topic).sound
+
+
+def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
+    topic.fill(60, partitions=(0, 1))
+    upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)
+    topic.clock.now_ms = 10**9
+    for _ in range(3):
+        upkeep.housekeep(topic.store, topic.handle)
+    report = audit(topic)
+    assert report.findings == []
+    assert report.entries < topic.handle.journal.number
+    assert report.rows == sum(each.log_end - each.log_start for each in topic.handle.journal.state.partitions)
+
+
+def test_orphans_are_told_and_no_fault(topic):
+    lost = topic.stage({0: [b"lost"]})
+    topic.fill(1)
+    topic.clock.now_ms = 10**9
+    for _ in range(2):
+        topic.handle.submit(upkeep.RaiseOrphanFloor(topic.handle.journal.number))
+        topic.clock.now_ms += 10**9
+    report = audit(topic)
+    assert report.sound
+    assert [key.rsplit("/", 1)[1] for key in report.orphans] == [lost.name]
+
+
+def test_progress_is_told_as_much_as_there_is(topic):
+    told = []
+    report = verify(topic.store, topic.handle, told.append)
+    assert sum(told) == report.bytes
+    assert len(told) == 2 + 4 + 13
+
+
+def test_a_batch_that_comes_while_it_reads_is_no_fault(topic, monkeypatch):
+    handle = topic.open().topic("t")
+    history = handle.journal.history
+
+    def history_after_a_batch():
+        topic.fill(1)
+        return history()
+
+    monkeypatch.setattr(handle.journal, "history", history_after_a_batch)
+    assert verify(topic.store, handle).findings == []
+
+
+# Damage
+
+
+@pytest.mark.parametrize("position", DAMAGE)
+def test_a_flipped_bit_of_a_log_is_named(topic, position):
+    key = topic.segment_key(0)
+    flip(topic, f"{key}.log", position)
+    found = finding(topic)
+    assert f"{key}.log" in said(found)
+    assert not found.repairable
+
+
+@pytest.mark.parametrize("position", DAMAGE)
+def test_a_flipped_bit_of_an_index_is_named_and_can_be_mended(topic, position):
+    key = topic.segment_key(1)
+    flip(topic, f"{key}.index", position)
+    found = finding(topic)
+    assert f"{key}.index" in said(found)
+    assert found.repairable
+
+
+@pytest.mark.parametrize("position", DAMAGE)
+def test_a_flipped_bit_of_an_append_file_is_named_with_partition_and_offset(topic, position):
+    # The newest file: a chunk of partition 0, then one of partition 1.
+    key = topic.handle.append_file(topic.handle.refresh().files[-1].name)
+    flip(topic, key, position)
+    found = finding(topic)
+    assert key in said(found)
+    assert f"partition {1 if position < 0 else 0}, offset 36" in said(found)
+
+
+@pytest.mark.parametrize("number", [1, 7, 8, 9, 15])
+def test_a_flipped_bit_of_any_entry_is_named(topic, number):
+    key = f"{topic.folder}journal/entries/{number:020d}"
+    flip(topic, key, -1)
+    assert key in said(finding(topic))
+
+
+def test_a_missing_entry_is_named(topic):
+    key = f"{topic.folder}journal/entries/{9:020d}"
+    topic.store.delete(key)
+    report = audit(topic)
+    assert not report.sound
+    assert key in said(report.findings[0])
+
+
+def test_a_flipped_bit_of_a_snapshot_is_named(topic):
+    for key in topic.store.list(f"{topic.folder}journal/snapshots/"):
+        whole = topic.store.read(key)
+        flip(topic, key, -1)
+        try:
+            found = finding(topic)
+        except Exception as error:  # noqa: BLE001 -- the newest one is needed to open the topic at all
+            assert key in str(error)  # noqa: PT017
+        else:
+            assert key in said(found)
+        topic.store.put(key, whole)
+
+
+def test_a_missing_segment_is_named(topic):
+    key = topic.segment_key(0)
+    topic.store.delete(f"{key}.log")
+    found = finding(topic)
+    assert key in said(found)
+    assert not found.repairable
+
+
+def test_a_missing_append_file_is_named(topic):
+    chunk = topic.handle.refresh().partitions[0].chunks[-1]
+    key = topic.handle.append_file(topic.handle.journal.state.file(chunk.file).name)
+    topic.store.delete(key)
+    report = audit(topic)
+    assert len(report.findings) == 2  # a chunk of each partition
+    assert all(key in said(found) for found in report.findings)
+
+
+def test_a_missing_index_is_named_and_can_be_mended(topic):
+    key = topic.segment_key(0)
+    topic.store.delete(f"{key}.index")
+    found = finding(topic)
+    assert (f"{key}.index" in said(found), found.repairable) == (True, True)
+
+
+def test_a_log_that_was_cut_between_two_chunks_is_named_and_cannot_be_mended(topic):
+    topic.append({0: [random.Random(1).randbytes(300_000)]})
+    topic.roll()
+    key = topic.segment_key(2)
+    cut_last_chunk(topic, key)
+    found = finding(topic)
+    assert key in said(found)
+    assert not found.repairable
+
+
+def cut_last_chunk(topic, key):
+    last = segment.scan(topic.store, key)[-1].position
+    topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:last])
+
+
+def test_a_log_that_was_cut_behind_its_header_is_named(topic):
+    key = topic.segment_key(1)
+    topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:64])
+    assert key in said(finding(topic))
+
+
+def test_another_segment_under_the_name_is_named(topic):
+    one, other = topic.segment_key(0), topic.segment_key(1)
+    for end in (".log", ".index"):
+        topic.store.put(one + end, topic.store.read(other + end))
+    assert one in said(finding(topic))
+
+
+def test_an_index_of_another_segment_is_named(topic):
+    one, other = topic.segment_key(0), topic.segment_key(1)
+    topic.store.put(f"{one}.index", topic.store.read(f"{other}.index"))
+    found = finding(topic)
+    assert (f"{one}.index" in said(found), found.repairable) == (True, True)
+
+
+def test_everything_that_is_wrong_is_told_at_once(topic):
+    flip(topic, f"{topic.segment_key(0)}.log", -1)
+    topic.store.delete(f"{topic.segment_key(1)}.index")
+    assert len(audit(topic).findings) == 2
+
+
+# What the state itself may not be
+
+
+def state_with(**facts):
+    """Return the first partition of a topic of two segments and a chunk, with other facts."""
+    return msgspec.structs.replace(rolled(filled(3), 0, 10, 20).partitions[0], **facts)
+
+
+def told(partition):
+    return [found.detail for found in _bounds(0, partition)]
+
+
+def test_a_partition_in_order_has_no_finding():
+    assert told(state_with()) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "detail"),
+    [
+        ({"high_watermark": 31}, "not in order"),
+        ({"log_start": 31}, "not in order"),
+        ({"log_end": 31}, "the last piece ends at 30, the log at 31"),
+        ({"segments": ()}, "rows from 0 to 19 are missing"),
+        ({"epoch_starts": ((1, 0), (0, 10))}, "do not rise"),
+        ({"epoch_starts": ((0, 0), (0, 10))}, "do not rise"),
+    ],
+)
+def test_bounds_that_do_not_fit_are_named(facts, detail):
+    assert any(detail in each for each in told(state_with(**facts)))
+
+
+def test_a_gap_and_an_overlap_are_named():
+    one = state_with()
+    assert any("a gap or an overlap" in each for each in told(state_with(segments=one.segments[:1])))
+    assert any("a gap or an overlap" in each for each in told(state_with(segments=one.segments * 2)))
+
+
+def test_rows_that_nothing_holds_are_named():
+    empty = msgspec.structs.replace(filled(0).partitions[0], log_end=5, high_watermark=5)
+    assert told(empty) == ["rows from 0 to 4 are missing"]
+
+
+# Repair
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped", "of another"])
+def test_repair_makes_the_index_as_it_was(topic, how):
+    key = f"{topic.segment_key(0)}.index"
+    whole = topic.store.read(key)
+    if how == "missing":
+        topic.store.delete(key)
+    elif how == "flipped":
+        flip(topic, key, 70)
+    else:
+        topic.store.put(key, topic.store.read(f"{topic.segment_key(1)}.index"))
+    assert repair(topic.store, topic.handle) == [key]
+    assert topic.store.read(key) == whole
+    assert audit(topic).sound
+
+
+def test_repair_of_a_sound_topic_changes_nothing(topic):
+    before = {key: topic.store.read(key) for key in topic.store.list("")}
+    assert repair(topic.store, topic.handle) == []
+    assert {key: topic.store.read(key) for key in topic.store.list("")} == before
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut between chunks", "cut behind the header", "missing"])
+def test_repair_leaves_what_cannot_be_made_again_and_the_index_that_tells_of_it(topic, how):
+    topic.append({0: [random.Random(1).randbytes(300_000)]})
+    topic.roll()
+    key = topic.segment_key(2)
+    if how == "flipped":
+        flip(topic, f"{key}.log", -1)
+    elif how == "cut between chunks":
+        cut_last_chunk(topic, key)
+    elif how == "cut behind the header":
+        topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:64])
+    else:
+        topic.store.delete(f"{key}.log")
+    before = {each: topic.store.read(each) for each in topic.store.list("")}
+    assert repair(topic.store, topic.handle) == []
+    assert {each: topic.store.read(each) for each in topic.store.list("")} == before
+    assert not audit(topic).sound
