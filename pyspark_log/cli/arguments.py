@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
@@ -23,6 +24,7 @@ Path = Annotated[
     ),
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", show_default=False)]
+Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which topics; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one document or one a line.")]
 
 
@@ -57,6 +59,12 @@ def read_as(option: Option[T], text: str, name: str) -> T:
         return option.value.read(text.strip())
     except ValueError as error:
         refuse(name, f"{text!r}: {error}. It takes {option.value.takes}")
+
+
+def agreed(question: str) -> bool:
+    """Ask on stderr, for stdout is for what the command says; only a yes is one."""
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def refuse(name: str, why: str) -> NoReturn:

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 import pyspark_log
-from pyspark_log.cli import consume, offsets, produce, topics
+from pyspark_log.cli import consume, delete_records, dump, maintain, offsets, produce, recover, topics, verify
 from pyspark_log_storage.errors import LogError
 
 
@@ -73,6 +73,11 @@ app.add_typer(topics.app, name="topics")
 app.command(epilog=produce.EXAMPLES)(produce.produce)
 app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
+app.command("delete-records", epilog=delete_records.EXAMPLES)(delete_records.delete_records)
+app.command(epilog=maintain.EXAMPLES)(maintain.maintain)
+app.command(epilog=verify.EXAMPLES)(verify.verify)
+app.command(epilog=recover.EXAMPLES)(recover.recover)
+app.command(epilog=dump.EXAMPLES)(dump.dump)
 
 
 def _show_version(wanted: bool) -> None:

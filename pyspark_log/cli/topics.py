@@ -1,8 +1,7 @@
-"""`pyspark-log topics`: create, list, describe, delete."""
+"""`pyspark-log topics`: create, list, describe, alter, delete."""
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
     from pyspark_log_coordinator.partition import Partition
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 
 @app.command(
@@ -112,6 +111,40 @@ def describe(name: arguments.Topic, path: arguments.Path, json: arguments.Json =
     _print_description(handle, config, partitions)
 
 
+@app.command(epilog="\b\nExample:\n  pyspark-log topics alter flights --config retention.ms=86400000")
+def alter(
+    name: arguments.Topic,
+    path: arguments.Path,
+    config: Annotated[
+        list[str], typer.Option(metavar="KEY=VALUE", help="A setting, under Kafka's name; may be given often.")
+    ],
+    json: arguments.Json = False,
+) -> None:
+    """Change settings of a topic, from the next row or maintenance on.
+
+    All of them are changed, or none.
+    """
+    settings = _settings(config)
+
+    from pyspark_log.opening import open_log
+    from pyspark_log_coordinator import topic_config
+    from pyspark_log_coordinator.topic import AlterConfig
+
+    handle = open_log(path).topic(name)
+    before = topic_config.show(handle.journal.state.config)
+    after = topic_config.show(handle.submit(AlterConfig(settings)).state.config)
+    changed = {key: value for key, value in after.items() if value != before[key]}
+    if json:
+        from pyspark_log.cli.output import print_json
+
+        print_json({"topic": name, "changed": changed})
+    elif changed:
+        for key, value in changed.items():
+            typer.echo(f"topic {name}: {key} is {value} now, and was {before[key]}")
+    else:
+        typer.echo(f"topic {name} has these settings already; nothing was changed")
+
+
 @app.command(epilog="\b\nExample:\n  pyspark-log topics delete flights --yes")
 def delete(
     name: arguments.Topic,
@@ -137,7 +170,7 @@ def delete(
     else:
         partitions, rows = len(state.partitions), sum(each.log_end - each.log_start for each in state.partitions)
     what = f"{_counted(rows, 'row')} in {_counted(partitions, 'partition')}"
-    if not yes and not _agreed(f"delete topic {name} with {what}, for good?"):
+    if not yes and not arguments.agreed(f"delete topic {name} with {what}, for good?"):
         typer.echo("pyspark-log: nothing was deleted", err=True)
         raise typer.Exit(1)
     log.delete_topic(name)
@@ -147,11 +180,6 @@ def delete(
         print_json({"topic": name, "deleted": True, "partitions": partitions, "rows": rows})
     else:
         typer.echo(f"deleted topic {name} with {what}")
-
-
-def _agreed(question: str) -> bool:
-    typer.echo(f"{question} [y/N] ", nl=False, err=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

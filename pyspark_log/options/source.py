@@ -44,6 +44,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     min_partitions: int | None
     max_records_per_partition: int | None
     include_headers: bool
+    version_as_of: int | None
+    """Of a batch read of one topic: the journal entry to read at."""
 
 
 def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -63,6 +65,7 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         min_partitions=given.find(table.MIN_PARTITIONS),
         max_records_per_partition=given.find(table.MAX_RECORDS_PER_PARTITION),
         include_headers=given.get(table.INCLUDE_HEADERS),
+        version_as_of=given.find(table.VERSION_AS_OF),
     )
     given.get(table.ASYNC_PROGRESS)
     _check_limits(parsed)

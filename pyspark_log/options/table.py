@@ -187,6 +187,14 @@ INCLUDE_HEADERS = Option(
     default="false",
     meaning="Whether rows have the column `headers`.",
 )
+VERSION_AS_OF = Option(
+    name="versionAsOf",
+    kinds=frozenset({Kind.SOURCE_BATCH}),
+    value=integer(1),
+    unset="the newest",
+    meaning="The read ends where the one topic ended at this version: an entry of its journal, one for each write.",
+    differs="Not in Kafka. A version is a consistent cut across all partitions of a topic; the name is Delta's.",
+)
 
 WRITE_TOPIC = Option(
     name="topic",
@@ -324,6 +332,7 @@ TABLE: tuple[Option[Any], ...] = (
     MIN_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
     INCLUDE_HEADERS,
+    VERSION_AS_OF,
     WRITE_TOPIC,
     ACKS,
     COMPRESSION_TYPE,

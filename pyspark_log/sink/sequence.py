@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pyspark_log_coordinator.sequencing import Acks, CommitBatch
+from pyspark_log.sink.in_passing import housekeep_when_due, roll_in_passing, roll_past_the_cap
+from pyspark_log_coordinator.sequencing import Acks, BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal import Outcome
     from pyspark_log_coordinator.log import Log
     from pyspark_log_coordinator.producers import ProducerClaim
+    from pyspark_log_coordinator.rolling import SwapSegments
     from pyspark_log_coordinator.topic import Topic
 
 T = TypeVar("T")
@@ -40,19 +42,22 @@ class Patience(msgspec.Struct, frozen=True):
     delivery_timeout_ms: int = 120_000
 
 
-def sequence(
+def sequence(  # noqa: PLR0913 -- each is a fact of its own
     log: Log,
     staged: Iterable[Sequence[StagedFile]],
     claim: ProducerClaim | None,
     acks: Acks,
     patience: Patience,
     always: str | None,
+    *,
+    swaps: Sequence[SwapSegments] = (),
 ) -> dict[str, Sequenced]:
     """Put staged files into the log, each topic in one entry, in the order of the topics' names.
 
     `staged` has one item for each writing task, in their order. `always` names a topic that is asked about the
-    batch even where it has no row for it, so that a replay without rows is noticed. Returns where the rows of each
-    topic are. Raises what `topic.decide` raises; what was sequenced before the error stays, and a replay finds it
+    batch even where it has no row for it, so that a replay without rows is noticed; `swaps` is what the tasks rolled or
+    merged of it in passing. A topic that only rows name is rolled here, a little at a time. Returns where the rows of
+    each topic are. Raises what `topic.decide` raises; what was sequenced before the error stays, and a replay finds it
     there.
     """
     by_topic: dict[str, list[StagedFile]] = {} if always is None else {always: []}
@@ -68,14 +73,17 @@ def sequence(
                 raise UnknownTopic(
                     topic, f"topic {topic!r} was deleted and created again during the write; write again"
                 )
-        command = CommitBatch(claim, tuple(file.file for file in files), acks)
+        roll_past_the_cap(log, handle)
+        mine = tuple(swaps) if topic == always else roll_in_passing(log, handle)
+        command = CommitBatch(claim, tuple(file.file for file in files), acks, mine)
         done[topic] = _sequenced(command, retrying(patience, functools.partial(handle.submit, command)))
+        housekeep_when_due(log, handle)
     return done
 
 
 def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:
     rows: Counter[int] = Counter()
-    if outcome.events:
+    if any(isinstance(event, BatchSequenced) for event in outcome.events):
         for file in command.files:
             for chunk in file.chunks:
                 rows[chunk.partition] += chunk.rows

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from pyspark_log.sink.partitioner import group_by_partition, partition_of
 from pyspark_log.sink.rows import Rows, record_bytes
-from pyspark_log_coordinator.sequencing import Holder, SequencedFile
+from pyspark_log_coordinator.sequencing import SequencedFile
+from pyspark_log_coordinator.topic_state import Holder
 from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.errors import InvalidRecord

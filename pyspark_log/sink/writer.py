@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_log.opening import open_log
+from pyspark_log.sink.in_passing import planned_work, ride_along
 from pyspark_log.sink.rows import check_columns, rows_of
 from pyspark_log.sink.sequence import Patience, retrying, sequence
 from pyspark_log.sink.staging import Destination, StagedFile, Staging, destination_of
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SinkOptions
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.rolling import SwapSegments
+    from pyspark_log_coordinator.upkeep import Work
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -47,6 +50,7 @@ class StagedMessage(WriterCommitMessage):
     """What a task tells the driver. The ids are Spark's, empty for a batch write."""
 
     files: tuple[StagedFile, ...]
+    swaps: tuple[SwapSegments, ...]
     query_id: str
     run_id: str
 
@@ -59,14 +63,19 @@ class _Sink:
         self.options = options
         log = open_log(options.path, create=options.auto_create_topics)
         self._destinations: dict[str, Destination] = {}
+        self._works: tuple[Work, ...] = ()
         if options.topic is not None:
-            self._destinations[options.topic] = self._find(log, options.topic)
+            handle = self._find(log, options.topic)
+            self._destinations[options.topic] = self._destination(handle)
+            self._works = planned_work(handle)
 
-    def _find(self, log: Log, topic: str) -> Destination:
-        """Return the topic, created where the options say so. Raises `UnknownTopic`."""
+    def _find(self, log: Log, topic: str) -> TopicHandle:
+        """Return the hold on a topic, created where the options say so. Raises `UnknownTopic`."""
         options = self.options
-        handle = log.ensure_topic(topic, options.num_partitions) if options.auto_create_topics else log.topic(topic)
-        return destination_of(handle, options.compression, options.max_message_bytes)
+        return log.ensure_topic(topic, options.num_partitions) if options.auto_create_topics else log.topic(topic)
+
+    def _destination(self, handle: TopicHandle) -> Destination:
+        return destination_of(handle, self.options.compression, self.options.max_message_bytes)
 
     def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
         options, context = self.options, TaskContext.get()
@@ -75,7 +84,9 @@ class _Sink:
 
         def destination(topic: str) -> Destination:
             found = self._destinations.get(topic)
-            return found if found is not None else retrying(self.patience, lambda: self._find(log, topic))
+            if found is not None:
+                return found
+            return self._destination(retrying(self.patience, lambda: self._find(log, topic)))
 
         staging = Staging(
             log.store,
@@ -96,7 +107,9 @@ class _Sink:
         # Inside foreachBatch a batch writer sees the stream's ids too, but it is not that stream's sink.
         query_id = (context.getLocalProperty(QUERY_ID) or "") if streaming else ""
         run_id = (context.getLocalProperty(RUN_ID) or "") if streaming else ""
-        return StagedMessage(tuple(files), query_id, run_id)
+        task = context.partitionId()
+        swaps = ride_along(log, self._works[task]) if task < len(self._works) else ()
+        return StagedMessage(tuple(files), swaps, query_id, run_id)
 
     @property
     def patience(self) -> Patience:
@@ -105,8 +118,10 @@ class _Sink:
 
     def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         options = self.options
-        staged = [message.files for message in messages if isinstance(message, StagedMessage)]
-        sequence(open_log(options.path), staged, claim, options.acks, self.patience, options.topic)
+        staged = [message for message in messages if isinstance(message, StagedMessage)]
+        files = [message.files for message in staged]
+        swaps = [swap for message in staged for swap in message.swaps]
+        sequence(open_log(options.path), files, claim, options.acks, self.patience, options.topic, swaps=swaps)
 
 
 class BatchWriter(DataSourceArrowWriter):

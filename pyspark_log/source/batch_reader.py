@@ -12,7 +12,9 @@ from pyspark_log.source.fetch import Split, fetch
 from pyspark_log.source.planning import Range, divide, split_of
 from pyspark_log.source.positions import resolve, subscribed
 from pyspark_log.source.row import arrow_schema, chosen_columns, rows
+from pyspark_log.source.tracking import report_loss
 from pyspark_log.spark_errors import spark_entry, spark_iterator
+from pyspark_log_storage.errors import DataLoss, InvalidInput
 from pyspark_log_storage.store import absolute_url
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
+    from pyspark_log.source.positions import Subscribed
+    from pyspark_log_coordinator.topic_state import Topic
 
 
 @dataclass
@@ -47,8 +51,12 @@ class BatchReader(DataSourceReader):
         log = open_log(options.path)
         now = subscribed(log, options.subscription, missing_is_error=True)
         fail = options.fail_on_data_loss
+        # Looked up first, for it brings the state up to date that all of the rest is planned on.
+        version = None if options.version_as_of is None else _version(now, options.version_as_of)
         start = resolve(log, now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
         end = resolve(log, now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
+        if version is not None:
+            end = _as_of(now, end, version, fail_on_data_loss=fail)
         ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
         parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
         url = absolute_url(options.path)
@@ -60,10 +68,46 @@ class BatchReader(DataSourceReader):
         return read_split(partition, self._columns)
 
 
+def _version(now: Subscribed, version: int) -> Topic:
+    """Return a version of the one subscribed topic, and bring its present state up to date.
+
+    Raises `InvalidInput` for several topics, `UnknownVersion` for one that is not kept.
+    """
+    if len(now.handles) != 1:
+        raise InvalidInput(f"versionAsOf is a version of one topic, and {len(now.handles)} are subscribed; read one")
+    (handle,) = now.handles.values()
+    return handle.journal.state_at(version)
+
+
+def _as_of(
+    now: Subscribed, end: dict[tuple[str, int], int], version: Topic, *, fail_on_data_loss: bool
+) -> dict[tuple[str, int], int]:
+    """Return the ends, not beyond those of a version of the topic."""
+    cut = [partition.high_watermark for partition in version.partitions]
+    for topic, p in end:
+        if p < len(cut) and cut[p] < now.partition(topic, p).log_start:
+            what = f"topic {topic!r}, partition {p}: all rows of the version have expired"
+            report_loss(what, fail=fail_on_data_loss)
+    return {(topic, p): min(at, cut[p]) if p < len(cut) else 0 for (topic, p), at in end.items()}
+
+
 def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yield a split's rows as Spark expects them; nothing for the partition that Spark makes where there is none."""
     if not isinstance(partition, SplitPartition):
         return
-    split, schema = partition.split, arrow_schema(columns)
-    for offset, record in fetch(open_log(partition.url).store, split):
+    split, schema, log = partition.split, arrow_schema(columns), open_log(partition.url)
+
+    def find_again(offset: int) -> Split:
+        handle = log.topic(split.topic)
+        if handle.topic_id != split.topic_id:
+            raise DataLoss(f"topic {split.topic!r} was deleted and created again while it was read; read it again")
+        low = handle.journal.state.partitions[split.partition].log_start
+        if low > offset:
+            raise DataLoss(
+                f"topic {split.topic!r}, partition {split.partition}: offsets {offset} to {min(low, split.end) - 1} "
+                "expired or were deleted while they were read; read faster, or let retention.ms be longer"
+            )
+        return split_of(handle, Range(split.topic, split.partition, offset, split.end))
+
+    for offset, record in fetch(log.store, split, find_again):
         yield rows(record, columns, schema, split.topic, split.partition, offset)

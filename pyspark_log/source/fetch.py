@@ -6,6 +6,7 @@ checked before Arrow sees it. Small chunks are joined, for each batch that Spark
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -14,13 +15,15 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log_coordinator.partition import ChunkRef
-from pyspark_log_storage import schema
+from pyspark_log_storage import schema, segment
 from pyspark_log_storage.append_file import read_chunk
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from pyspark_log_storage.index import IndexEntry
     from pyspark_log_storage.store import Store
 
 BATCH_ROWS = 10_000
@@ -30,27 +33,46 @@ PREFETCH_CHUNKS = 4
 
 
 class Split(msgspec.Struct, frozen=True):
-    """Rows `[start, end)` of a partition, and where to read them. `chunks` is never empty."""
+    """Rows `[start, end)` of a partition, and where to read them: segments, then unrolled chunks; not both empty."""
 
     topic: str
+    topic_id: str
     partition: int
     start: int
     end: int
+    segments: tuple[str, ...]
+    """The keys of the segments, without ending."""
     files: dict[int, str]
-    """The key of each file that a chunk names by number."""
+    """The key of each append file that a chunk names by number."""
     chunks: tuple[ChunkRef, ...]
     schemas: tuple[bytes, ...]
 
 
-def fetch(store: Store, split: Split) -> Iterator[tuple[int, pa.RecordBatch]]:
+class Place(msgspec.Struct, frozen=True):
+    """A chunk of a split: its object, where in it, and its first offset."""
+
+    key: str
+    staged: StagedChunk
+    base_offset: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the chunk's last row."""
+        return self.base_offset + self.staged.rows
+
+
+def fetch(
+    store: Store, split: Split, find_again: Callable[[int], Split] | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the split's rows in order, each batch with its first row's offset.
 
-    Holds `PREFETCH_CHUNKS` chunks and one batch in memory. Raises `CorruptObject`, which names topic, partition and
-    offset, and `StoreError`.
+    Holds `PREFETCH_CHUNKS` chunks and one batch in memory. `find_again(offset)` returns where the rows from `offset` on
+    are now; it is asked once, where maintenance has moved them meanwhile. Raises `CorruptObject`, which names topic,
+    partition and offset, and `StoreError`.
     """
     waiting: list[pa.RecordBatch] = []
     first, rows, size = split.start, 0, 0
-    for batch in _chunks(store, split):
+    for batch in _chunks(store, split, find_again):
         if waiting and (
             rows + batch.num_rows > BATCH_ROWS
             or size + batch.nbytes > BATCH_BYTES_MAX
@@ -65,49 +87,74 @@ def fetch(store: Store, split: Split) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield first, _joined(waiting)
 
 
-def _chunks(store: Store, split: Split) -> Iterator[pa.RecordBatch]:
+def _chunks(store: Store, split: Split, find_again: Callable[[int], Split] | None) -> Iterator[pa.RecordBatch]:
+    reached = split.start
+    try:
+        for batch in _read_ahead(store, split):
+            yield batch
+            reached += batch.num_rows
+    except ObjectMissing:
+        if find_again is None:
+            raise
+        yield from _read_ahead(store, find_again(reached))
+
+
+def _read_ahead(store: Store, split: Split) -> Iterator[pa.RecordBatch]:
     name = f"topic {split.topic!r}"
     schemas = tuple(schema.decode(data, name) for data in split.schemas)
 
-    def read(chunk: ChunkRef) -> pa.RecordBatch:
-        return read_one(store, split.files[chunk.file], chunk, schemas, split.topic, split.partition)
+    def read(place: Place) -> pa.RecordBatch:
+        return _cut(read_one(store, place, schemas, split.topic, split.partition), place, split)
 
-    if len(split.chunks) == 1:
-        yield _cut(read(split.chunks[0]), split.chunks[0], split)
+    if not split.segments and len(split.chunks) == 1:
+        yield from map(read, _all_places(store, split))
         return
     with ThreadPoolExecutor(1) as reader:
-        ahead = deque((chunk, reader.submit(read, chunk)) for chunk in split.chunks[:PREFETCH_CHUNKS])
-        rest = iter(split.chunks[PREFETCH_CHUNKS:])
+        places = _all_places(store, split)
+        ahead = deque(reader.submit(read, place) for place in itertools.islice(places, PREFETCH_CHUNKS))
         while ahead:
-            chunk, pending = ahead.popleft()
-            batch = pending.result()
-            if (following := next(rest, None)) is not None:
-                ahead.append((following, reader.submit(read, following)))
-            yield _cut(batch, chunk, split)
+            batch = ahead.popleft().result()
+            ahead.extend(reader.submit(read, place) for place in itertools.islice(places, 1))
+            yield batch
 
 
-def read_one(
-    store: Store, key: str, chunk: ChunkRef, schemas: tuple[pa.Schema, ...], topic: str, partition: int
-) -> pa.RecordBatch:
+def _all_places(store: Store, split: Split) -> Iterator[Place]:
+    """Yield the split's chunks in order. Raises `CorruptObject` where they do not hold every row of it."""
+    reached = split.start
+    for place in _places(store, split):
+        if place.base_offset > reached:
+            break
+        reached = place.end_offset
+        yield place
+    if reached < split.end:
+        name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+        raise CorruptObject(name, "the files that the journal names do not hold it: one was cut")
+
+
+def _places(store: Store, split: Split) -> Iterator[Place]:
+    """Yield the split's chunks in order; of a segment, once its turn comes, by its index."""
+    for key in split.segments:
+        for entry in segment.entries_between(store, key, split.start, split.end):
+            yield place_in_segment(key, entry)
+    for chunk in split.chunks:
+        yield Place(split.files[chunk.file], chunk.place(split.partition), chunk.base_offset)
+
+
+def place_in_segment(key: str, entry: IndexEntry) -> Place:
+    """Return a chunk of the segment at `key` (without ending)."""
+    return Place(f"{key}.log", entry.place(), entry.base_offset)
+
+
+def read_one(store: Store, place: Place, schemas: tuple[pa.Schema, ...], topic: str, partition: int) -> pa.RecordBatch:
     """Return the rows of one chunk. Raises `CorruptObject`, `StoreError`."""
-    place = StagedChunk(
-        partition,
-        chunk.position,
-        chunk.length,
-        chunk.rows,
-        chunk.min_timestamp,
-        chunk.max_timestamp,
-        chunk.schema_id,
-        chunk.crc,
-    )
-    name = f"topic {topic!r}, partition {partition}, offsets {chunk.base_offset} to {chunk.end_offset - 1}"
-    return read_chunk(store, key, place, schemas, name)
+    name = f"topic {topic!r}, partition {partition}, offsets {place.base_offset} to {place.end_offset - 1}"
+    return read_chunk(store, place.key, place.staged, schemas, name)
 
 
-def _cut(batch: pa.RecordBatch, chunk: ChunkRef, split: Split) -> pa.RecordBatch:
-    start = max(split.start, chunk.base_offset) - chunk.base_offset
-    end = min(split.end, chunk.end_offset) - chunk.base_offset
-    return batch if (start, end) == (0, chunk.rows) else batch.slice(start, end - start)
+def _cut(batch: pa.RecordBatch, place: Place, split: Split) -> pa.RecordBatch:
+    start = max(split.start, place.base_offset) - place.base_offset
+    end = min(split.end, place.end_offset) - place.base_offset
+    return batch if (start, end) == (0, batch.num_rows) else batch.slice(start, end - start)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

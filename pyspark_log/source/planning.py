@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -68,9 +69,21 @@ def _cut(whole: Range, pieces: int) -> list[Range]:
 def split_of(handle: TopicHandle, part: Range) -> Split:
     """Return where the rows of a range lie. The range is within the partition's log."""
     state = handle.journal.state
-    chunks = tuple(state.partitions[part.partition].chunks_between(part.start, part.end))
-    assert chunks
-    assert chunks[0].base_offset <= part.start
-    assert part.end <= chunks[-1].end_offset
-    files = {chunk.file: handle.append_file(state.files[chunk.file].name) for chunk in chunks}
-    return Split(part.topic, part.partition, part.start, part.end, files, chunks, state.schemas)
+    partition = state.partitions[part.partition]
+    segments = partition.segments_between(part.start, part.end)
+    chunks = tuple(partition.chunks_between(part.start, part.end))
+    pieces: list[SegmentRef | ChunkRef] = [*segments, *chunks]
+    assert pieces
+    assert pieces[0].base_offset <= part.start
+    assert part.end <= pieces[-1].end_offset
+    return Split(
+        topic=part.topic,
+        topic_id=handle.topic_id,
+        partition=part.partition,
+        start=part.start,
+        end=part.end,
+        segments=tuple(handle.segment(part.partition, each.name) for each in segments),
+        files={chunk.file: handle.append_file(state.file(chunk.file).name) for chunk in chunks},
+        chunks=chunks,
+        schemas=state.schemas,
+    )

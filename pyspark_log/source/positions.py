@@ -23,15 +23,17 @@ from pyspark_log.options import (
     SubscribePattern,
     Timestamps,
 )
-from pyspark_log.source.fetch import read_one
+from pyspark_log.source.fetch import Place, place_in_segment, read_one
+from pyspark_log_storage import segment
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark_log.options import Position, Subscription
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import Partition
+    from pyspark_log_storage.store import Store
 
 US_PER_MS = 1000
 
@@ -154,13 +156,32 @@ def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match:
 
 def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int) -> int | None:
     """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
+    partition = handle.journal.state.partitions[number]
+    store = log.node_store(partition.replicas[0])
+    for place in _places_reaching(store, handle, number, ms * US_PER_MS):
+        if place.end_offset <= partition.log_start:
+            continue
+        record = read_one(store, place, handle.schemas, handle.name, number)
+        times = np.asarray(record.column("timestamp").cast(pa.int64()))
+        # Rows before the log start are still in the chunk that it cuts, but no longer in the log.
+        times = times[max(0, partition.log_start - place.base_offset) :]
+        reaching = np.flatnonzero(times >= ms * US_PER_MS)
+        if len(reaching) > 0:
+            offset = max(place.base_offset, partition.log_start) + int(reaching[0])
+            return offset if offset < partition.high_watermark else None
+    return None
+
+
+def _places_reaching(store: Store, handle: TopicHandle, number: int, timestamp: int) -> Iterator[Place]:
+    """Yield, in order, the chunks with a row at or after `timestamp` (microseconds); each is looked for when asked."""
     state = handle.journal.state
     partition = state.partitions[number]
-    chunk = partition.first_chunk_reaching(ms * US_PER_MS)
-    if chunk is None:
-        return None
-    key = handle.append_file(state.files[chunk.file].name)
-    record = read_one(log.node_store(partition.replicas[0]), key, chunk, handle.schemas, handle.name, number)
-    times = np.asarray(record.column("timestamp").cast(pa.int64()))
-    offset = chunk.base_offset + int(np.argmax(times >= ms * US_PER_MS))
-    return max(offset, partition.log_start) if offset < partition.high_watermark else None
+    for rolled in partition.segments_reaching(timestamp):
+        key = handle.segment(number, rolled.name)
+        entry = segment.entry_reaching(store, key, timestamp)
+        if entry is not None:
+            yield place_in_segment(key, entry)
+            later = segment.entries_between(store, key, entry.end_offset, rolled.end_offset)
+            yield from (place_in_segment(key, each) for each in later if each.max_timestamp >= timestamp)
+    for chunk in partition.chunks_reaching(timestamp):
+        yield Place(handle.append_file(state.file(chunk.file).name), chunk.place(number), chunk.base_offset)

@@ -39,7 +39,20 @@ def test_a_cluster_without_topics_says_how_to_make_one(cli):
 def test_the_configuration_has_kafkas_names(cli):
     cli.run("topics", "create", "t", "--config", "compression.type=zstd", "--config", "max.message.bytes=99")
     (described,) = cli.documents("topics", "describe", "t")
-    assert described["config"] == {"compression.type": "zstd", "min.insync.replicas": 1, "max.message.bytes": 99}
+    week = 7 * 24 * 60 * 60 * 1000
+    assert described["config"] == {
+        "compression.type": "zstd",
+        "min.insync.replicas": 1,
+        "max.message.bytes": 99,
+        "segment.bytes": 1024**3,
+        "segment.ms": week,
+        "flush.messages": 2**63 - 1,
+        "flush.ms": 2**63 - 1,
+        "retention.ms": week,
+        "retention.bytes": -1,
+        "file.delete.delay.ms": 60_000,
+        "orphan.retention.ms": 86_400_000,
+    }
     assert "compression.type=zstd, min.insync.replicas=1, max.message.bytes=99" in cli.out("topics", "describe", "t")
 
 
@@ -301,3 +314,50 @@ def test_every_command_has_help_with_an_example(cli, command):
 
 def test_a_command_that_is_not_there_suggests_one(cli):
     assert cli.misuse("topics", "creat") == "Error: No such command 'creat'. Did you mean 'create'?"
+
+
+def test_settings_are_altered_and_the_others_stay(cli):
+    cli.run("topics", "create", "t", "--config", "compression.type=zstd")
+    told = cli.out("topics", "alter", "t", "--config", "retention.ms=1000", "--config", "segment.bytes=5")
+    assert told == (
+        "topic t: segment.bytes is 5 now, and was 1073741824\ntopic t: retention.ms is 1000 now, and was 604800000\n"
+    )
+    (described,) = cli.documents("topics", "describe", "t")
+    config = described["config"]
+    assert (config["retention.ms"], config["segment.bytes"], config["compression.type"]) == (1000, 5, "zstd")
+
+
+def test_for_machines_altering_tells_what_has_changed(cli):
+    cli.run("topics", "create", "t")
+    words = ["topics", "alter", "t", "--config", "retention.ms=1000", "--config", "segment.bytes=1073741824"]
+    assert cli.documents(*words) == [{"topic": "t", "changed": {"retention.ms": 1000}}]
+    assert cli.documents(*words) == [{"topic": "t", "changed": {}}]
+    assert cli.out(*words) == "topic t has these settings already; nothing was changed\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("retention.msec=5", "did you mean 'retention.ms'?"),
+        ("retention.ms=soon", "whole number"),
+        ("segment.bytes=0", "whole number"),
+        ("compression.type=gzip", "gzip"),
+        ("cleanup.policy=compact", "not supported"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_and_none_is_altered(cli, setting, said):
+    cli.run("topics", "create", "t")
+    (before,) = cli.documents("topics", "describe", "t")
+    assert said in cli.error("topics", "alter", "t", "--config", "segment.ms=5", "--config", setting)
+    assert cli.documents("topics", "describe", "t") == [before]
+
+
+def test_altering_an_unknown_topic_is_an_error(cli):
+    cli.run("topics", "create", "t")
+    assert "'u'" in cli.error("topics", "alter", "u", "--config", "retention.ms=1")
+
+
+def test_altering_nothing_is_a_mistake(cli):
+    cli.run("topics", "create", "t")
+    assert "--config" in cli.misuse("topics", "alter", "t")
+    assert "KEY=VALUE" in cli.misuse("topics", "alter", "t", "--config", "retention.ms")

@@ -76,6 +76,7 @@ class TestDefaults:
             min_partitions=None,
             max_records_per_partition=None,
             include_headers=False,
+            version_as_of=None,
         )
 
     def test_of_a_batch_read_are_from_earliest_to_latest(self):

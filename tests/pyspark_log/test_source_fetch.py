@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.sink.rows import Rows
-from pyspark_log.source.fetch import BATCH_ROWS, PREFETCH_CHUNKS, fetch, read_one
+from pyspark_log.source.fetch import BATCH_ROWS, PREFETCH_CHUNKS, Place, fetch, read_one
 from pyspark_log.source.planning import Range, split_of
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from tests.direct import read
@@ -144,8 +144,9 @@ def test_another_chunk_in_a_chunks_place_is_an_error(stored):
     handle = log.log.topic("t")
     mine, other = (split_of(handle, Range("t", p, 0, 30)).chunks[0] for p in (0, 1))
     wrong = msgspec.structs.replace(mine, position=other.position, length=other.length)
+    place = Place(handle.append_file(file.name), wrong.place(0), wrong.base_offset)
     with pytest.raises(CorruptObject, match="another chunk than the journal says"):
-        read_one(log.log.store, handle.append_file(file.name), wrong, handle.schemas, "t", 0)
+        read_one(log.log.store, place, handle.schemas, "t", 0)
 
 
 def test_a_bit_flipped_in_any_object_of_the_topics_journal_is_an_error(stored):

@@ -1,0 +1,196 @@
+"""`pyspark-log dump`: any stored file in words."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log dump /data/log/cluster/entries/00000000000000000001
+  pyspark-log dump /data/log/topics/flights/*/append/* --rows
+"""
+
+
+def dump(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Stored files.")],
+    rows: Annotated[bool, typer.Option("--rows", help="Of chunks, show the rows too.")] = False,
+) -> None:
+    """Show what a stored file says, one JSON document a line: the first names the file and what it is.
+
+    Knows markers, journal entries, manifests, snapshots, append files, segments, indexes and checkpoints.
+    """
+    from pyspark_log.cli import output
+
+    for file in files:
+        for document in _documents(file, rows=rows):
+            output.print_json(document)
+
+
+def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:
+    from pyspark_log_storage.errors import CorruptObject
+    from pyspark_log_storage.local import LocalStore
+
+    store, key = LocalStore(str(file.resolve().parent)), file.name
+    if key.endswith("-checkpoint"):
+        yield from _checkpoint(store, key, str(file))
+        return
+    magic = store.read(key, 0, 4)
+    readers: dict[bytes, Callable[[Any, str, str], Iterator[dict[str, Any]]]] = {
+        b"PLND": _marker,
+        b"PLJE": _entry,
+        b"PLMF": _manifest,
+        b"PLSS": _snapshot,
+        b"PLCK": functools.partial(_append_file, rows=rows),
+        b"PLSG": functools.partial(_segment, rows=rows),
+        b"PLIX": _index,
+    }
+    if magic not in readers:
+        raise CorruptObject(str(file), f"no stored file begins with {magic!r}")
+    yield from readers[magic](store, key, str(file))
+
+
+def _marker(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    import msgspec
+
+    from pyspark_log_storage import node
+
+    yield {"file": name, "is": "node marker", **msgspec.to_builtins(node.decode(store.read(key), name))}
+
+
+def _entry(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    import msgspec
+
+    from pyspark_log_coordinator import journal_entry
+
+    data = store.read(key)
+    entry = journal_entry.decode(data, name)
+    yield {
+        "file": name,
+        "is": "journal entry",
+        "hash": journal_entry.digest(data).hex(),
+        "previous": entry.previous.hex(),
+        "nonce": entry.nonce,
+        "time_ms": entry.time_ms,
+        "manifest": entry.manifest.name if entry.manifest else None,
+    }
+    yield from _events(msgspec.msgpack.decode(entry.events))
+
+
+def _manifest(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    import msgspec
+
+    from pyspark_log_coordinator import manifest
+
+    yield {"file": name, "is": "manifest"}
+    yield from _events(msgspec.msgpack.decode(manifest.decode(store.read(key), name)))
+
+
+def _events(events: list[list[Any]]) -> Iterator[dict[str, Any]]:
+    """Name the fields of each event by its type, where it is known."""
+    from typing import get_args
+
+    from pyspark_log_coordinator import cluster, topic
+
+    known = {each.__name__: each.__struct_fields__ for each in (*get_args(topic.Event), *get_args(cluster.Event))}
+    for kind, *values in events:
+        names = known.get(kind, tuple(str(number) for number in range(len(values))))
+        yield {"event": kind, **dict(zip(names, _plain(values), strict=False))}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _snapshot(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    import msgspec
+
+    from pyspark_log_coordinator import snapshot
+
+    found = snapshot.decode(store.read(key), name)
+    yield {"file": name, "is": "snapshot", "entry": found.number, "hashes": len(found.hashes)}
+    yield {"state": _plain(msgspec.msgpack.decode(found.state))}
+
+
+def _append_file(store: Any, key: str, name: str, *, rows: bool) -> Iterator[dict[str, Any]]:
+    from pyspark_log_storage import append_file
+
+    yield {"file": name, "is": "append file"}
+    for position, header, data in append_file.scan(store, key):
+        yield _chunk(position, header)
+        yield from _rows(header, data, name) if rows else ()
+
+
+def _segment(store: Any, key: str, name: str, *, rows: bool) -> Iterator[dict[str, Any]]:
+    from pyspark_log_storage import segment
+
+    yield {"file": name, "is": "segment"}
+    for entry, header, data in segment.chunks(store, key.removesuffix(".log")):
+        yield {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch, **_chunk(entry.position, header)}
+        yield from _rows(header, data, name) if rows else ()
+
+
+def _index(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    import msgspec
+
+    from pyspark_log_storage.index import Index
+
+    index = Index(store, key)
+    yield {
+        "file": name,
+        "is": "index",
+        "base_offset": index.base_offset,
+        "end_offset": index.end_offset,
+        "log_bytes": index.log_bytes,
+        "entries": index.entries,
+    }
+    yield from (msgspec.structs.asdict(entry) for entry in index.read(0, index.entries - 1))
+
+
+def _checkpoint(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    from pyspark_log_storage import checkpoints
+
+    yield {"file": name, "is": "checkpoint"}
+    if key == checkpoints.LEADER_EPOCH:
+        for epoch, start in checkpoints.decode_epochs(store.read(key), name):
+            yield {"leader_epoch": epoch, "start_offset": start}
+    else:
+        for (topic, partition), offset in checkpoints.decode_offsets(store.read(key), name).items():
+            yield {"topic": topic, "partition": partition, "offset": offset}
+
+
+def _chunk(position: int, header: Any) -> dict[str, Any]:
+    return {
+        "position": position,
+        "length": header.length,
+        "rows": header.rows,
+        "schema_id": header.schema_id,
+        "min_timestamp_us": header.min_timestamp,
+        "max_timestamp_us": header.max_timestamp,
+        "crc": f"{header.crc:08x}",
+    }
+
+
+def _rows(header: Any, data: Any, name: str) -> Iterator[dict[str, Any]]:
+    from pyspark_log_storage import chunk, schema
+
+    for row in chunk.decode(data, header, schema.RECORD_SCHEMAS, name).to_pylist():
+        yield {column: _text(value) for column, value in row.items()}
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, list):
+        return [{name: _text(each) for name, each in header.items()} for header in value]
+    return value if value is None or isinstance(value, str) else str(value)

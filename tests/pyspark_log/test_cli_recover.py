@@ -1,0 +1,89 @@
+"""`pyspark-log recover`."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_coordinator.topic import AlterConfig
+from tests.command_line import CommandLine
+from tests.plain_log import PlainLog, flip_bit
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """Topic t of one partition with three segments of a row each, of which the checkpoint knows two."""
+    cli = CommandLine(tmp_path / "log")
+    log = PlainLog(cli.path)
+    log.create("t").submit(AlterConfig({"flush.messages": "1"}))
+    for value in (b"0", b"1"):
+        log.append("t", {0: [value]})
+        cli.run("maintain")
+    [checkpoint] = cli.path.glob("topics/t/*/recovery-point-offset-checkpoint")
+    known = checkpoint.read_bytes()
+    log.append("t", {0: [b"2"]})
+    cli.run("maintain")
+    checkpoint.write_bytes(known)
+    return cli
+
+
+def segments(cli: CommandLine, ending: str = ".log") -> list[Path]:
+    return sorted(cli.path.glob(f"topics/t/*/0/*{ending}"))
+
+
+def test_what_lies_behind_the_recovery_point_is_read(cli):
+    [document] = cli.documents("recover", "t")
+    assert (document["partition"], document["recovery_point"], document["good_up_to"]) == (0, 2, 3)
+    assert [key.rsplit("/", 1)[1] for key in document["checked"]] == [segments(cli)[2].stem]
+    assert (document["rebuilt"], document["damage"]) == ([], None)
+
+
+def test_on_request_all_segments_are_read(cli):
+    [document] = cli.documents("recover", "t", "--all")
+    assert len(document["checked"]) == 3
+
+
+def test_people_get_a_table(cli):
+    lines = cli.out("recover", "t").splitlines()
+    assert lines[0].split("  ")[0] == "partition"
+    assert lines[2].split() == ["0", "2", "3", "1", "0"]
+
+
+def test_a_lost_index_is_made_again(cli):
+    index = segments(cli, ".index")[2]
+    whole = index.read_bytes()
+    index.unlink()
+    [dry] = cli.documents("recover", "t", "--dry-run")
+    assert (len(dry["rebuilt"]), index.exists()) == (1, False)
+    assert len(cli.documents("recover", "t")[0]["rebuilt"]) == 1
+    assert index.read_bytes() == whole
+
+
+def test_damage_is_told_and_the_exit_code_is_one(cli):
+    bad = segments(cli)[1]
+    flip_bit(bad, 8 * 100)
+    assert cli.run("recover", "t").exit_code == 0  # before the recovery point
+    result = cli.run("recover", "t", "--all", code=1)
+    assert result.stdout.splitlines()[-1].startswith("partition 0, offset 1: segment ")
+    assert bad.stem in result.stdout
+    document = json.loads(cli.run("recover", "t", "--all", "--json", code=1).stdout)
+    assert document["good_up_to"] == 1
+
+
+def test_it_needs_no_journal(cli):
+    shutil.rmtree(cli.path / "cluster")
+    [journal] = cli.path.glob("topics/t/*/journal")
+    shutil.rmtree(journal)
+    (cli.path / "node").unlink()
+    assert cli.documents("recover", "t", "--all")[0]["good_up_to"] == 3
+
+
+def test_an_unknown_topic_is_an_error(cli):
+    assert "no checkpoints of a topic 'u'" in cli.error("recover", "u")
+
+
+def test_a_damaged_checkpoint_is_an_error_that_names_it(cli):
+    [checkpoint] = cli.path.glob("topics/t/*/recovery-point-offset-checkpoint")
+    checkpoint.write_text("0\n1\nt 0\n")
+    assert checkpoint.name in cli.error("recover", "t")

@@ -1,0 +1,96 @@
+"""`pyspark-log verify`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_coordinator.topic import AlterConfig
+from tests.command_line import CommandLine
+from tests.plain_log import PlainLog, flip_bit
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """Topics t, of a segment and an unrolled chunk, and u, of one chunk."""
+    cli = CommandLine(tmp_path / "log")
+    log = PlainLog(cli.path)
+    log.create("t")
+    for batch in range(5):
+        log.append("t", {0: [b"%d" % batch]})
+    log.log.topic("t").submit(AlterConfig({"flush.messages": "1"}))
+    cli.run("maintain")
+    log.append("t", {0: [b"unrolled"]})
+    log.create("u")
+    log.append("u", {0: [b"x"]})
+    return cli
+
+
+def only(cli: CommandLine, pattern: str) -> Path:
+    [found] = cli.path.glob(pattern)
+    return found
+
+
+def test_sound_topics_are_told_sound(cli):
+    lines = cli.out("verify").splitlines()
+    assert [line.split("; ")[0] for line in lines] == ["t: sound", "u: sound"]
+    assert "6 rows" in lines[0]
+    assert "1 segments" in lines[0]
+
+
+def test_for_machines_it_is_a_document_for_each_topic(cli):
+    t, u = cli.documents("verify")
+    assert (t["topic"], t["sound"], t["findings"], t["rows"], t["segments"]) == ("t", True, [], 6, 1)
+    assert (u["topic"], u["sound"], u["rows"], u["repaired"]) == ("u", True, 1, [])
+
+
+def test_only_the_topics_that_are_named_are_read(cli):
+    assert cli.out("verify", "u").startswith("u: sound")
+
+
+def test_damage_is_named_and_the_exit_code_is_one(cli):
+    log = only(cli, "topics/t/*/0/*.log")
+    flip_bit(log, 8 * 100)
+    result = cli.run("verify", code=1)
+    first, verdict, other = result.stdout.splitlines()
+    assert first.startswith("t: segment ")
+    assert log.name in first
+    assert verdict.startswith("t: 1 findings; ")
+    assert other.startswith("u: sound; ")
+
+
+def test_damage_is_told_to_machines_and_the_exit_code_is_one(cli):
+    only(cli, "topics/u/*/append/*").unlink()
+    result = cli.run("verify", "u", "--json", code=1)
+    document = json.loads(result.stdout)
+    assert (document["sound"], len(document["findings"])) == (False, 1)
+    assert "there is no object" in document["findings"][0]["detail"]
+    assert document["findings"][0]["repairable"] is False
+
+
+def test_a_lost_index_can_be_made_again(cli):
+    index = only(cli, "topics/t/*/0/*.index")
+    whole = index.read_bytes()
+    index.unlink()
+    told = cli.run("verify", "t", code=1).stdout.splitlines()
+    assert told[0].endswith("(verify --repair can make it again)")
+    repaired = cli.out("verify", "t", "--repair").splitlines()
+    assert index.name in repaired[0]
+    assert repaired[1].startswith("t: sound")
+    assert index.read_bytes() == whole
+
+
+def test_what_cannot_be_made_again_is_still_wrong_after_a_repair(cli):
+    flip_bit(only(cli, "topics/t/*/0/*.log"), 8 * 100)
+    result = cli.run("verify", "t", "--repair", "--json", code=1)
+    assert json.loads(result.stdout)["repaired"] == []
+
+
+def test_it_changes_nothing(cli):
+    before = {path: path.read_bytes() for path in cli.path.rglob("*") if path.is_file()}
+    cli.run("verify")
+    assert {path: path.read_bytes() for path in cli.path.rglob("*") if path.is_file()} == before
+
+
+def test_an_unknown_topic_is_an_error(cli):
+    assert "'v'" in cli.error("verify", "v")
