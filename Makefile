@@ -10,12 +10,15 @@ REQUIREMENTS := pyproject.toml requirements/dev.txt
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
 
+# How many worlds `make simulate` runs.
+SEEDS ?= 2000
+
 # Spark takes its JVM from JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
 WITH_SPARK := JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && \
 	PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(CURDIR)/$(BIN)/python" \
 	SPARK_CONF_DIR="$(CURDIR)/spark-conf"
 
-.PHONY: help test check demo bench clean
+.PHONY: help test check simulate demo bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
@@ -28,6 +31,9 @@ check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anyt
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing one is printed with how to replay it
+	$(BIN)/python -m tests.simulator --seeds 0..$(SEEDS) $(ARGS)
 
 demo: $(VENV)/demo.stamp ## A year of flights through a topic, with both queries killed half-way
 	@$(WITH_SPARK) $(BIN)/python examples/flights_demo.py $(ARGS)

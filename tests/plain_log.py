@@ -12,7 +12,7 @@ from pyspark_log.sink.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_storage import schema
 from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.store import open_store
@@ -49,10 +49,9 @@ class PlainLog:
         self.log.open(create=True)
 
     def create(self, topic: str, partitions: int = 1, **config: Any) -> TopicHandle:
-        """Create a topic; rows of any size fit, unless `config` says otherwise."""
-        return self.log.create_topic(
-            topic, partitions, TopicConfig(**{"max_message_bytes": MESSAGE_BYTES_MAX} | config)
-        )
+        """Create a topic; rows of any size and age stay, unless `config` says otherwise."""
+        given = {"max_message_bytes": MESSAGE_BYTES_MAX, "retention_ms": UNLIMITED} | config
+        return self.log.create_topic(topic, partitions, TopicConfig(**given))
 
     def delete(self, topic: str) -> None:
         self.log.delete_topic(topic)

@@ -1,0 +1,377 @@
+"""Who does what in a simulated world: each actor drives the production code as Spark and the command line do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from pyspark_log.options import parse_source
+from pyspark_log.sink.in_passing import planned_work, ride_along
+from pyspark_log.sink.rows import Rows
+from pyspark_log.sink.sequence import Patience, sequence
+from pyspark_log.sink.staging import StagedFile, Staging, destination_of
+from pyspark_log.source import offsets
+from pyspark_log.source.batch_reader import BatchReader
+from pyspark_log.source.row import row_schema
+from pyspark_log.source.stream_reader import StreamReader
+from pyspark_log_coordinator import upkeep
+from pyspark_log_coordinator.log import TopicHandle
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.topic import AlterConfig, DeleteRecords, MaintainSegments
+from pyspark_log_storage import schema
+from pyspark_log_storage.errors import (
+    BatchMismatch,
+    DataLoss,
+    LogError,
+    NoCluster,
+    ProducerFenced,
+    StoreUnavailable,
+    UnknownTopic,
+    UnknownVersion,
+)
+from tests.simulator.invariants import require
+from tests.simulator.store import Crashed
+from tests.simulator.world import TOPIC, Process, World
+
+PATH = "/simulated"
+TASK_ATTEMPTS = 3
+
+
+def supervised(world: World, name: str, live: Callable[[Process], None]) -> None:
+    """Begin a process that lives so, and a new one, with nothing in its memory, whenever it has crashed."""
+
+    def run() -> None:
+        lives = 0
+        while world.busy:
+            lives += 1
+            process = world.begin(f"{name}.{lives}")
+            try:
+                live(process)
+            except Crashed:
+                world.counts["crashes"] += 1
+                world.clock.pause(world.chance.uniform(0, 0.1))
+
+    world.clock.spawn(name, run, world.chance.uniform(0, 0.01))
+
+
+class Query:
+    """A streaming query's checkpoint: the last batch that it knows to be written, and how often it was started."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.committed = -1
+        self.runs = 0
+
+
+def start_query(world: World, query: Query) -> None:
+    """Start a run of a query. Where an earlier one still lives, that is a zombie from now on."""
+    query.runs += 1
+    number = query.runs
+
+    def run() -> None:
+        process = world.begin(f"{query.name}.{number}")
+
+        def seems_dead() -> None:
+            if query.runs == number and world.busy and world.chance.random() < 0.5:
+                world.counts["zombies"] += 1
+                start_query(world, query)
+
+        process.store.on_sleep = seems_dead
+        try:
+            _run_query(world, query, process, number)
+        except Crashed:
+            world.counts["crashes"] += 1
+        if query.runs == number and world.busy:
+            start_query(world, query)
+
+    world.clock.spawn(f"{query.name}.{number}", run, world.chance.uniform(0, 0.05))
+
+
+def _run_query(world: World, query: Query, process: Process, number: int) -> None:
+    """Write batch after batch, each again until the checkpoint has it, as Spark does. Returns where the run ends."""
+    while world.busy:
+        batch = query.committed + 1
+        claim = ProducerClaim(query.name, query.name, f"{query.name}.{number}", batch)
+        try:
+            write(process, claim, query.name, batch)
+        except (ProducerFenced, BatchMismatch) as error:
+            require(query.runs != number or query.committed >= batch, f"the newest run was refused: {error}")
+            world.counts["fenced"] += 1
+            return
+        except LogError as error:
+            world.excused(error)
+            return
+        if process.chance.random() < world.weather.crash * 10:
+            raise Crashed
+        process.wait(0.002)
+        if query.committed >= batch:
+            return  # Spark: another run has written this batch's place in the checkpoint
+        query.committed = batch
+
+
+def application(process: Process, versions: list[int]) -> None:
+    """Write numbered batches under a name of its own (`txnAppId`), each again until it is acknowledged."""
+    while process.world.busy:
+        try:
+            write(process, ProducerClaim("app", "", "", len(versions)), "app", len(versions))
+            versions.append(1)
+        except LogError as error:
+            process.world.excused(error)
+        process.wait(0.02)
+
+
+def plain_writer(process: Process) -> None:
+    """Write batches without a name: what failed is not tried again, for it may be in the log."""
+    while process.world.busy:
+        try:
+            write(process, None, f"plain-{process.environment.nonce()}", 0)
+        except LogError as error:
+            process.world.excused(error)
+        process.wait(0.02)
+
+
+def write(process: Process, claim: ProducerClaim | None, producer: str, batch: int) -> None:
+    """Write one batch as the sink does: tasks stage files, some twice, and the driver sequences them."""
+    world, chance = process.world, process.chance
+    process.place = "driver"
+    handle = open_topic(process)
+    works = planned_work(handle)
+    rows = [
+        (p, b"%s/%d/%d/%d" % (producer.encode(), batch, p, i))
+        for p, n in sorted(world.expected(producer, batch).items())
+        for i in range(n)
+    ]
+    bounds = sorted([0, len(rows), *(chance.randint(0, len(rows)) for _ in range(chance.randint(0, 2)))])
+    files, swaps = [], []
+    for task, (start, end) in enumerate(itertools.pairwise(bounds)):
+        for attempt in range(TASK_ATTEMPTS):
+            process.place = f"executor {task}"
+            try:
+                staged = _stage(process, handle, rows[start:end])
+            except StoreUnavailable:
+                if attempt == TASK_ATTEMPTS - 1:
+                    raise
+                continue
+            done = ride_along(process.log, works[task]) if task < len(works) else ()
+            if attempt > 0 or chance.random() > 0.1:  # else another attempt of the task wins
+                break
+        files.append(staged)
+        swaps += done
+    process.place = chance.choice(["driver", "commit"])
+    process.open(create=False)
+    sequence(process.log, files, claim, chance.choice(["all", "1"]), Patience(retries=5), TOPIC, swaps=swaps)
+    assert world.rows is not None
+    world.rows.acknowledged(producer, batch)
+    world.counts["batches"] += 1
+
+
+def _stage(process: Process, handle: TopicHandle, rows: list[tuple[int, bytes]]) -> list[StagedFile]:
+    staging = Staging(
+        process.store,
+        lambda _: destination_of(handle, None, 10**6),
+        TOPIC,
+        nonce=process.environment.nonce,
+        durable=True,
+        sticky=0,
+    )
+    try:
+        if rows:
+            times = [(process.environment.now_ms() - process.chance.randint(0, 50)) * 1000 for _ in rows]
+            columns = [pa.nulls(len(rows), pa.binary()), pa.array([value for _, value in rows], pa.binary())]
+            record = pa.record_batch([*columns, pa.array(times, schema.TIMESTAMP)], schema=schema.RECORD)
+            staging.add(Rows(record, None, pa.array([p for p, _ in rows], pa.int32())))
+        return staging.finish()
+    except BaseException:
+        staging.discard()
+        raise
+
+
+def open_topic(process: Process) -> TopicHandle:
+    """Return the topic, made if it is not there; it is as new as when it was asked for, and what really is."""
+    world = process.world
+    process.open(create=True)
+    before = 0 if world.rows is None else world.rows.number
+    handle = process.log.ensure_topic(TOPIC, world.settings.partitions, world.settings.config)
+    assert world.rows is not None
+    number = handle.journal.number
+    require(number >= before, f"entry {number} is shown as the newest, and {before} was there")
+    require(handle.journal.state == world.rows.states[number], f"the state at entry {number} is not what was decided")
+    return handle
+
+
+def maintainer(process: Process) -> None:
+    """Roll, merge, expire and clean up, by all ways that there are."""
+    world, chance = process.world, process.chance
+    while world.busy:
+        try:
+            handle = open_topic(process)
+            match chance.randrange(5):
+                case 0:
+                    upkeep.maintain(process.store, handle, process.environment.nonce)
+                case 1 | 2:
+                    upkeep.housekeep(process.store, handle)
+                case 3:
+                    handle.journal.trim()
+                    process.log.cluster.trim()
+                case 4:
+                    for work in planned_work(handle):
+                        swap = upkeep.carry_out(process.store, work, process.environment.nonce())
+                        process.wait(chance.choice([0, 0.1]))
+                        handle.submit(MaintainSegments((swap,)))
+        except LogError as error:
+            world.excused(error)
+        process.wait(0.02)
+
+
+def administrator(process: Process) -> None:
+    """Delete records, and change the configuration, now and then."""
+    world, chance = process.world, process.chance
+    while world.busy:
+        try:
+            handle = open_topic(process)
+            number = chance.randrange(world.settings.partitions)
+            partition = handle.journal.state.partitions[number]
+            match chance.randrange(3):
+                case 0:
+                    handle.submit(DeleteRecords(number, chance.randint(partition.log_start, partition.high_watermark)))
+                case 1 if chance.random() < 0.2:
+                    handle.submit(DeleteRecords(number, -1))
+                case 2:
+                    handle.submit(AlterConfig({"retention.ms": chance.choice(["-1", "300", "3000"])}))
+        except LogError as error:
+            world.excused(error)
+        process.wait(0.3)
+
+
+def stream_reader(process: Process, checkpoint: dict[str, Any]) -> None:
+    """Read micro-batch after micro-batch; after a crash the batch that was planned is read again."""
+    world = process.world
+    process.place = "driver"
+    options = {"path": PATH, "subscribe": TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    reader = StreamReader(row_schema(include_headers=False), CaseInsensitiveDict(options))
+    limit = reader.getDefaultReadLimit()
+    while world.busy:
+        before = 0 if world.rows is None else world.rows.number
+        try:
+            start = checkpoint.setdefault("start", reader.initialOffset())
+            if "end" not in checkpoint:
+                end = reader.latestOffset(start, limit)
+                if end == start:
+                    process.wait(0.02)
+                    continue
+                checkpoint["end"] = json.loads(json.dumps(end))
+            end = checkpoint["end"]
+            found = _read(process, reader, reader.partitions(start, end))
+            begun, ended = offsets.parse(start), offsets.parse(end)
+            begins = {key: at.offset for key, at in ended.begins(begun).items()}
+            for p, finish in ended.topics[TOPIC].end.items():
+                _complete(world, found, p, begins[TOPIC, p], finish.offset)
+            checkpoint["start"] = checkpoint.pop("end")
+            world.counts["micro-batches read"] += 1
+        except (NoCluster, UnknownTopic):
+            require(before == 0, "the topic is said not to be there")
+            process.wait(0.01)
+        except LogError as error:
+            if not isinstance(error, DataLoss):
+                world.excused(error)
+        process.place = "driver"
+
+
+def batch_reader(process: Process) -> None:
+    """Read all that is there, from a time on, or a version."""
+    world, chance = process.world, process.chance
+    while world.busy:
+        process.place = chance.choice(["driver", "another driver"])
+        options: dict[str, str] = {"path": PATH, "subscribe": TOPIC, "startingOffsetsByTimestampStrategy": "latest"}
+        before = 0 if world.rows is None else world.rows.number
+        version = chance.randint(max(1, before - 40), max(1, before)) if chance.random() < 0.4 else None
+        time = process.environment.now_ms() - chance.randint(-20, 600) if chance.random() < 0.4 else None
+        if version is not None:
+            options["versionAsOf"] = str(version)
+        if time is not None:
+            options["startingTimestamp"] = str(time)
+        try:
+            reader = BatchReader(
+                row_schema(include_headers=False), parse_source(CaseInsensitiveDict(options), streaming=False)
+            )
+            found = _read(process, reader, reader.partitions())
+            assert world.rows is not None
+            _as_planned(world, found, before, version, time)
+            world.counts["batch reads"] += 1
+        except (NoCluster, UnknownTopic):
+            require(before == 0, "the topic is said not to be there")
+        except UnknownVersion:
+            assert world.rows is not None
+            assert version is not None
+            oldest = min(world.rows.kept(), default=0)
+            require(
+                version < oldest or version > before,
+                f"version {version} is said not to be there, from {oldest} on they are",
+            )
+        except DataLoss:
+            assert world.rows is not None
+            require(any(p.log_start for p in world.rows.states[-1].partitions), "rows are said to be lost; none are")
+        except LogError as error:
+            world.excused(error)
+        process.wait(0.03)
+
+
+Found = dict[int, dict[int, tuple[bytes, int]]]
+
+
+def _read(process: Process, reader: Any, splits: Iterable[Any]) -> Found:
+    """Return the rows by partition and offset; each is what was written there, and none comes twice."""
+    world = process.world
+    found: Found = {}
+    for split in splits:
+        process.place = process.chance.choice(["driver", "executor"])
+        at = None
+        for batch in reader.read(split):
+            columns = [batch.column(name) for name in ("partition", "offset", "value", "timestamp")]
+            columns[3] = columns[3].cast(pa.int64())
+            for p, offset, value, time in zip(*(each.to_pylist() for each in columns), strict=True):
+                require(at in {None, offset}, f"partition {p}: offset {offset} comes where {at} is due")
+                at = offset + 1
+                assert world.rows is not None
+                rows = world.rows.rows[p]
+                require(offset < len(rows), f"partition {p}: offset {offset} is read, and is not there")
+                require(
+                    rows[offset] == (value, time),
+                    f"partition {p}, offset {offset}: {value} is read, not {rows[offset]}",
+                )
+                require(offset not in found.setdefault(p, {}), f"partition {p}: offset {offset} comes twice")
+                found[p][offset] = value, time
+    return found
+
+
+def _complete(world: World, found: Found, p: int, begin: int, end: int) -> None:
+    """Hold that all rows between two offsets came, but for those that have expired meanwhile."""
+    assert world.rows is not None
+    low = world.rows.states[-1].partitions[p].log_start
+    missing = [offset for offset in range(max(begin, low), end) if offset not in found.get(p, {})]
+    require(not missing, f"partition {p}: offsets {missing} were not read, of {begin} to {end}")
+
+
+def _as_planned(world: World, found: Found, before: int, version: int | None, time: int | None) -> None:
+    """Hold that a batch read is what one of the states that there were meanwhile holds."""
+    rows = world.rows
+    assert rows is not None
+    for p in range(world.settings.partitions):
+        got = sorted(found.get(p, {}))
+        wanted = []
+        for state in rows.states[max(before, 1) :]:
+            partition = state.partitions[p]
+            begin = partition.log_start
+            if time is not None:
+                later = range(begin, partition.high_watermark)
+                begin = next((i for i in later if rows.rows[p][i][1] >= time * 1000), partition.high_watermark)
+            end = partition.high_watermark
+            if version is not None:
+                end = min(end, rows.states[version].partitions[p].high_watermark)
+            wanted.append(list(range(begin, end)))
+        require(got in wanted, f"partition {p}: {got} is read, none of {wanted[:3]} ... {wanted[-1:]}")

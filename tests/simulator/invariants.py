@@ -1,0 +1,297 @@
+"""What must hold, held after every journal entry, snapshot and deletion, at the moment when the store does it.
+
+`History` is one journal as it really was: the first object ever created in each slot. What a process that slept puts
+into a slot that was collected is no part of it. `Rows` adds the topic's rows as plain lists, made from what the files
+held when they were sequenced; readers are compared with these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import GenericAlias
+from typing import Any
+
+import msgspec
+
+from pyspark_log_coordinator import journal, journal_entry, maintenance, manifest, snapshot
+from pyspark_log_coordinator.journal import Machine
+from pyspark_log_coordinator.journal_entry import NO_HASH, digest
+from pyspark_log_coordinator.partition import Partition
+from pyspark_log_coordinator.retention import LogStartMoved
+from pyspark_log_coordinator.rolling import SegmentsSwapped
+from pyspark_log_coordinator.sequencing import BatchSequenced
+from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_storage import append_file, chunk, schema, segment
+from pyspark_log_storage.layout import born_of, number_of_newest_first
+from pyspark_log_storage.memory import MemoryStore
+from tests.simulator.store import Objects
+
+Row = tuple[bytes, int]
+"""A row's value, and its timestamp in microseconds."""
+
+
+class Violation(AssertionError):
+    """Something that must hold does not."""
+
+
+def require(held: object, what: str) -> None:
+    """Raise `Violation` unless something holds."""
+    if not held:
+        raise Violation(what)
+
+
+class History:
+    """One journal, entry by entry."""
+
+    def __init__(self, folder: str, machine: Machine[Any, Any], objects: Objects) -> None:
+        self.folder = folder
+        self.machine = machine
+        self.objects = objects
+        self.states: list[Any] = [machine.initial]
+        self.hashes: list[bytes] = [NO_HASH]
+        self.manifests: dict[str, int] = {}
+        self.strays = 0
+        """How many entries came to lie in slots that had been collected."""
+        self._events = msgspec.msgpack.Decoder(GenericAlias(list, (machine.event_types,)))
+
+    @property
+    def number(self) -> int:
+        """The newest entry."""
+        return len(self.states) - 1
+
+    def created(self, key: str, data: bytes) -> None:
+        if key.startswith(f"{self.folder}entries/"):
+            self._entry(int(key.rsplit("/", 1)[1]), data)
+        elif key.startswith(f"{self.folder}snapshots/"):
+            self._snapshot(number_of_newest_first(key.rsplit("/", 1)[1]), data)
+
+    def deleting(self, key: str) -> None:
+        """Hold that nothing goes that somebody may still need."""
+        name = key.rsplit("/", 1)[1]
+        kept = self.kept()
+        if key.startswith(f"{self.folder}entries/"):
+            require(len(kept) == journal.SNAPSHOTS_KEPT, f"entry {name} goes, and there are few snapshots")
+            require(int(name) < kept[0], f"entry {name} goes, which the snapshots {kept} need")
+        elif key.startswith(f"{self.folder}snapshots/"):
+            number = number_of_newest_first(name)
+            require(number not in kept, f"snapshot {number} goes, which is one of the newest")
+        elif key.startswith(f"{self.folder}manifests/"):
+            named = self.manifests.get(key, 0)
+            require(named < kept[0], f"manifest {name} goes, which entry {named} names")
+            require(born_of(name) < self.number, f"manifest {name} goes, which the next entry may name")
+
+    def snapshots(self) -> list[int]:
+        """Return the numbers of the snapshots that there are, ascending."""
+        folder = f"{self.folder}snapshots/"
+        return sorted(
+            number_of_newest_first(key.removeprefix(folder)) for key in self.objects.data if key.startswith(folder)
+        )
+
+    def kept(self) -> list[int]:
+        """Return the numbers of the snapshots that must stay; an older one may come late, from one that slept."""
+        return self.snapshots()[-journal.SNAPSHOTS_KEPT :]
+
+    def _entry(self, number: int, data: bytes) -> None:
+        require(number <= self.number + 1, f"entry {number} is created after entry {self.number}: a gap")
+        if number <= self.number:
+            self.strays += 1
+            return
+        entry = journal_entry.decode(data, f"entry {number}")
+        require(entry.previous == self.hashes[-1], f"entry {number} names another hash than its predecessor's")
+        raw: Any = entry.events
+        if entry.manifest is not None:
+            key = f"{self.folder}manifests/{entry.manifest.name}"
+            require(key in self.objects.data, f"entry {number} names manifest {key}, which is not there")
+            self.manifests[key] = number
+            raw = manifest.decode(self.objects.data[key], key)
+        events = self._events.decode(raw)
+        before = after = self.states[-1]
+        for event in events:
+            after = self.machine.evolve(after, event)
+        self.states.append(after)
+        self.hashes.append(digest(data))
+        self.decided(events, before, after)
+
+    def decided(self, events: list[Any], before: Any, after: Any) -> None:
+        """Hold an entry against its predecessors."""
+
+    def _snapshot(self, number: int, data: bytes) -> None:
+        found = snapshot.decode(data, f"snapshot {number}")
+        require(number == found.number, f"snapshot {number} says that it is of entry {found.number}")
+        require(number <= self.number, f"snapshot {number} is of an entry that is not there yet")
+        hashes = self.hashes[1 : number + 1][-len(found.hashes) :]
+        require(found.hashes == hashes, f"snapshot {number} is of another history")
+        state = self.machine.decode_state(bytes(found.state))
+        require(state == self.states[number], f"snapshot {number} is not what its entries fold into")
+
+    def replayed(self) -> None:
+        """Hold that the entries give the newest state from each kept snapshot on."""
+        for start in self.kept():
+            name = f"{self.folder}snapshots/{(10**20 - 1 - start):020d}"
+            state = self.machine.decode_state(bytes(snapshot.decode(self.objects.data[name], name).state))
+            for number in range(start + 1, self.number + 1):
+                data = self.objects.data.get(f"{self.folder}entries/{number:020d}")
+                require(data is not None, f"entry {number} is missing, after snapshot {start}")
+                assert data is not None
+                entry = journal_entry.decode(data, f"entry {number}")
+                raw: Any = entry.events
+                if entry.manifest is not None:
+                    key = f"{self.folder}manifests/{entry.manifest.name}"
+                    raw = manifest.decode(self.objects.data[key], key)
+                for event in self._events.decode(raw):
+                    state = self.machine.evolve(state, event)
+            require(state == self.states[-1], f"replay from snapshot {start} gives another state")
+
+
+class Rows(History):
+    """A topic's journal, and the rows that it puts in order."""
+
+    def __init__(self, folder: str, machine: Machine[Any, Any], objects: Objects, expected: Any, now_ms: Any) -> None:
+        super().__init__(f"{folder}journal/", machine, objects)
+        self.topic_folder = folder
+        self.rows: list[list[Row]] = []
+        self.batches: set[tuple[str, int]] = set()
+        """Every batch that is in the log, also those of writers without a name, by the ids in their values."""
+        self.released: dict[str, int] = {}
+        """The files that were given up, and when, by the clock of who did it (ms)."""
+        self.gone: set[str] = set()
+        """The files that were removed."""
+        self._runs: dict[str, list[str]] = {}
+        self._values: set[bytes] = set()
+        self._files: set[str] = set()
+        self._expected = expected
+        self._now_ms = now_ms
+        self._store = MemoryStore()
+        self._store._objects = objects.data
+        self._needed: tuple[int, set[str]] = (-1, set())
+
+    def acknowledged(self, producer: str, batch: int) -> None:
+        """Hold that a batch whose writer was told so is in the log."""
+        require((producer, batch) in self.batches, f"batch {batch} of {producer} was acknowledged and is not there")
+
+    def needed(self) -> set[str]:
+        """Return the keys of the files that the newest state names."""
+        number, keys = self._needed
+        if number != self.number:
+            state: Topic = self.states[-1]
+            keys = {f"{self.topic_folder}append/{file.name}" for file in state.files}
+            for p, partition in enumerate(state.partitions):
+                for each in partition.segments:
+                    keys |= self._keys(f"{p}/{each.name}")
+            self._needed = self.number, keys
+        return keys
+
+    def deleting(self, key: str) -> None:
+        super().deleting(key)
+        if key.startswith(self.folder):
+            return
+        require(key not in self.needed(), f"{key} goes, which the newest state names")
+        if key in self.released:
+            due = self.released[key] + self.states[-1].config.file_delete_delay_ms
+            require(due <= self._now_ms(), f"{key} goes {due - self._now_ms()} ms before its delay is over")
+        self.gone.add(key)
+
+    def decided(self, events: list[Any], before: Topic, after: Topic) -> None:
+        for event in events:
+            match event:
+                case BatchSequenced():
+                    self._sequenced(event, before)
+                case SegmentsSwapped():
+                    self._swapped(event)
+        moved = {each.partition for each in events if isinstance(each, LogStartMoved)}
+        for p, partition in enumerate(after.partitions):
+            if not before.partitions:
+                self.rows.append([])
+            old = before.partitions[p] if before.partitions else partition
+            self._bounds(p, old, partition)
+            require(p in moved or old.log_start == partition.log_start, f"partition {p}: the log start moved by itself")
+        require(after.orphan_floor >= before.orphan_floor, "the orphan floor went back")
+        for one in after.released:
+            for key in self._keys(one.key):
+                self.released.setdefault(key, one.at_ms)
+
+    def check_all(self) -> None:
+        """Hold that every row that is in the log can be read, from what the newest state names."""
+        state: Topic = self.states[-1]
+        for p, partition in enumerate(state.partitions):
+            found: list[Row] = []
+            at = partition.log_end
+            for each in partition.segments:
+                at = min(at, each.base_offset)
+                found += self._segment_rows(p, each.name)
+            for ref in partition.chunks:
+                at = min(at, ref.base_offset)
+                found += self._chunk_rows(p, state.file(ref.file).name, ref)
+            require(found == self.rows[p][at:], f"partition {p} holds other rows than were sequenced")
+
+    def _keys(self, key: str) -> set[str]:
+        whole = f"{self.topic_folder}{key}"
+        return {whole} if key.startswith("append/") else {f"{whole}.log", f"{whole}.index"}
+
+    def _sequenced(self, event: BatchSequenced, before: Topic) -> None:
+        values: list[tuple[int, bytes]] = []
+        for file in event.files:
+            key = f"{self.topic_folder}append/{file.name}"
+            require(key in self.objects.data, f"{key} is sequenced and is not there")
+            require(file.name not in self._files, f"{key} is sequenced a second time")
+            self._files.add(file.name)
+            for staged in file.chunks:
+                new = self._decode(key, staged)
+                self.rows[staged.partition] += new
+                values += [(staged.partition, value) for value, _ in new]
+        written = {value for _, value in values}
+        require(len(written) == len(values) and not written & self._values, "a row is in the log twice")
+        self._values |= written
+        ids = {tuple(value.split(b"/")[:2]) for value in written}
+        require(len(ids) == 1, f"one entry holds rows of {ids}")
+        ((name, number),) = ids
+        producer, batch = name.decode(), int(number)
+        require((producer, batch) not in self.batches, f"batch {batch} of {producer} is in the log twice")
+        self.batches.add((producer, batch))
+        if event.claim is not None:
+            require((event.claim.producer, event.claim.batch_id) == (producer, batch), "the claim is another's")
+            runs = self._runs.setdefault(producer, [event.claim.run_id])
+            if runs[-1] != event.claim.run_id:
+                require(event.claim.run_id not in runs, f"run {event.claim.run_id} was replaced, and writes again")
+                runs.append(event.claim.run_id)
+        counts = Counter(p for p, _ in values)
+        require(counts == self._expected(producer, batch), f"batch {batch} of {producer} is there in part: {counts}")
+
+    def _swapped(self, event: SegmentsSwapped) -> None:
+        new = event.segment
+        for key in self._keys(f"{event.partition}/{new.name}"):
+            require(key in self.objects.data, f"{key} is swapped in and is not there")
+        found = self._segment_rows(event.partition, new.name)
+        require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
+        require(new.level <= maintenance.LEVEL_MAX, f"{new.name} was written {new.level} times")
+
+    def _bounds(self, p: int, old: Partition, new: Partition) -> None:
+        where = f"partition {p}"
+        require(old.log_start <= new.log_start, f"{where}: the log start went back")
+        require(old.high_watermark <= new.high_watermark, f"{where}: the HW went back")
+        require(new.log_end == len(self.rows[p]), f"{where}: the log ends at {new.log_end} of {len(self.rows[p])} rows")
+        require(new.log_start <= new.high_watermark <= new.log_end, f"{where}: log start, HW and LEO are not in order")
+        pieces = [*new.segments, *new.chunks]
+        at = pieces[0].base_offset if pieces else new.log_end
+        require(at <= new.log_start, f"{where}: rows from {new.log_start} to {at} are missing")
+        for piece in pieces:
+            require(piece.base_offset == at, f"{where}: a gap or an overlap at {at}")
+            at = piece.end_offset
+        require(at == new.log_end, f"{where}: the last piece ends at {at}, the log at {new.log_end}")
+
+    def _segment_rows(self, p: int, name: str) -> list[Row]:
+        rows: list[Row] = []
+        for entry, header, data in segment.chunks(self._store, f"{self.topic_folder}{p}/{name}"):
+            rows += _rows(chunk.decode(data, header, schema.RECORD_SCHEMAS, f"{name} at {entry.base_offset}"))
+        return rows
+
+    def _chunk_rows(self, p: int, name: str, ref: Any) -> list[Row]:
+        return self._decode(f"{self.topic_folder}append/{name}", ref.place(p))
+
+    def _decode(self, key: str, staged: Any) -> list[Row]:
+        return _rows(append_file.read_chunk(self._store, key, staged, schema.RECORD_SCHEMAS, key))
+
+
+def _rows(batch: Any) -> list[Row]:
+    times = batch.column("timestamp").cast("int64").to_pylist()
+    return list(zip(batch.column("value").to_pylist(), times, strict=True))

@@ -1,0 +1,234 @@
+"""The simulated store: objects in memory, seen by each process through a connection that may fail at any operation.
+
+    crash           the process ends, before the operation or after it, without the answer
+    unavailable     nothing is done, and the answer is an error
+    lost answer     it is done, and the answer is an error
+    delay           before or after it is done: some milliseconds, or so long that the log has moved far on
+    stale list      a list leaves out what was created within the last milliseconds
+
+A list comes in pages, each of its own moment. An object being written is invisible until it is closed, so a crash in
+the middle leaves nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from pyspark_log_storage.errors import ObjectMissing, StoreError, StoreUnavailable
+from tests.simulator.clock import Clock
+
+_SLEEPS_BEFORE_CREATE = 8
+"""How much more often a process sleeps before it creates something: what it has decided upon is old then."""
+_ANSWERS_DELAYED = 0.25
+"""How often others run between an operation and its answer."""
+
+T = TypeVar("T")
+
+
+class Crashed(BaseException):
+    """The process has ended. No handler of the product may catch it."""
+
+
+class Weather(msgspec.Struct, frozen=True):
+    """How often what goes wrong, as a probability for each operation; times in seconds."""
+
+    crash: float
+    unavailable: float
+    lost_answer: float
+    late_answer: float
+    sleep: float
+    sleep_seconds_max: float
+    latency_seconds: float
+    page: int
+    stale_list_seconds: float
+
+
+CALM = Weather(0, 0, 0, 0, 0, 0, 0.001, 1000, 0)
+
+
+class Watcher(Protocol):
+    """Who is told what happens to objects, at the moment when it does."""
+
+    def created(self, key: str, data: bytes) -> None: ...
+    def replaced(self, key: str, data: bytes) -> None: ...
+    def deleting(self, key: str) -> None: ...
+
+
+class Objects:
+    """What is stored, and when each object was created."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+        self.since: dict[str, float] = {}
+        self.watcher: Watcher | None = None
+
+
+class SimulatedStore:
+    """The store as one process sees it."""
+
+    def __init__(
+        self, objects: Objects, clock: Clock, chance: random.Random, weather: Weather, trace: Callable[..., object]
+    ) -> None:
+        self.url = "simulated"
+        self.objects = objects
+        self.weather = weather
+        self.alive = True
+        self.operations = 0
+        self.on_sleep: Callable[[], object] = bool
+        self._clock = clock
+        self._chance = chance
+        self._trace = trace
+
+    def create(self, key: str, data: bytes) -> bool:
+        data = bytes(data)
+        return self._act("create", key, lambda: self._create(key, data))
+
+    def put(self, key: str, data: bytes) -> None:
+        data = bytes(data)
+
+        def effect() -> None:
+            watcher = self.objects.watcher
+            if watcher is not None:
+                watcher.replaced(key, data)
+            self.objects.data[key] = data
+
+        self._act("put", key, effect)
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        def effect() -> bytes:
+            data = self._get(key)
+            return data[start:] if length is None else data[start : start + length]
+
+        return self._act("read", key, effect)
+
+    def size(self, key: str) -> int:
+        return self._act("size", key, lambda: len(self._get(key)))
+
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        while True:
+            page = self._act("list", prefix, lambda: self._page(prefix, after))  # noqa: B023 -- called at once
+            yield from page
+            if len(page) < self.weather.page:
+                return
+            after = page[-1]
+
+    def delete(self, key: str) -> None:
+        def effect() -> None:
+            watcher = self.objects.watcher
+            if key in self.objects.data and watcher is not None:
+                watcher.deleting(key)
+            self.objects.data.pop(key, None)
+
+        self._act("delete", key, effect)
+
+    def open_write(self, key: str, *, durable: bool = True) -> SimulatedWriter:
+        self._act("open", key, bool)
+        return SimulatedWriter(self, key)
+
+    def publish(self, key: str, data: bytes) -> None:
+        """Let a written object appear."""
+        if not self._act("close", key, lambda: self._create(key, data)):
+            raise StoreError(self.url, key, f"{key} exists already")
+
+    def live(self) -> None:
+        """Raise `Crashed` once the process has: whatever it still does on its way out has no effect."""
+        if not self.alive:
+            raise Crashed
+
+    def wait(self, seconds: float) -> None:
+        """Let simulated time pass for this process."""
+        self.live()
+        self._clock.pause(seconds)
+        self.live()
+
+    def _act(self, what: str, key: str, effect: Callable[[], T]) -> T:
+        """Do one operation, with what goes wrong at it."""
+        self.live()
+        self.operations += 1
+        weather, chance = self.weather, self._chance
+        self._delay(what, key, weather.sleep * (_SLEEPS_BEFORE_CREATE if what == "create" else 1))
+        fate = chance.random()
+        early = chance.random() < 0.5
+        if fate < weather.crash and early:
+            self._crash(what, key, "before")
+        fate -= weather.crash
+        if 0 <= fate < weather.unavailable:
+            self._trace(what, key, "unavailable")
+            raise StoreUnavailable(self.url, key, "the store did not answer")
+        fate -= weather.unavailable
+        try:
+            result: Any = effect()
+        except StoreError as error:
+            self._trace(what, key, type(error).__name__)
+            raise
+        self._trace(what, key, result if isinstance(result, bool) else "")
+        if fate + weather.unavailable < 0:
+            self._crash(what, key, "after")
+        if 0 <= fate < weather.lost_answer:
+            self._trace(what, key, "answer lost")
+            raise StoreUnavailable(self.url, key, "the answer was lost")
+        if chance.random() < _ANSWERS_DELAYED:
+            self._delay(what, key, weather.late_answer)
+        return result
+
+    def _delay(self, what: str, key: str, sleeps: float) -> None:
+        chance, weather = self._chance, self.weather
+        seconds = chance.expovariate(1 / weather.latency_seconds)
+        if chance.random() < sleeps:
+            seconds = chance.uniform(0, weather.sleep_seconds_max)
+            self._trace(what, key, f"sleeps {seconds * 1000:.0f} ms")
+            self.on_sleep()
+        self.wait(seconds)
+
+    def _crash(self, what: str, key: str, when: str) -> None:
+        self._trace(what, key, f"CRASH {when}")
+        self.alive = False
+        raise Crashed
+
+    def _get(self, key: str) -> bytes:
+        try:
+            return self.objects.data[key]
+        except KeyError:
+            raise ObjectMissing(self.url, key) from None
+
+    def _create(self, key: str, data: bytes) -> bool:
+        if key in self.objects.data:
+            return False
+        self.objects.data[key] = data
+        self.objects.since[key] = self._clock.now
+        if self.objects.watcher is not None:
+            self.objects.watcher.created(key, data)
+        return True
+
+    def _page(self, prefix: str, after: str) -> Sequence[str]:
+        newest = self._clock.now
+        if self.weather.stale_list_seconds and not prefix.startswith("selftest/"):
+            newest -= self._chance.choice([0, self.weather.stale_list_seconds])
+        since = self.objects.since
+        keys = sorted(
+            key for key in self.objects.data if key.startswith(prefix) and key > after and since.get(key, 0) <= newest
+        )
+        return keys[: self.weather.page]
+
+
+class SimulatedWriter:
+    """An object being written: nothing of it is visible before `close`."""
+
+    def __init__(self, store: SimulatedStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self._store.live()
+        self._pieces.append(bytes(data))
+
+    def close(self) -> None:
+        self._store.publish(self._key, b"".join(self._pieces))
+
+    def discard(self) -> None:
+        self._pieces.clear()

@@ -1,0 +1,228 @@
+"""A simulated world: one store, one clock, one source of chance, and the processes that meet there."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from pyspark_log_coordinator import cluster, topic
+from pyspark_log_coordinator.environment import Environment
+from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
+from tests.simulator.clock import Clock
+from tests.simulator.invariants import History, Rows, Violation
+from tests.simulator.store import CALM, Objects, SimulatedStore, Weather
+
+TOPIC = "t"
+_OPENED_AGAIN = 0.2
+BEGIN_MS = 1_700_000_000_000
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a seed chooses. The constants are the product's, made small, so that much happens in little time."""
+
+    partitions: int
+    config: TopicConfig
+    weather: Weather
+    operations: int
+    """How many operations on the store the run has, before the weather calms down and all finish."""
+    queries: int
+    readers: int
+    maintainers: int
+    skew_seconds: float
+    snapshot_every: int
+    snapshots_kept: int
+    hashes_max: int
+    roll_chunks: int
+    unrolled_chunks_max: int
+    merge_count: int
+    inline_bytes_max: int
+    housekeeping_every: int
+
+
+def settings_of(seed: int, operations: int) -> Settings:
+    """Return what a seed chooses: some worlds are calm, some stormy."""
+    chance = random.Random(f"settings of {seed}")
+    every = chance.choice([4, 8, 16])
+    roll = chance.choice([3, 6, 12])
+    storm = chance.choice([0, 1, 1, 4])
+    weather = Weather(
+        crash=chance.choice([0, 0.001, 0.004]) * storm,
+        unavailable=chance.choice([0, 0.002, 0.01]) * storm,
+        lost_answer=chance.choice([0, 0.002, 0.01]) * storm,
+        late_answer=chance.choice([0, 0.02, 0.08]),
+        sleep=chance.choice([0.0005, 0.002, 0.008]),
+        sleep_seconds_max=chance.choice([0.1, 1, 4]),
+        latency_seconds=chance.choice([0.0005, 0.002]),
+        page=chance.choice([2, 1000]),
+        stale_list_seconds=0,
+    )
+    config = TopicConfig(
+        segment_bytes=chance.choice([4_000, 20_000, 10**9]),
+        segment_ms=chance.choice([50, 500, 10**9]),
+        flush_messages=chance.choice([20, 10**9]),
+        retention_ms=chance.choice([-1, 500, 2_000]),
+        retention_bytes=chance.choice([-1, -1, 10_000, 40_000]),
+        file_delete_delay_ms=chance.choice([0, 20, 200]),
+        orphan_retention_ms=chance.choice([0, 50, 500]),
+        max_message_bytes=10**6,
+    )
+    return Settings(
+        partitions=chance.choice([1, 2, 3]),
+        config=config,
+        weather=weather,
+        operations=operations,
+        queries=chance.choice([1, 2, 3]),
+        readers=chance.choice([1, 2]),
+        maintainers=chance.choice([1, 2]),
+        skew_seconds=chance.choice([0, 0, 0, 1]),
+        snapshot_every=every,
+        snapshots_kept=chance.choice([1, 2, 3]),
+        hashes_max=every * chance.choice([1, 2, 8]),
+        roll_chunks=roll,
+        unrolled_chunks_max=roll * chance.choice([2, 4]),
+        merge_count=chance.choice([2, 3]),
+        inline_bytes_max=chance.choice([200, 600, 10**6]),
+        housekeeping_every=chance.choice([4, 16]),
+    )
+
+
+class Process:
+    """One process: its connection to the store, and the logs that it and its children keep warm."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.chance = world.chance
+        self.store = SimulatedStore(world.objects, world.clock, world.chance, world.weather, self._trace)
+        skew = self.chance.uniform(-1, 1) * world.settings.skew_seconds
+        self.environment = Environment(
+            now_ms=lambda: BEGIN_MS + int((world.clock.now + skew) * 1000),
+            monotonic=lambda: world.clock.now,
+            sleep=self.store.wait,
+            uniform=self.chance.uniform,
+            nonce=lambda: f"{self.chance.getrandbits(128):032x}",
+        )
+        self.place = "driver"
+        self._logs: dict[str, Log] = {}
+
+    @property
+    def log(self) -> Log:
+        """The log as the process's present part (driver, executor, commit) keeps it."""
+        if self.place not in self._logs:
+            self._logs[self.place] = Log(self.store, self.environment)
+        return self._logs[self.place]
+
+    def open(self, *, create: bool) -> None:
+        """Open the log as a new process does, and now and then one that has it open already."""
+        if not self.log.cluster.state.cluster_id or self.chance.random() < _OPENED_AGAIN:
+            self.log.open(create=create)
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing for about so long."""
+        self.store.wait(self.chance.uniform(0, 2 * seconds))
+
+    def _trace(self, *what: object) -> None:
+        self.world.trace(self.name, *what)
+
+
+class World:
+    """Everything, and what really happened in it."""
+
+    def __init__(self, seed: int, settings: Settings, tell: Callable[[str], object] | None = None) -> None:
+        self.seed = seed
+        self.settings = settings
+        self.chance = random.Random(f"run of {seed}")
+        self.clock = Clock()
+        self.objects = Objects()
+        self.objects.watcher = self
+        self.weather = settings.weather
+        self.cluster = History(layout.CLUSTER_JOURNAL, cluster.MACHINE, self.objects)
+        self.rows: Rows | None = None
+        self.process_of: dict[str, Process] = {}
+        self.counts: Counter[str] = Counter()
+        self.operations = 0
+        self.digest = hashlib.blake2b(digest_size=8)
+        self._tell = tell
+        self._processes: list[Process] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is still something to begin."""
+        if self.operations > self.settings.operations and self.weather is not CALM:
+            self.weather = CALM
+            for process in self._processes:
+                process.store.weather = CALM
+        return self.weather is not CALM
+
+    @property
+    def process(self) -> Process:
+        """The process that runs now."""
+        assert self.clock.current is not None
+        return self.process_of[self.clock.current.name]
+
+    def begin(self, name: str) -> Process:
+        """Return a new process for the present task, with nothing in its memory."""
+        assert self.clock.current is not None
+        process = Process(self, name)
+        self._processes.append(process)
+        self.process_of[self.clock.current.name] = process
+        return process
+
+    def trace(self, *what: object) -> None:
+        """Note one step: what two runs of a seed must have alike."""
+        self.operations += 1
+        line = f"{self.clock.now * 1000:10.2f} {' '.join(map(str, what))}"
+        self.digest.update(line.encode())
+        if self._tell is not None:
+            self._tell(line)
+
+    def created(self, key: str, data: bytes) -> None:
+        if key.startswith(self.cluster.folder):
+            self.cluster.created(key, data)
+            return
+        if self.rows is None and key.startswith(f"topics/{TOPIC}/") and "/journal/" in key:
+            folder = key.partition("journal/")[0]
+            self.rows = Rows(folder, topic.MACHINE, self.objects, self.expected, self.now_ms)
+        if self.rows is not None and key.startswith(self.rows.folder):
+            self.rows.created(key, data)
+
+    def replaced(self, key: str, data: bytes) -> None:
+        if not key.startswith("selftest/") and not key.endswith("-checkpoint"):
+            raise Violation(f"{key} is replaced")
+
+    def deleting(self, key: str) -> None:
+        if key.startswith(self.cluster.folder):
+            self.cluster.deleting(key)
+        elif key.startswith("topics/"):
+            assert self.rows is not None
+            self.rows.deleting(key)
+        elif not key.startswith("selftest/"):
+            raise Violation(f"{key} is removed")
+
+    def now_ms(self) -> int:
+        """Return the time by the slowest clock that there may be."""
+        return BEGIN_MS + int((self.clock.now + 2 * self.settings.skew_seconds) * 1000)
+
+    def expected(self, producer: str, batch: int) -> Counter[int]:
+        """Return how many rows of a batch belong into each partition: the same however often it is tried."""
+        chance = random.Random(f"{self.seed}/{producer}/{batch}")
+        partitions = chance.sample(range(self.settings.partitions), chance.randint(1, self.settings.partitions))
+        return Counter({p: chance.randint(1, 6) for p in partitions})
+
+    def excused(self, error: LogError) -> None:
+        """Go on after an error that the store's faults explain, else raise it."""
+        self.counts[type(error).__name__] += 1
+        self.trace("excused", type(error).__name__, error.message)
+        match error:
+            case StoreUnavailable() | OutcomeUnknown() | StaleFile():
+                return
+            case ObjectMissing() if self.rows is not None and error.key in self.rows.gone:
+                return  # whoever slept longer than the delay
+        raise error
