@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pyspark_log.sink.in_passing import planned_work, ride_along
+from pyspark_log.sink.sequence import Patience, sequence
+from pyspark_log.sink.staging import StagedFile
 from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.sequencing import CommitBatch, Holder, SequencedFile
+from pyspark_log_coordinator.sequencing import SequencedFile
+from pyspark_log_coordinator.topic_state import Holder
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log import Log, TopicHandle
 
 VALUE = '{{"id":{},"carrier":"UA","origin":"EWR","delay":14,"at":"2013-12-16 21:10:16","air":441}}'
+
+TASKS = 2
+"""Whose rows each batch is supposed to be: so many jobs ride along with it."""
 
 
 class Producer:
@@ -28,7 +36,7 @@ class Producer:
         self._partitions = partitions
         keys = pa.array([f"key-{i}".encode() for i in range(rows)])
         values = pa.array([VALUE.format(i).encode() for i in range(rows)])
-        times = pa.repeat(pa.scalar(1_700_000_000_000_000, schema.TIMESTAMP), rows)
+        times = pa.repeat(pa.scalar(time.time_ns() // 1000, schema.TIMESTAMP), rows)
         self._batch = pa.record_batch([keys, values, times], schema=schema.RECORD)
         self._sent = 0
 
@@ -43,5 +51,8 @@ class Producer:
             file.close()
             holders = tuple(Holder(*item) for item in handle.journal.state.incarnations.items())
             claim = ProducerClaim("prefill", "prefill", "prefill", self._sent)
-            handle.submit(CommitBatch(claim, (SequencedFile(name, holders, tuple(file.chunks)),)))
+            staged = StagedFile(handle.name, handle.topic_id, SequencedFile(name, holders, tuple(file.chunks)))
+            # Upkeep in passing, as the tasks of a write do it: what is measured is a topic as it really is.
+            swaps = [swap for work in planned_work(handle)[:TASKS] for swap in ride_along(self._log, work)]
+            sequence(self._log, [[staged]], claim, "all", Patience(), handle.name, swaps=swaps)
             self._sent += 1

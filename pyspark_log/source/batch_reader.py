@@ -85,7 +85,8 @@ def _as_of(
     """Return the ends, not beyond those of a version of the topic."""
     cut = [partition.high_watermark for partition in version.partitions]
     for topic, p in end:
-        if p < len(cut) and cut[p] < now.partition(topic, p).log_start:
+        had_rows = p < len(cut) and version.partitions[p].log_start < cut[p]
+        if had_rows and cut[p] < now.partition(topic, p).log_start:
             what = f"topic {topic!r}, partition {p}: all rows of the version have expired"
             report_loss(what, fail=fail_on_data_loss)
     return {(topic, p): min(at, cut[p]) if p < len(cut) else 0 for (topic, p), at in end.items()}

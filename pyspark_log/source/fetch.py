@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark_log_storage.index import IndexEntry
     from pyspark_log_storage.store import Store
 
-BATCH_ROWS = 10_000
-"""Chunks are joined up to so many rows, which is Spark's own size of an Arrow batch."""
-BATCH_BYTES_MAX = 4 * 1024 * 1024
+BATCH_ROWS = 50_000
+"""Chunks are joined up to so many rows: each Arrow batch has a price on its way to the JVM."""
+BATCH_BYTES_MAX = 8 * 1024 * 1024
 PREFETCH_CHUNKS = 4
 
 

@@ -9,7 +9,8 @@ A user's `.schema()` chooses among these columns, in any order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,7 @@ COLUMNS: dict[str, tuple[DataType, pa.DataType]] = {
 """Each column's type in Spark and in Arrow."""
 
 CREATE_TIME = 0
+_KEPT_ROWS = 1024
 
 
 def row_schema(*, include_headers: bool) -> StructType:
@@ -81,14 +83,25 @@ def rows(
         elif name == "offset":
             arrays.append(pa.array(np.arange(offset, offset + count, dtype=np.int64)))
         elif name == "topic":
-            arrays.append(pa.repeat(pa.scalar(topic, pa.string()), count))
+            arrays.append(_constant(topic, pa.string(), count))
         elif name == "partition":
-            arrays.append(pa.array(np.full(count, partition, np.int32)))
+            arrays.append(_constant(partition, pa.int32(), count))
         elif name == "timestampType":
-            arrays.append(pa.array(np.full(count, CREATE_TIME, np.int32)))
+            arrays.append(_constant(CREATE_TIME, pa.int32(), count))
         else:
             arrays.append(pa.nulls(count, COLUMNS[name][1]))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+
+
+def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    """Return `value` so many times, as a part of a longer column that is kept: most batches are of about one size."""
+    rows = max(_KEPT_ROWS, 1 << (count - 1).bit_length())
+    return _repeated(value, kind, rows).slice(0, count)
+
+
+@functools.lru_cache(maxsize=8)
+def _repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), rows)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
