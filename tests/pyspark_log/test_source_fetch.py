@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.sink.rows import Rows
-from pyspark_log.source.fetch import BATCH_ROWS, PREFETCH_CHUNKS, Place, fetch, read_one
+from pyspark_log.source.fetch import BATCH_BYTES_MAX, BATCH_ROWS, PREFETCH_CHUNKS, Place, fetch, read_one
 from pyspark_log.source.planning import Range, split_of
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from tests.direct import read
@@ -57,7 +57,7 @@ def test_a_joined_batch_stays_small():
 def test_large_rows_are_not_joined_beyond_a_few_megabytes():
     log = PlainLog()
     log.create("t")
-    big = [bytes([i]) * 3_000_000 for i in range(4)]
+    big = [bytes([i]) * (BATCH_BYTES_MAX * 3 // 5) for i in range(4)]
     for value in big:
         log.append("t", {0: [value]})
     found = rows_of(log, "t", 0, 4)
