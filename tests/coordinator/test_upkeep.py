@@ -512,9 +512,9 @@ def test_a_reader_that_planned_before_is_served_after_the_files_went(topic):
 
 def test_a_reader_whose_files_go_while_it_reads_gets_each_row_once(topic):
     dice = random.Random(5)
-    for _ in range(12):
+    for _ in range(40):  # more than a reader joins before it gives the first away
         topic.append({0: [dice.randbytes(600_000)]})
-    split, asked, rows = split_of(topic.handle, Range("t", 0, 0, 12)), [], []
+    split, asked, rows = split_of(topic.handle, Range("t", 0, 0, 40)), [], []
     for offset, each in fetch(topic.store, split, find_again(topic, asked)):
         assert offset == len(rows)
         rows += each["value"].to_pylist()
