@@ -6,6 +6,7 @@ rows is that of their partition, and across partitions that of the polls.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import select
@@ -110,7 +111,7 @@ class _Reading:
         """Print the rows that are there now, at most `rows_max`, and return how many these were."""
         from pyspark_log.cli import json_rows, text_rows
         from pyspark_log.source.fetch import fetch
-        from pyspark_log.source.planning import Range, split_of
+        from pyspark_log.source.planning import Range, find_again, split_of
 
         rows = 0
         ends = {number: self._handle.journal.state.partitions[number].high_watermark for number in self._next}
@@ -119,7 +120,7 @@ class _Reading:
             if end <= begin:
                 continue
             split = split_of(self._handle, Range(self._handle.name, number, begin, end))
-            for offset, record in fetch(log.store, split):
+            for offset, record in fetch(log.store, split, functools.partial(find_again, log, split)):
                 if self._form is Format.JSON:
                     lines = json_rows.encode(record, self._handle.name, number, offset)
                 else:

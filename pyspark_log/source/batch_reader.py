@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_log.opening import open_log
 from pyspark_log.source.fetch import Split, fetch
-from pyspark_log.source.planning import Range, divide, split_of
+from pyspark_log.source.planning import Range, divide, find_again, split_of
 from pyspark_log.source.positions import resolve, subscribed
 from pyspark_log.source.row import arrow_schema, chosen_columns, rows
 from pyspark_log.source.tracking import report_loss
 from pyspark_log.spark_errors import spark_entry, spark_iterator
-from pyspark_log_storage.errors import DataLoss, InvalidInput
+from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.store import absolute_url
 
 if TYPE_CHECKING:
@@ -97,18 +98,5 @@ def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[
     if not isinstance(partition, SplitPartition):
         return
     split, schema, log = partition.split, arrow_schema(columns), open_log(partition.url)
-
-    def find_again(offset: int) -> Split:
-        handle = log.topic(split.topic)
-        if handle.topic_id != split.topic_id:
-            raise DataLoss(f"topic {split.topic!r} was deleted and created again while it was read; read it again")
-        low = handle.journal.state.partitions[split.partition].log_start
-        if low > offset:
-            raise DataLoss(
-                f"topic {split.topic!r}, partition {split.partition}: offsets {offset} to {min(low, split.end) - 1} "
-                "expired or were deleted while they were read; read faster, or let retention.ms be longer"
-            )
-        return split_of(handle, Range(split.topic, split.partition, offset, split.end))
-
-    for offset, record in fetch(log.store, split, find_again):
+    for offset, record in fetch(log.store, split, partial(find_again, log, split)):
         yield rows(record, columns, schema, split.topic, split.partition, offset)

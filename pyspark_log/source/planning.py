@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.source.fetch import Split
+from pyspark_log_storage.errors import DataLoss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
 
 
@@ -87,3 +88,20 @@ def split_of(handle: TopicHandle, part: Range) -> Split:
         chunks=chunks,
         schemas=state.schemas,
     )
+
+
+def find_again(log: Log, split: Split, offset: int) -> Split:
+    """Return where the split's rows from `offset` on are now, after maintenance has moved them.
+
+    Raises `DataLoss` where they have expired meanwhile, or the topic is another one.
+    """
+    handle = log.topic(split.topic)
+    if handle.topic_id != split.topic_id:
+        raise DataLoss(f"topic {split.topic!r} was deleted and created again while it was read; read it again")
+    low = handle.journal.state.partitions[split.partition].log_start
+    if low > offset:
+        raise DataLoss(
+            f"topic {split.topic!r}, partition {split.partition}: offsets {offset} to {min(low, split.end) - 1} "
+            "expired or were deleted while they were read; read faster, or let retention.ms be longer"
+        )
+    return split_of(handle, Range(split.topic, split.partition, offset, split.end))
