@@ -30,6 +30,12 @@ os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
 os.environ["PYTHONPATH"] = os.pathsep.join([*PACKAGE_FOLDERS, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
+@pytest.fixture(autouse=True)
+def tracebacks_stay_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that reaches an entry point hides tracebacks in its process: here that may be the tests' own."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs Java, so that `-m 'not spark'` runs the rest."""
     for item in items:
