@@ -23,7 +23,7 @@ WITH_SPARK := JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && \
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check ## Check, then run the tests; ARGS="-k word" passes options to pytest
+test: check $(VENV)/demo.stamp ## Check, then run the tests; ARGS="-k word" passes options to pytest
 	$(WITH_SPARK) $(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anything
