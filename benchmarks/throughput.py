@@ -8,18 +8,19 @@ ceiling has the batch size that is best for it.
 
 from __future__ import annotations
 
-import shutil
+import functools
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from benchmarks.report import Line, at_least
 from benchmarks.rows import persisted_rows
-from benchmarks.stopwatch import Timing, by_turns, timed
+from benchmarks.stopwatch import Timing, by_turns, in_turns, timed
+from benchmarks.stored import merge_everything
 from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +39,7 @@ LOOK_AT_ALL = (
     "max(timestamp)",
     "sum(timestampType)",
 )
-READ_TARGET = 0.90
+READ_TARGETS = {"read": 0.90, "read, all in segments": 0.95}
 WRITE_TARGET = 0.65
 MEGA = 1_000_000
 
@@ -56,38 +57,57 @@ class Throughput:
         self._topics = 0
         self.newest = ""
 
-    def measure(self, *, read: bool, write: bool) -> list[Line]:
-        """Return the lines of the table that are asked for."""
+    def measure(self, *, read: bool, write: bool, rolled: bool) -> list[Line]:
+        """Return the lines of the table that are asked for. Both reads stand beside the same runs of the ceiling."""
         self.log(f"making {self.rows:,} rows")
         frame, sizes = persisted_rows(self.spark, self.rows, PARTITIONS)
         self.log(f"on average a key has {sizes.key:.1f} bytes and a value {sizes.value:.1f}")
         lines = [self._write(frame)] if write else []
         if not self.newest:
-            self.save(frame)
+            self.save(frame, self.new_topic())
+        topics = {"read": self.newest} if read else {}
+        if rolled:
+            topics["read, all in segments"] = self._rolled(frame)
         frame.unpersist(blocking=True)
-        return [*lines, self._read()] if read else lines
+        return [*lines, *self._read(topics)] if topics else lines
 
     def _write(self, frame: DataFrame) -> Line:
         best = self._best("write", lambda rows: self.count(frame, rows))
-        product, ceiling = by_turns(lambda: self.save(frame), lambda: self.count(frame, best), self.runs)
+        # Made before: what is timed is the write.
+        topics = iter([self.new_topic() for _ in range(self.runs + 1)])
+        product, ceiling = by_turns(lambda: self.save(frame, next(topics)), lambda: self.count(frame, best), self.runs)
         return self._line("write, lz4", product, ceiling, WRITE_TARGET, best)
 
-    def _read(self) -> Line:
-        self._take_samples()
-        topic = self.newest
-        best = self._best("read", self.scan)
-        product, ceiling = by_turns(lambda: self.load(topic), lambda: self.scan(best), self.runs)
-        return self._line("read", product, ceiling, READ_TARGET, best)
+    def _rolled(self, frame: DataFrame) -> str:
+        """Write all rows into a topic, put all of them into segments, and return its name."""
+        topic = self.new_topic()
+        self.save(frame, topic)
+        log = open_log(self.path)
+        merge_everything(log, log.topic(topic))
+        return topic
 
-    def save(self, frame: DataFrame) -> None:
-        """Write all rows into a new topic, in place of the one before."""
-        log = open_log(self.path, create=True)
-        before, self._topics = self.newest, self._topics + 1
-        self.newest = f"rows-{self._topics}"
-        log.create_topic(self.newest, PARTITIONS)
-        frame.write.format("pyspark_log").mode("append").option("topic", self.newest).save(self.path)
-        if before:
-            shutil.rmtree(f"{self.path}/topics/{before}")
+    def _read(self, topics: Mapping[str, str]) -> list[Line]:
+        """Return a line for each topic, by what it is called."""
+        self._take_samples()
+        best = self._best("read", self.scan)
+        reads = [functools.partial(self.load, topic) for topic in topics.values()]
+        *products, ceiling = in_turns([*reads, functools.partial(self.scan, best)], self.runs)
+        return [
+            self._line(what, product, ceiling, READ_TARGETS[what], best)
+            for what, product in zip(topics, products, strict=True)
+        ]
+
+    def new_topic(self) -> str:
+        """Create a topic and return its name."""
+        self._topics += 1
+        name = f"rows-{self._topics}"
+        open_log(self.path, create=True).create_topic(name, PARTITIONS)
+        return name
+
+    def save(self, frame: DataFrame, topic: str) -> None:
+        """Write all rows into a topic."""
+        self.newest = topic
+        frame.write.format("pyspark_log").mode("append").option("topic", topic).save(self.path)
 
     def count(self, frame: DataFrame, batch_rows: int) -> None:
         """Write all rows into the sink that counts."""
@@ -132,7 +152,7 @@ class Throughput:
     def _line(self, name: str, product: Timing, ceiling: Timing, target: float, best: int) -> Line:
         return Line(
             name=f"{name}, {self.rows:,} rows",
-            unit="million rows/s",
+            unit="M rows/s",
             product=self.rows / product.wall / MEGA,
             ceiling=self.rows / ceiling.wall / MEGA,
             target=at_least(target),

@@ -10,7 +10,11 @@ from pyspark_log_storage.store import absolute_url, open_store
 
 
 @functools.lru_cache(maxsize=16)
-def _log(url: str) -> Log:
+def log_at(url: str) -> Log:
+    """Return the log at `url`, which `absolute_url` made, as far as this process has opened it.
+
+    For tasks, which were told what to read and write: to open the log again would cost each of them its price.
+    """
     return Log(open_store(url), real_environment())
 
 
@@ -19,6 +23,6 @@ def open_log(path: str, *, create: bool = False) -> Log:
 
     Raises `NoCluster` where there is none and `create` is not set; `InvalidOption`, `NodeMissing`, `StoreError`.
     """
-    log = _log(absolute_url(path))
+    log = log_at(absolute_url(path))
     log.open(create=create)
     return log

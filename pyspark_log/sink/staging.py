@@ -1,7 +1,7 @@
 """Staging: what a writing task does with its rows before anybody sequences them.
 
-Rows are gathered into a block, put into the order of their partitions by one vectorised pass, cut into chunks of about
-a megabyte, and appended to the task's one file for the topic. The block bounds memory whatever the number of
+Rows are gathered into a block, put into the order of their partitions by one vectorised pass, cut into chunks of a few
+megabytes, and appended to the task's one file for the topic. The block bounds memory whatever the number of
 rows and partitions; the file is invisible until a journal entry names it.
 """
 
@@ -22,6 +22,7 @@ from pyspark_log_coordinator.sequencing import SequencedFile
 from pyspark_log_coordinator.topic_state import Holder
 from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
     from pyspark_log_storage.store import Store
 
-CHUNK_BYTES = 1024 * 1024
-"""A chunk's rows before compression: one read, and one Arrow batch to Spark."""
-BLOCK_BYTES = 32 * 1024 * 1024
+BLOCK_BYTES = 64 * 1024 * 1024
 """How much a task gathers at most before it writes; its memory is a few times this.
 
-A chunk for each partition is enough, and less is better: rows are put in order while they are in the processor's cache.
+A full chunk for each partition is enough: where that takes less, it gathers less.
 """
 BLOCK_ROWS_MAX = 500_000
 
@@ -159,9 +158,10 @@ class Staging:
             name = layout.born_name(destination.born, self._nonce())
             file = self._files[topic] = _TopicFile(self._store, destination, name, durable=self._durable)
         _check_sizes(file.destination, record)
+        small = record.nbytes <= CHUNK_BYTES  # to ask each slice would take longer than to write it
         partitions = file.destination.partitions
         if partitions == 1 and explicit is None:
-            file.append(0, record)
+            file.append(0, record, small=small)
             return
         try:
             ids = partition_of(record.column("key"), explicit, partitions, self._sticky % partitions)
@@ -173,7 +173,7 @@ class Staging:
             record = record.take(pa.array(order))
         for partition in present:
             start, end = int(bounds[partition]), int(bounds[partition + 1])
-            file.append(partition, record.slice(start, end - start))
+            file.append(partition, record.slice(start, end - start), small=small)
 
 
 class _TopicFile:
@@ -186,10 +186,10 @@ class _TopicFile:
         key = layout.append_file(destination.name, destination.topic_id, name)
         self.writer = AppendFileWriter(store, key, durable=durable)
 
-    def append(self, partition: int, record: pa.RecordBatch) -> None:
-        """Append the rows of one partition as chunks of about `CHUNK_BYTES`."""
+    def append(self, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
+        """Append the rows of one partition as chunks of about `CHUNK_BYTES`; as one where they are known as `small`."""
         schema_id = schema.RECORD_ID if len(record.schema) == len(schema.RECORD) else schema.RECORD_WITH_HEADERS_ID
-        pieces = max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
+        pieces = 1 if small else max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
         bounds = [record.num_rows * piece // pieces for piece in range(pieces + 1)]
         for start, end in itertools.pairwise(bounds):
             self.writer.append(partition, record.slice(start, end - start), schema_id, self.destination.compression)

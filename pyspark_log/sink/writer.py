@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_log.opening import open_log
+from pyspark_log.opening import log_at, open_log
 from pyspark_log.sink.in_passing import planned_work, ride_along
 from pyspark_log.sink.rows import check_columns, rows_of
 from pyspark_log.sink.sequence import Patience, retrying, sequence
@@ -29,6 +29,7 @@ from pyspark_log.sink.staging import Destination, StagedFile, Staging, destinati
 from pyspark_log.spark_errors import spark_entry
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.store import absolute_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,13 +81,13 @@ class _Sink:
     def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
         options, context = self.options, TaskContext.get()
         assert context is not None
-        log = open_log(options.path)
+        log = log_at(absolute_url(options.path))
 
         def destination(topic: str) -> Destination:
             found = self._destinations.get(topic)
             if found is not None:
                 return found
-            return self._destination(retrying(self.patience, lambda: self._find(log, topic)))
+            return self._destination(retrying(self.patience, lambda: self._find(open_log(options.path), topic)))
 
         staging = Staging(
             log.store,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.opening import open_log
+from pyspark_log.opening import log_at, open_log
 from pyspark_log.source.fetch import Split, fetch
 from pyspark_log.source.planning import Range, divide, find_again, split_of
 from pyspark_log.source.positions import resolve, subscribed
 from pyspark_log.source.row import arrow_schema, chosen_columns, rows
 from pyspark_log.source.tracking import report_loss
 from pyspark_log.spark_errors import spark_entry, spark_iterator
+from pyspark_log_coordinator import history
 from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.store import absolute_url
 
@@ -77,7 +77,7 @@ def _version(now: Subscribed, version: int) -> Topic:
     if len(now.handles) != 1:
         raise InvalidInput(f"versionAsOf is a version of one topic, and {len(now.handles)} are subscribed; read one")
     (handle,) = now.handles.values()
-    return handle.journal.state_at(version)
+    return history.state_at(handle.journal, version)
 
 
 def _as_of(
@@ -97,6 +97,6 @@ def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[
     """Yield a split's rows as Spark expects them; nothing for the partition that Spark makes where there is none."""
     if not isinstance(partition, SplitPartition):
         return
-    split, schema, log = partition.split, arrow_schema(columns), open_log(partition.url)
-    for offset, record in fetch(log.store, split, partial(find_again, log, split)):
+    split, url, schema = partition.split, partition.url, arrow_schema(columns)
+    for offset, record in fetch(log_at(url).store, split, lambda offset: find_again(open_log(url), split, offset)):
         yield rows(record, columns, schema, split.topic, split.partition, offset)

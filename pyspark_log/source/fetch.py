@@ -1,14 +1,12 @@
 """Fetch: from a range of a partition to Arrow batches, in an executor.
 
-Byte ranges are read straight from the store, the next ones while the present one is decoded. Every chunk's CRC is
-checked before Arrow sees it. Small chunks are joined, for each batch that Spark gets has a price.
+Byte ranges are read straight from the store, and every chunk's CRC is checked before Arrow sees it. A large chunk is a
+batch as it is; small ones are joined, for each batch that Spark gets has a price.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 BATCH_ROWS = 50_000
 """Chunks are joined up to so many rows: each Arrow batch has a price on its way to the JVM."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-PREFETCH_CHUNKS = 4
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -66,9 +63,9 @@ def fetch(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the split's rows in order, each batch with its first row's offset.
 
-    Holds `PREFETCH_CHUNKS` chunks and one batch in memory. `find_again(offset)` returns where the rows from `offset` on
-    are now; it is asked once, where maintenance has moved them meanwhile. Raises `CorruptObject`, which names topic,
-    partition and offset, and `StoreError`.
+    Holds one batch and a chunk in memory. `find_again(offset)` returns where the rows from `offset` on are now; it is
+    asked once, where maintenance has moved them meanwhile. Raises `CorruptObject`, which names topic, partition and
+    offset, and `StoreError`.
     """
     waiting: list[pa.RecordBatch] = []
     first, rows, size = split.start, 0, 0
@@ -83,6 +80,9 @@ def fetch(
         waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
+        if 2 * rows > BATCH_ROWS or 2 * size > BATCH_BYTES_MAX:  # another like it would be too much
+            yield first, _joined(waiting)
+            first, waiting, rows, size = first + rows, [], 0, 0
     if waiting:
         yield first, _joined(waiting)
 
@@ -90,32 +90,24 @@ def fetch(
 def _chunks(store: Store, split: Split, find_again: Callable[[int], Split] | None) -> Iterator[pa.RecordBatch]:
     reached = split.start
     try:
-        for batch in _read_ahead(store, split):
+        for batch in _read(store, split):
             yield batch
             reached += batch.num_rows
     except ObjectMissing:
         if find_again is None:
             raise
-        yield from _read_ahead(store, find_again(reached))
+        yield from _read(store, find_again(reached))
 
 
-def _read_ahead(store: Store, split: Split) -> Iterator[pa.RecordBatch]:
-    name = f"topic {split.topic!r}"
-    schemas = tuple(schema.decode(data, name) for data in split.schemas)
+def _read(store: Store, split: Split) -> Iterator[pa.RecordBatch]:
+    schemas = _schemas(split.schemas, f"topic {split.topic!r}")
+    for place in _all_places(store, split):
+        yield _cut(read_one(store, place, schemas, split.topic, split.partition), place, split)
 
-    def read(place: Place) -> pa.RecordBatch:
-        return _cut(read_one(store, place, schemas, split.topic, split.partition), place, split)
 
-    if not split.segments and len(split.chunks) == 1:
-        yield from map(read, _all_places(store, split))
-        return
-    with ThreadPoolExecutor(1) as reader:
-        places = _all_places(store, split)
-        ahead = deque(reader.submit(read, place) for place in itertools.islice(places, PREFETCH_CHUNKS))
-        while ahead:
-            batch = ahead.popleft().result()
-            ahead.extend(reader.submit(read, place) for place in itertools.islice(places, 1))
-            yield batch
+@functools.lru_cache(maxsize=8)
+def _schemas(stored: tuple[bytes, ...], name: str) -> tuple[pa.Schema, ...]:
+    return tuple(schema.decode(data, name) for data in stored)
 
 
 def _all_places(store: Store, split: Split) -> Iterator[Place]:

@@ -104,6 +104,7 @@ def _repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), rows)
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+@functools.lru_cache(maxsize=8)
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     """Return the Arrow schema that Spark expects for these columns."""
     return pa.schema([pa.field(name, COLUMNS[name][1]) for name in columns])

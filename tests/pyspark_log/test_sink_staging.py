@@ -9,6 +9,7 @@ from pyspark_log.sink.rows import Rows
 from pyspark_log.sink.staging import Staging, destination_of
 from pyspark_log_storage import node
 from pyspark_log_storage.append_file import scan
+from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import InvalidRecord, NodeMissing
 from pyspark_log_storage.memory import MemoryStore
 from tests.plain_log import PlainLog, record
@@ -84,14 +85,14 @@ def test_a_block_is_written_before_it_outgrows_its_bound(log, monkeypatch):
     assert [rows for _, rows in chunks(file)] == [3, 3, 1]
 
 
-def test_large_blocks_are_cut_into_chunks_of_about_a_megabyte(log):
-    [file] = staged(log, Rows(record([b"x" * 1000] * 5000), None, None))
-    assert sum(rows for _, rows in chunks(file)) == 5000
-    assert {rows for _, rows in chunks(file)} == {1000}
+def test_large_blocks_are_cut_into_chunks_of_a_few_megabytes(log):
+    full = CHUNK_BYTES // 1000
+    [file] = staged(log, Rows(record([b"x" * 980] * 4 * full), None, None))
+    assert chunks(file) == [(0, full)] * 4
 
 
 def test_a_row_larger_than_a_chunk_is_a_chunk_of_its_own(log):
-    [file] = staged(log, Rows(record([b"x" * 5_000_000, b"y" * 5_000_000]), None, None))
+    [file] = staged(log, Rows(record([b"x" * CHUNK_BYTES, b"y" * CHUNK_BYTES]), None, None))
     assert chunks(file) == [(0, 1), (0, 1)]
 
 

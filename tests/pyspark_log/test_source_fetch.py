@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.sink.rows import Rows
-from pyspark_log.source.fetch import BATCH_BYTES_MAX, BATCH_ROWS, PREFETCH_CHUNKS, Place, fetch, read_one
+from pyspark_log.source.fetch import BATCH_BYTES_MAX, BATCH_ROWS, Place, fetch, read_one
 from pyspark_log.source.planning import Range, split_of
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from tests.direct import read
@@ -37,7 +37,7 @@ def test_a_range_is_cut_out_of_its_chunks():
 def test_small_chunks_are_joined_and_offsets_stay_right():
     log = PlainLog()
     log.create("t")
-    for batch in range(3 * PREFETCH_CHUNKS):
+    for batch in range(12):
         log.append("t", {0: [b"%d" % batch] * 3})
     [(first, batch)] = rows_of(log, "t", 1, 35)
     assert (first, batch.num_rows) == (1, 34)
