@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_log.options import IgnoredOptionWarning, parse_sink, parse_source
+from pyspark_log.options import check_source, parse_sink, parse_source
 from pyspark_log.spark_errors import spark_entry
-from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -32,17 +30,8 @@ class DefaultSource(DataSource):
         """Return the row of Spark's Kafka source; not called where the user gives a schema."""
         from pyspark_log.source.row import row_schema
 
-        self._check_early()
+        check_source(self.options)  # already at `load()`; Spark does not say yet what it will be
         return row_schema(include_headers=self.options.get("includeHeaders", "false").strip().lower() == "true")
-
-    def _check_early(self) -> None:
-        """Raise at `load()` what is wrong for a batch and for a stream alike; Spark does not say yet which it is."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IgnoredOptionWarning)
-            try:
-                parse_source(self.options, streaming=True)
-            except InvalidOption:
-                parse_source(self.options, streaming=False)
 
     @spark_entry
     def reader(self, schema: StructType) -> BatchReader:

@@ -67,4 +67,4 @@ class Stream:
 
     @property
     def schema(self) -> pa.Schema:
-        return arrow_schema(self.reader._schema.fieldNames())
+        return arrow_schema(tuple(self.reader._schema.fieldNames()))

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.journal import Machine
 from pyspark_log_coordinator.partition import NodeId
+from pyspark_log_coordinator.replay import Machine
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidOption, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic

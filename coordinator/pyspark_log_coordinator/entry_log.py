@@ -53,6 +53,13 @@ class EntryLog:
             if name.isdigit():  # a file system may leave files of its own in any folder
                 yield key
 
+    def numbers_after(self, n: int) -> Iterator[int]:
+        """Yield the numbers of the entries behind `n`, in ascending order, whether or not one is missing between."""
+        for key in self._store.list(self._folder, self.key(n)):
+            name = key.removeprefix(self._folder)
+            if name.isdigit():
+                yield int(name)
+
     def confirm(self, n: int) -> None:
         """Return once the entry in slot `n`, and so all before it, is durable; nothing for 0, before the first."""
         data = self.read(n) if n > 0 else None

@@ -164,7 +164,7 @@ class Log:
             schemas=tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS),
         )
         check_topic(name)
-        self._finish_deletion(name)
+        self.finish_deletion(name)
         self.cluster.submit(command)
         return self.topic(name)
 
@@ -179,7 +179,10 @@ class Log:
                 return self.topic(name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic: first its journal ends, then its name goes. Raises `UnknownTopic`."""
+        """Delete a topic: first its journal ends, then its name goes, later its bytes (`cluster_upkeep`).
+
+        Raises `UnknownTopic`.
+        """
         record = cluster.topic_of(self.cluster.refresh(), name)
         handle = self._handle(record)
         try:
@@ -189,7 +192,7 @@ class Log:
             pass  # its journal has ended; what is left is the name
         self.cluster.submit(cluster.RemoveTopic(name, record.topic_id))
 
-    def _finish_deletion(self, name: str) -> None:
+    def finish_deletion(self, name: str) -> None:
         """Free the name of a topic whose journal has ended: a deletion cut short between its two entries."""
         record = self.cluster.refresh().topics.get(name)
         if record is not None and self._handle(record).journal.refresh().deleted:

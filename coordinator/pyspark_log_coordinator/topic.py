@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator import orphans, retention, rolling, sequencing, topic_config, topic_state
-from pyspark_log_coordinator.journal import Machine
 from pyspark_log_coordinator.orphans import (
     FloorMarked,
     ForgetReleased,
@@ -29,6 +28,7 @@ from pyspark_log_coordinator.orphans import (
     ReleasedForgotten,
 )
 from pyspark_log_coordinator.partition import NodeId, Partition
+from pyspark_log_coordinator.replay import Machine
 from pyspark_log_coordinator.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.rolling import SegmentsSwapped, SwapSegments
 from pyspark_log_coordinator.sequencing import BatchSequenced, CommitBatch, IsrShrunk, SequencedFile
@@ -65,7 +65,10 @@ class TopicStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The topic is gone; its files may be removed."""
+    """The topic is gone; its files may be removed after `file.delete.delay.ms`."""
+
+    at_ms: int
+    """The clock of who did it."""
 
 
 class MaintainSegments(msgspec.Struct, frozen=True):
@@ -138,7 +141,7 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
             changed = topic_config.alter(state.config, command.settings)
             return [] if changed == state.config else [ConfigAltered(changed)]
         case DeleteTopic():
-            return [] if state.deleted else [TopicDeleted()]
+            return [] if state.deleted else [TopicDeleted(now)]
 
 
 def evolve(state: Topic, event: Event) -> Topic:
@@ -165,7 +168,7 @@ def evolve(state: Topic, event: Event) -> Topic:
         case ConfigAltered():
             return msgspec.structs.replace(state, config=event.config)
         case TopicDeleted():
-            return msgspec.structs.replace(state, deleted=True)
+            return _end(state, event)
 
 
 def _start(event: TopicStarted) -> Topic:
@@ -193,6 +196,14 @@ def _start(event: TopicStarted) -> Topic:
         incarnations=event.incarnations,
         partitions=partitions,
         started=True,
+    )
+
+
+def _end(state: Topic, event: TopicDeleted) -> Topic:
+    """Return the deleted topic without the lists of what it held: its last snapshot stays for ever."""
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=Tail()) for each in state.partitions)
+    return msgspec.structs.replace(
+        state, partitions=tuple(emptied), files=Tail(), released=Tail(), producers={}, deleted_ms=event.at_ms
     )
 
 

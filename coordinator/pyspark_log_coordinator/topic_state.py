@@ -61,7 +61,13 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     floor_mark: FloorMark | None = None
     producers: dict[str, Producer] = {}
     started: bool = False
-    deleted: bool = False
+    deleted_ms: int | None = None
+    """When it was deleted, by the clock of who did it; None of a topic that is there."""
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the topic has ended."""
+        return self.deleted_ms is not None
 
     def file(self, number: int) -> FileRef:
         """Return the append file that unrolled chunks name by this number."""

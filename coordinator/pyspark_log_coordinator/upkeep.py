@@ -20,7 +20,8 @@ from pyspark_log_coordinator.retention import ApplyRetention
 from pyspark_log_coordinator.rolling import SwapSegments
 from pyspark_log_coordinator.topic import MaintainSegments
 from pyspark_log_storage import append_file, checkpoints, chunk, layout, node, segment
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.chunk import CHUNK_BYTES
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
     from pyspark_log_storage.store import Store
 
-CHUNK_BYTES = 1024 * 1024
-"""What small chunks are joined to, before compression."""
-SMALL_CHUNK_BYTES = CHUNK_BYTES // 4
-"""A stored chunk of this size or more is copied as it is."""
+SMALL_CHUNK_BYTES = CHUNK_BYTES // 8
+"""A stored chunk of this size or more is copied as it is when segments are merged."""
+TINY_CHUNK_BYTES = 32 * 1024
+"""Likewise when chunks are rolled, which all that is written goes through: encoding it again would slow the writers."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -102,6 +103,7 @@ def _copy(store: Store, work: Work, writer: segment.SegmentWriter) -> None:
     """Copy large chunks as bytes, and join small ones of one schema and leader epoch into larger ones."""
     small: list[pa.RecordBatch] = []
     kind, size = (0, 0), 0
+    enough = SMALL_CHUNK_BYTES if work.job.segments else TINY_CHUNK_BYTES
 
     def flush() -> None:
         nonlocal size
@@ -112,16 +114,17 @@ def _copy(store: Store, work: Work, writer: segment.SegmentWriter) -> None:
             size = 0
 
     for epoch, header, data, name in _chunks(store, work):
-        if header.length >= SMALL_CHUNK_BYTES:
+        if header.length >= enough:
             flush()
             writer.append(header, data)
             continue
         batch = chunk.decode(data, header, work.schemas, name)
-        if small and ((header.schema_id, epoch) != kind or size + batch.nbytes > CHUNK_BYTES):
+        decoded = batch.get_total_buffer_size()  # as `nbytes` of a whole batch, and found at once
+        if small and ((header.schema_id, epoch) != kind or size + decoded > CHUNK_BYTES):
             flush()
         kind = header.schema_id, epoch
         small.append(batch)
-        size += batch.nbytes
+        size += decoded
     flush()
 
 
@@ -144,22 +147,33 @@ def _chunks(store: Store, work: Work) -> Iterator[tuple[int, chunk.Header, pa.Bu
 
 
 def maintain(
-    store: Store, handle: TopicHandle, nonce: Callable[[], str], progress: Callable[[int], object] = bool
+    store: Store,
+    handle: TopicHandle,
+    nonce: Callable[[], str],
+    progress: Callable[[int], object] = bool,
+    failed: Callable[[Job, LogError], object] | None = None,
 ) -> dict[str, int]:
     """Roll and merge until nothing is left to do; return how many segments were made, and of how many bytes.
 
-    Segments grow to `segment.bytes`. `progress` is told how many bytes were read since it was told last.
+    Segments grow to `segment.bytes`. `progress` is told how many bytes were read since it was told last. `failed` is
+    told of a job that cannot be done: its partition stays as it is, and the others go on. Without it the error is
+    raised.
     """
     made = size = 0
-    while jobs := _due(handle):
+    stuck: set[int] = set()
+    while jobs := [job for job in _due(handle) if job.partition not in stuck]:
         # All before the first is swapped in: what others did meanwhile is no longer in the state that follows.
         for work in [work_of(handle, job) for job in jobs]:
             try:
                 swap = carry_out(store, work, nonce())
-            except ObjectMissing:
-                if work.job in _due(handle):
+            except LogError as error:
+                if isinstance(error, ObjectMissing) and work.job not in _due(handle):
+                    continue  # another did it, and the files are gone
+                if failed is None:
                     raise
-                continue  # another did it, and the files are gone
+                failed(work.job, error)
+                stuck.add(work.job.partition)
+                continue
             handle.submit(MaintainSegments((swap,)))
             made += 1
             size += work.job.bytes
@@ -180,8 +194,10 @@ def housekeep(store: Store, handle: TopicHandle, *, thorough: bool = True) -> in
     that it costs the same whatever the number of files.
     """
     now = handle.now_ms()
-    handle.submit(ApplyRetention())
+    # Before the first entry: on a full disk this makes room for it.
     removed = remove_released(store, handle, now)
+    handle.submit(ApplyRetention())
+    removed += remove_released(store, handle, now)
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number))
     risen = any(isinstance(event, OrphanFloor) for event in raised.events)
     rubbish = orphans(store, handle) if thorough or risen else []

@@ -1,11 +1,12 @@
-"""Verify: an offline audit of everything that a topic has stored. Reads all of it, changes nothing.
+"""Verify: an offline audit of everything that a topic, or the cluster itself, has stored. Changes nothing.
 
-journal       every kept entry: checksum, hash chain, events; snapshots against the folded state
+journal       every kept entry: checksum, hash chain, events, manifest, no hole; snapshots against the folded state
 producers     batch numbers rise
 partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
 segments      every chunk's checksum, the index against the .log, the journal against both
 append files  every unrolled chunk's checksum
 orphans       files that nothing names: no damage, only rubbish
+cluster       its own journal likewise, and no topic that it has forgotten
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator import upkeep
+from pyspark_log_coordinator import cluster_upkeep, upkeep
+from pyspark_log_coordinator.history import history
 from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_storage import append_file, index, segment
+from pyspark_log_storage import append_file, index, layout, segment
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.journal import Journal
+    from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import ChunkRef, Partition, SegmentRef
     from pyspark_log_storage.store import Store
 
@@ -39,7 +42,8 @@ class Finding(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct):
     """What an audit found, and how much it looked at."""
 
-    topic: str
+    topic: str | None
+    """None: the cluster itself, which has no rows and no segments."""
     findings: list[Finding] = []
     entries: int = 0
     rows: int = 0
@@ -58,7 +62,7 @@ def verify(store: Store, handle: TopicHandle, progress: Callable[[int], object] 
     report = Report(handle.name)
     try:
         handle.refresh()
-        report.findings += _journal(handle, report)
+        report.findings += _journal(handle.journal, report)
         state = handle.journal.state
     except LogError as error:
         # Without a state nothing else can be held against anything.
@@ -83,6 +87,20 @@ def verify(store: Store, handle: TopicHandle, progress: Callable[[int], object] 
     return report
 
 
+def verify_cluster(log: Log) -> Report:
+    """Return the audit of the cluster's own journal, and of folders that no topic has any more."""
+    report = Report(None)
+    try:
+        log.cluster.refresh()
+        report.findings += _journal(log.cluster, report)
+        for name, topic_id in cluster_upkeep.former_lives(log):
+            report.findings += _forgotten(log, name, topic_id)
+        report.orphans = list(log.store.sweep(dry_run=True))
+    except LogError as error:
+        report.findings.append(Finding("journal", str(error)))
+    return report
+
+
 def repair(store: Store, handle: TopicHandle) -> list[str]:
     """Make again what can be made without loss, the indexes of whole segments; return the keys of what was made."""
     made = []
@@ -101,11 +119,17 @@ def repair(store: Store, handle: TopicHandle) -> list[str]:
     return made
 
 
-def _journal(handle: TopicHandle, report: Report) -> Iterator[Finding]:
+def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
     """Read the kept entries once more, from the oldest snapshot on, and hold them against the state."""
+    # Listed before the newest entry is looked for: what lies behind that is behind a hole.
+    later = list(journal.entries.numbers_after(journal.number))
+    journal.refresh()
+    if any(number > journal.number for number in later):
+        detail = f"it is missing, and entry {max(later)} is there: what was decided from it on is lost"
+        yield Finding(journal.entries.name(journal.number + 1), detail)
     last: dict[str, int] = {}
     folded: Any = None
-    for number, events, after in handle.journal.history():
+    for number, events, after in history(journal):
         folded = after
         report.entries += 1
         for event in events:
@@ -115,8 +139,21 @@ def _journal(handle: TopicHandle, report: Report) -> Iterator[Finding]:
                     detail = f"producer {event.claim.producer!r} wrote batch {event.claim.batch_id} after {before}"
                     yield Finding(f"journal entry {number}", detail)
                 last[event.claim.producer] = event.claim.batch_id
-    if folded is not None and folded != handle.journal.state:
+    if folded is not None and folded != journal.state:
         yield Finding("journal", "replaying the kept entries does not give the state that was read")
+
+
+def _forgotten(log: Log, name: str, topic_id: str) -> Iterator[Finding]:
+    """Hold that a folder whose topic the cluster does not know is of a topic that was deleted."""
+    folder = layout.topic_folder(name, topic_id)
+    try:
+        state = cluster_upkeep.journal_of(log, name, topic_id).refresh()
+    except LogError as error:
+        yield Finding(folder, str(error))
+        return
+    if state.started and not state.deleted:
+        detail = "its journal goes on, and the cluster does not know it; is the cluster's journal an old copy?"
+        yield Finding(folder, detail)
 
 
 def _bounds(number: int, partition: Partition) -> Iterator[Finding]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_log.cli import arguments
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.verify import Report
 
 EXAMPLES = """\b
 Examples:
@@ -19,46 +23,80 @@ Examples:
 def verify(
     path: arguments.Path,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which; all if none is named.")
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which; all and the cluster if none is named.")
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="First make again what can be made without loss.")] = False,
     json: arguments.Json = False,
 ) -> None:
     """Read everything that topics have stored, and say what is not as it should be.
 
-    Checks checksums, offsets, indexes, the journal's chain, and that what the journal names is there. The exit code is
+    Checks checksums, offsets, indexes, the journals' chains, and that what a journal names is there. The exit code is
     0 where all is sound, 1 where something is wrong.
     """
     import msgspec
 
     from pyspark_log.cli import output
-    from pyspark_log.cli.progress import bar
     from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import verify as audit
+    from pyspark_log_coordinator.cluster import topic_of
+    from pyspark_log_coordinator.verify import verify_cluster
+    from pyspark_log_storage.errors import UnknownTopic
 
     log = open_log(path)
+    for name in topics or ():
+        topic_of(log.cluster.state, name)  # one that is misspelt is told before all is read
     sound = True
-    for name in topics or sorted(log.topics()):
-        handle = log.topic(name)
-        made = audit.repair(log.store, handle) if repair else []
-        partitions = handle.journal.state.partitions
-        total = sum(each.log_bytes for partition in partitions for each in partition.segments)
-        total += sum(each.length for partition in partitions for each in partition.chunks)
-        with bar(f"verify {name}", total) as progress:
-            report = audit.verify(log.store, handle, progress)
+
+    def tell(report: Report, made: list[str]) -> None:
+        nonlocal sound
         sound = sound and report.sound
         if json:
             output.print_json({**msgspec.to_builtins(report), "sound": report.sound, "repaired": made})
-            continue
-        for key in made:
-            typer.echo(f"{name}: made {key} again")
-        for finding in report.findings:
-            hint = " (verify --repair can make it again)" if finding.repairable else ""
-            typer.echo(f"{name}: {finding.what}: {finding.detail}{hint}")
-        verdict = "sound" if report.sound else f"{len(report.findings)} findings"
-        typer.echo(
-            f"{name}: {verdict}; {report.rows:,} rows, {report.bytes:,} bytes in {report.segments:,} segments and the "
-            f"unrolled rest, {report.entries:,} journal entries, {len(report.orphans):,} orphans"
-        )
+        else:
+            _print(report, made)
+
+    if not topics:
+        tell(verify_cluster(log), [])
+    for name in topics or sorted(log.topics()):
+        try:
+            tell(*_audit(log, name, repair=repair))
+        except UnknownTopic:
+            if topics:
+                raise
+            # else it was deleted meanwhile
     if not sound:
         raise typer.Exit(1)
+
+
+def _audit(log: Log, name: str, *, repair: bool) -> tuple[Report, list[str]]:
+    """Return the audit of a topic, and what was made again before. Raises `UnknownTopic`."""
+    from pyspark_log.cli.progress import bar
+    from pyspark_log_coordinator import verify as audit
+    from pyspark_log_storage.errors import LogError, UnknownTopic
+
+    try:
+        handle = log.topic(name)
+    except UnknownTopic:
+        raise
+    except LogError as error:
+        return audit.Report(name, [audit.Finding("journal", error.message)]), []
+    made = audit.repair(log.store, handle) if repair else []
+    partitions = handle.journal.state.partitions
+    total = sum(each.log_bytes for partition in partitions for each in partition.segments)
+    total += sum(each.length for partition in partitions for each in partition.chunks)
+    with bar(f"verify {name}", total) as progress:
+        return audit.verify(log.store, handle, progress), made
+
+
+def _print(report: Report, made: list[str]) -> None:
+    name = "the cluster" if report.topic is None else report.topic
+    for key in made:
+        typer.echo(f"{name}: made {key} again")
+    for finding in report.findings:
+        hint = " (verify --repair can make it again)" if finding.repairable else ""
+        typer.echo(f"{name}: {finding.what}: {finding.detail}{hint}")
+    verdict = "sound" if report.sound else f"{len(report.findings)} findings"
+    seen = f"{report.entries:,} journal entries, {len(report.orphans):,} orphans"
+    if report.topic is not None:
+        rows = f"{report.rows:,} rows, {report.bytes:,} bytes in {report.segments:,} segments and the unrolled rest"
+        seen = f"{rows}, {seen}"
+    typer.echo(f"{name}: {verdict}; {seen}")

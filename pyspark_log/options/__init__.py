@@ -13,7 +13,7 @@ from pyspark_log.options.position import (
     Timestamps,
 )
 from pyspark_log.options.sink import SinkOptions, parse_sink
-from pyspark_log.options.source import SourceOptions, parse_source
+from pyspark_log.options.source import SourceOptions, check_source, parse_source
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from pyspark_log.options.table import Acks, Compression
 
@@ -36,6 +36,7 @@ __all__ = [
     "SubscribePattern",
     "Subscription",
     "Timestamps",
+    "check_source",
     "parse_sink",
     "parse_source",
 ]

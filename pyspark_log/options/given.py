@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
-from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option
+from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option, is_among
 from pyspark_log.options.table import TABLE
 from pyspark_log_storage.errors import InvalidOption
 
@@ -101,20 +101,20 @@ def warn(ignored: Sequence[Ignored], kind: Kind) -> None:
 
 def names(kind: Kind) -> list[str]:
     """Return the names of the options that `kind` has, in the table's order."""
-    return [option.name for option in TABLE if kind in option.kinds]
+    return list(dict.fromkeys(option.name for option in TABLE if is_among(kind, option.kinds)))
 
 
 def _known(key: str, kind: Kind) -> Option[Any] | Ignored | None:
     """Return the row that `key` means, or why it has no effect, or None where that needs no mention."""
     client = key.removeprefix(KAFKA_PREFIX) if key.startswith(KAFKA_PREFIX) else None
     for option in TABLE:
-        if kind in option.kinds and (option.name.lower() == key or client in option.prefixed):
+        if is_among(kind, option.kinds) and (option.name.lower() == key or client in option.prefixed):
             return option
     for refused in REFUSED:
-        if kind in refused.kinds and refused.covers(key):
+        if is_among(kind, refused.kinds) and refused.covers(key):
             raise InvalidOption(key, f"option {_name_in(refused.names, key)} cannot be used: {refused.why}")
     for foreign in IGNORED:
-        if kind in foreign.kinds and foreign.covers(key):
+        if is_among(kind, foreign.kinds) and foreign.covers(key):
             return Ignored(_name_in(foreign.names, key), foreign.why) if foreign.warns else None
     if client and (
         any(client in option.prefixed for option in TABLE) or any(refused.covers(key) for refused in REFUSED)
@@ -127,7 +127,7 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
     for option in TABLE:
         if option.name.lower() != key:
             continue
-        if (option.kinds <= SOURCE) != (kind in SOURCE):
+        if (option.kinds <= SOURCE) != is_among(kind, SOURCE):
             side = "reads" if option.kinds <= SOURCE else "writes"
             raise InvalidOption(option.name, f"option {option.name} is for {side}; {kind.value} has none: leave it out")
         if option.ignored_elsewhere:

@@ -19,6 +19,8 @@ class Kind(enum.Enum):
     SOURCE_STREAM = "a streaming read"
     SINK_BATCH = "a batch write"
     SINK_STREAM = "a streaming write"
+    READ = "a read"
+    """Of either kind, where Spark does not say yet which it is. No option is for this one: it has those of both."""
 
 
 SOURCE = frozenset({Kind.SOURCE_BATCH, Kind.SOURCE_STREAM})
@@ -26,6 +28,11 @@ SINK = frozenset({Kind.SINK_BATCH, Kind.SINK_STREAM})
 EVERYWHERE = SOURCE | SINK
 
 REQUIRED = "required"
+
+
+def is_among(kind: Kind, kinds: frozenset[Kind]) -> bool:
+    """Return whether what stands in the places `kinds` can stand in `kind`."""
+    return kind in kinds or (kind is Kind.READ and not kinds.isdisjoint(SOURCE))
 
 
 class Option(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

@@ -51,7 +51,32 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
 def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Return the options of a read. Raises `InvalidOption`; warns once of what has no effect."""
     given = gather(options, Kind.SOURCE_STREAM if streaming else Kind.SOURCE_BATCH)
-    startings = STARTINGS_STREAM if streaming else STARTINGS_BATCH
+    parsed = _parse(given)
+    warn((*given.ignored, *_shadowed(given, _startings(given)), *_shadowed(given, ENDINGS)), given.kind)
+    return parsed
+
+
+def check_source(options: Mapping[str, str]) -> None:
+    """Raise `InvalidOption` for what is wrong in a batch and in a stream alike, in words that fit both.
+
+    For where it is not known yet which it will be. What is wrong in each for another reason is left to `parse_source`.
+    """
+    errors = []
+    for kind in (Kind.SOURCE_STREAM, Kind.SOURCE_BATCH):
+        try:
+            _parse(gather(options, kind))
+        except InvalidOption as error:
+            errors.append(error)
+        else:
+            return
+    gather(options, Kind.READ).get(table.PATH)
+    stream, batch = errors
+    if stream.message == batch.message:
+        raise batch
+
+
+def _parse(given: Given) -> SourceOptions:
+    startings = _startings(given)
     parsed = SourceOptions(
         path=given.get(table.PATH),
         subscription=_subscription(given),
@@ -70,8 +95,11 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
     given.get(table.ASYNC_PROGRESS)
     _check_limits(parsed)
     _check_range(_first(given, startings).name, parsed.starting, _first(given, ENDINGS).name, parsed.ending)
-    warn((*given.ignored, *_shadowed(given, startings), *_shadowed(given, ENDINGS)), given.kind)
     return parsed
+
+
+def _startings(given: Given) -> Sequence[Option[Position]]:
+    return STARTINGS_STREAM if given.kind is Kind.SOURCE_STREAM else STARTINGS_BATCH
 
 
 def _subscription(given: Given) -> Subscription:

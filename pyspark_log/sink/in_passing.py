@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator import maintenance, upkeep
+from pyspark_log_coordinator import cluster_upkeep, maintenance, upkeep
 from pyspark_log_coordinator.topic import MaintainSegments
-from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import Log, TopicHandle
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 HOUSEKEEPING_EVERY = 64
 """Journal entries between two rounds of housekeeping."""
+TIDYING_EVERY = 64 * HOUSEKEEPING_EVERY
+"""Journal entries between two looks at what no topic that is there needs."""
+TIDYING_OBJECTS_MAX = 1_000
+"""How many objects of deleted topics go at a time, so that no batch waits long for it."""
 
 _logger = logging.getLogger("pyspark_log")
 
@@ -49,18 +53,41 @@ def roll_in_passing(log: Log, handle: TopicHandle) -> tuple[SwapSegments, ...]:
 
 
 def roll_past_the_cap(log: Log, handle: TopicHandle) -> None:
-    """Roll until no partition is past the hard cap of unrolled chunks. Raises what reading and writing raise."""
+    """Roll until no partition is past the hard cap of unrolled chunks.
+
+    Old rows that are damaged do not keep new ones out: where they are in the way, the cap is passed. Raises what
+    writing raises, and of reading what may pass.
+    """
     # Chunks above the HW cannot be rolled: then there is no work.
     while maintenance.must_roll(handle.journal.state) and (works := planned_work(handle)):
-        swaps = tuple(upkeep.carry_out(log.store, work, log.environment.nonce()) for work in works)
+        swaps = tuple(swap for work in works for swap in _roll_unless_damaged(log, work))
+        if not swaps:
+            return
         handle.submit(MaintainSegments(swaps))
 
 
+def _roll_unless_damaged(log: Log, work: Work) -> tuple[SwapSegments, ...]:
+    try:
+        return (upkeep.carry_out(log.store, work, log.environment.nonce()),)
+    except (CorruptObject, ObjectMissing) as error:
+        _logger.warning(
+            "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled; mend it (pyspark-log "
+            "verify says what is wrong), for it grows: %s",
+            work.topic,
+            work.job.partition,
+            error,
+        )
+        return ()
+
+
 def housekeep_when_due(log: Log, handle: TopicHandle) -> None:
-    """Do the housekeeping of a topic at every 64th entry of its journal."""
-    if handle.journal.number % HOUSEKEEPING_EVERY != 0:
+    """Do the housekeeping of a topic at every 64th entry of its journal, and that of the cluster now and then."""
+    number = handle.journal.number
+    if number % HOUSEKEEPING_EVERY != 0:
         return
     try:
         upkeep.housekeep(log.store, handle, thorough=False)
+        if number % TIDYING_EVERY == 0:
+            cluster_upkeep.tidy(log, objects_max=TIDYING_OBJECTS_MAX)
     except LogError as error:
         _logger.warning("housekeeping of topic %r was left for later: %s", handle.name, error)

@@ -185,6 +185,7 @@ def _checksum(fields: bytes, body: Any, padding: bytes) -> int:
 
 def _serialize(batch: pa.RecordBatch, compression: str) -> pa.Buffer:
     """Return the batch as one IPC message. Arrow writes whole streams: the schema and the end are cut off."""
+    assert not any(pa.types.is_dictionary(kind) for kind in batch.schema.types), "dictionaries are decoded before"
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression)) as stream:
         stream.write_batch(batch)

@@ -13,12 +13,15 @@
     64      4096   blocks of 78 entries, the last one with fewer
 
     A block: the largest timestamp of all chunks before it (i64), entries of 52 bytes, zeros, and in its last 4
-    bytes the CRC-32C of the rest. An entry is one chunk: offset relative to the base u32, rows u32, position in the
-    .log u64, length u32, leader epoch u32, schema id u32, smallest and largest timestamp i64 (microseconds), CRC-32C
-    of the chunk u32, zero u32.
+    bytes a CRC-32C. An entry is one chunk: offset relative to the base u32, rows u32, position in the .log u64,
+    length u32, leader epoch u32, schema id u32, smallest and largest timestamp i64 (microseconds), CRC-32C of the
+    chunk u32, zero u32.
 
-Entries are in order, so a reader of one row reads the header and a few blocks. Made from the .log alone, and again
-where it is missing or damaged.
+    A block's CRC-32C is of the header's CRC-32C (u32), the block's number from 0 (u32), and the block before it: so
+    a whole block in another's place, or of another index, is noticed too.
+
+Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many reads neighbouring
+blocks together. Made from the .log alone, and again where it is missing or damaged.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 HEADER_BYTES = 64
 BLOCK_BYTES = 4096
 BLOCK_ENTRIES = 78
+READ_BLOCKS_MAX = 16
+"""How many neighbouring blocks are read at once: 64 KiB."""
 SEGMENT_ROWS_MAX = 2**32 - 1
 BEFORE_ALL_TIMES = -(2**63)
 
@@ -51,6 +56,7 @@ _VERSION = 1
 _FIELDS = struct.Struct("<4sHHqqqI24x")
 _REACHED = struct.Struct("<q")
 _CRC = struct.Struct("<I")
+_PLACE = struct.Struct("<II")
 _ENTRY = np.dtype(
     [
         ("relative_offset", "<u4"),
@@ -97,7 +103,8 @@ def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry]) -> b
     """Return the index of a segment that has at least one chunk."""
     assert entries
     fields = _FIELDS.pack(_MAGIC, _VERSION, 0, base_offset, entries[-1].end_offset, log_bytes, len(entries))
-    parts = [fields, _CRC.pack(google_crc32c.value(fields))]
+    header_crc = google_crc32c.value(fields)
+    parts = [fields, _CRC.pack(header_crc)]
     reached = BEFORE_ALL_TIMES
     for first in range(0, len(entries), BLOCK_ENTRIES):
         block = entries[first : first + BLOCK_ENTRIES]
@@ -120,13 +127,13 @@ def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry]) -> b
             _ENTRY,
         )
         body = (_REACHED.pack(reached) + table.tobytes()).ljust(BLOCK_BYTES - _CRC.size, b"\0")
-        parts += [body, _CRC.pack(google_crc32c.value(body))]
+        parts += [body, _CRC.pack(_block_crc(header_crc, first // BLOCK_ENTRIES, body))]
         reached = max(reached, int(table["max_timestamp"].max()))
     return b"".join(parts)
 
 
 class Index:
-    """An index on a store, read block by block and kept once read.
+    """An index on a store, of which only the blocks that are needed are read, and kept.
 
     Every method may raise `ObjectMissing`, `CorruptObject` and `NewerFormat`.
     """
@@ -139,7 +146,8 @@ class Index:
         if len(data) < HEADER_BYTES:
             raise CorruptObject(self._name, f"it ends after {len(data)} bytes, inside its header")
         fields = data[: _FIELDS.size]
-        if google_crc32c.value(fields) != _CRC.unpack_from(data, _FIELDS.size)[0]:
+        self._header_crc = google_crc32c.value(fields)
+        if self._header_crc != _CRC.unpack_from(data, _FIELDS.size)[0]:
             raise CorruptObject(self._name, "the checksum of its header does not match")
         magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries = _FIELDS.unpack(fields)
         if magic != _MAGIC:
@@ -156,6 +164,8 @@ class Index:
     def find_offset(self, offset: int) -> int:
         """Return the number of the entry whose chunk holds `offset`, which is in the segment."""
         assert self.base_offset <= offset < self.end_offset
+        if offset in {self.base_offset, self.end_offset - 1}:
+            return 0 if offset == self.base_offset else int(self.entries) - 1  # so that to read all needs no search
         relative = offset - self.base_offset
         low, high = 0, self.blocks - 1
         while low < high:
@@ -181,7 +191,8 @@ class Index:
         return low * BLOCK_ENTRIES + int(reaching[0]) if len(reaching) else None
 
     def read(self, first: int, last: int) -> list[IndexEntry]:
-        """Return the entries from `first` up to and with `last`."""
+        """Return the entries from `first` up to and with `last`. Reads what is missing up to 64 KiB at once."""
+        self._load(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES)
         found = []
         for number in range(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES + 1):
             _, table = self._block(number)
@@ -193,14 +204,37 @@ class Index:
 
     def _block(self, number: int) -> tuple[int, NDArray[np.void]]:
         """Return the largest timestamp before block `number`, and its entries."""
-        if number not in self._blocks:
-            data = self._store.read(self._key, HEADER_BYTES + number * BLOCK_BYTES, BLOCK_BYTES)
-            if len(data) < BLOCK_BYTES:
-                raise CorruptObject(self._name, f"it ends inside block {number}")
-            body = data[: -_CRC.size]
-            if google_crc32c.value(body) != _CRC.unpack_from(data, len(body))[0]:
-                raise CorruptObject(self._name, f"the checksum of block {number} does not match")
-            count = min(BLOCK_ENTRIES, self.entries - number * BLOCK_ENTRIES)
-            table = np.frombuffer(body, _ENTRY, count, _REACHED.size)
-            self._blocks[number] = _REACHED.unpack_from(body)[0], table
+        self._load(number, number)
         return self._blocks[number]
+
+    def _load(self, first: int, last: int) -> None:
+        """Read the blocks from `first` up to and with `last` that have not been read, neighbours together."""
+        missing = [number for number in range(first, last + 1) if number not in self._blocks]
+        for number, run in _runs(missing, READ_BLOCKS_MAX):
+            data = self._store.read(self._key, HEADER_BYTES + number * BLOCK_BYTES, run * BLOCK_BYTES)
+            for position in range(run):
+                block = data[position * BLOCK_BYTES : (position + 1) * BLOCK_BYTES]
+                self._blocks[number + position] = self._decode(number + position, block)
+
+    def _decode(self, number: int, data: bytes) -> tuple[int, NDArray[np.void]]:
+        if len(data) < BLOCK_BYTES:
+            raise CorruptObject(self._name, f"it ends inside block {number}")
+        body = data[: -_CRC.size]
+        if _block_crc(self._header_crc, number, body) != _CRC.unpack_from(data, len(body))[0]:
+            raise CorruptObject(self._name, f"the checksum of block {number} does not match")
+        count = min(BLOCK_ENTRIES, self.entries - number * BLOCK_ENTRIES)
+        return _REACHED.unpack_from(body)[0], np.frombuffer(body, _ENTRY, count, _REACHED.size)
+
+
+def _block_crc(header_crc: int, number: int, body: bytes) -> int:
+    crc: int = google_crc32c.extend(google_crc32c.value(_PLACE.pack(header_crc, number)), body)
+    return crc
+
+
+def _runs(numbers: Sequence[int], length_max: int) -> Iterator[tuple[int, int]]:
+    """Yield first number and length of each run of neighbours in `numbers`, which ascend."""
+    start = 0
+    for end in range(1, len(numbers) + 1):
+        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1 or end - start == length_max:
+            yield numbers[start], end - start
+            start = end

@@ -24,6 +24,7 @@ _DIGITS = 20
 _NAME = re.compile(rf"([0-9]{{{_DIGITS}}}-){{1,2}}[0-9A-Za-z]+")
 NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
+TOPICS = "topics/"
 
 
 def number(n: int) -> str:
@@ -66,7 +67,7 @@ def segment_name(base_offset: int, born: int, nonce: str) -> str:
 
 def topic_folder(topic: str, topic_id: str) -> str:
     """Return the folder of one life of a topic."""
-    return f"topics/{topic}/{topic_id}/"
+    return f"{TOPICS}{topic}/{topic_id}/"
 
 
 def topic_journal(topic: str, topic_id: str) -> str:

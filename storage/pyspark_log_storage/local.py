@@ -1,7 +1,7 @@
 """A store in a folder of a file system that all processes share (POSIX: link, rename, fsync of folders).
 
     <root>/<key>            the objects
-    <root>/.tmp/<nonce>     objects being written; a killed process leaves some behind, they mean nothing
+    <root>/.tmp/<name>      objects being written; what a killed process leaves behind is swept (`temporary`)
 
 `create` writes a temporary file, flushes it, and links it to its name: `link` fails where the name exists,
 so of many racing processes one wins and nobody sees half an object. `put` renames over the name instead.
@@ -15,7 +15,6 @@ import contextlib
 import errno
 import os
 import stat
-import uuid
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import (
@@ -25,14 +24,16 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
+from pyspark_log_storage.temporary import Temporary, TemporaryFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _TMP = ".tmp"
 _ADVICE = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space or raise it",
+    errno.EFBIG: "the file would be too large for the file system, or for the process; raise its limit (ulimit -f)",
     errno.EROFS: "the file system is read-only; mount it for writing",
     errno.EACCES: "permission is denied; check the folder's owner and mode",
     errno.EPERM: "the operation is not permitted; check the folder's owner and mode",
@@ -52,7 +53,7 @@ class LocalStore:
         assert os.path.isabs(root), root
         self.url = root
         self._root = root
-        self._tmp = f"{root}/{_TMP}"
+        self._temporaries = TemporaryFolder(f"{root}/{_TMP}")
         self._reachable: set[str] = set()
         """Folders, relative to the root, whose own names this object has flushed."""
 
@@ -62,19 +63,19 @@ class LocalStore:
             try:
                 return self.publish(temporary, key)
             finally:
-                _unlink(temporary)
+                temporary.remove()
 
     def put(self, key: str, data: bytes) -> None:
         with _errors(self.url, key):
             temporary = self._write_temporary(data)
             path = self._path(key)
             try:
-                os.rename(temporary, path)
+                os.rename(temporary.path, path)
             except FileNotFoundError:
                 self._make_folders(os.path.dirname(path))
-                os.rename(temporary, path)
+                os.rename(temporary.path, path)
             finally:
-                _unlink(temporary)
+                temporary.remove()
             self._flush_name(key)
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
@@ -113,6 +114,15 @@ class LocalStore:
         with _errors(self.url, prefix):
             yield from self._walk(prefix, after)
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        assert prefix.endswith("/")
+        with _errors(self.url, prefix):
+            try:
+                with os.scandir(f"{self._root}/{prefix}") as entries:
+                    yield from sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            except FileNotFoundError:
+                return
+
     def delete(self, key: str) -> None:
         with _errors(self.url, key), contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(self._path(key))
@@ -122,8 +132,12 @@ class LocalStore:
             fd, temporary = self._open_temporary()
             return LocalWriter(self, key, fd, temporary, durable=durable)
 
-    def publish(self, temporary: str, key: str, *, durable: bool = True) -> bool:
-        """Give a file that is complete its name. False where the name is taken by another file.
+    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+        with _errors(self.url, _TMP):
+            return [f"{_TMP}/{name}" for name in self._temporaries.sweep(dry_run=dry_run)]
+
+    def publish(self, temporary: Temporary, key: str, *, durable: bool = True) -> bool:
+        """Give a file that is complete its name. False where the name is, or was just now, another file's.
 
         Either way the name is durable afterwards: who loses may act upon what the winner wrote.
         """
@@ -131,13 +145,17 @@ class LocalStore:
         created = True
         try:
             try:
-                os.link(temporary, path)
+                os.link(temporary.path, path)
             except FileNotFoundError:
                 self._make_folders(os.path.dirname(path))
-                os.link(temporary, path)
+                os.link(temporary.path, path)
         except FileExistsError:
             # A network file system may lose the answer to a link that it made: then the name is our file's.
-            created = os.path.samefile(temporary, path)
+            mine = os.stat(temporary.path)
+            try:
+                created = os.path.samestat(mine, os.stat(path))
+            except FileNotFoundError:
+                created = False  # the other file has been removed since
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise StoreUnfit(
@@ -156,17 +174,15 @@ class LocalStore:
         assert ".." not in key.split("/"), key
         return f"{self._root}/{key}"
 
-    def _open_temporary(self) -> tuple[int, str]:
-        path = f"{self._tmp}/{uuid.uuid4().hex}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    def _open_temporary(self) -> tuple[int, Temporary]:
         try:
-            return os.open(path, flags, 0o666), path
+            return self._temporaries.open()
         except FileNotFoundError:
-            self._make_folders(self._tmp)
-            return os.open(path, flags, 0o666), path
+            self._make_folders(self._temporaries.path)
+            return self._temporaries.open()
 
-    def _write_temporary(self, data: bytes) -> str:
-        fd, path = self._open_temporary()
+    def _write_temporary(self, data: bytes) -> Temporary:
+        fd, temporary = self._open_temporary()
         try:
             try:
                 _write_all(fd, data)
@@ -174,9 +190,9 @@ class LocalStore:
             finally:
                 os.close(fd)
         except BaseException:
-            _unlink(path)
+            temporary.remove()
             raise
-        return path
+        return temporary
 
     def _flush_name(self, key: str) -> None:
         """Make the name of an object that is there durable.
@@ -234,7 +250,7 @@ class LocalStore:
 class LocalWriter:
     """A file that gets its name when it is complete."""
 
-    def __init__(self, store: LocalStore, key: str, fd: int, temporary: str, *, durable: bool) -> None:
+    def __init__(self, store: LocalStore, key: str, fd: int, temporary: Temporary, *, durable: bool) -> None:
         self._store = store
         self._key = key
         self._fd = fd
@@ -270,7 +286,7 @@ class LocalWriter:
     def discard(self) -> None:
         with contextlib.suppress(OSError):
             self._close_file()
-        _unlink(self._temporary)
+        self._temporary.remove()
 
     def _close_file(self) -> None:
         if self._fd >= 0:
@@ -295,12 +311,6 @@ def _errors(url: str, key: str) -> Iterator[None]:
         raise StoreUnavailable(
             url, key, f"cannot use {where}: {reason}; check the disk or mount, then try again"
         ) from error
-
-
-def _unlink(temporary: str) -> None:
-    """Remove a temporary file, if it is there: one that stays only takes space."""
-    with contextlib.suppress(OSError):
-        os.unlink(temporary)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_storage.errors import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class MemoryStore:
@@ -43,6 +43,11 @@ class MemoryStore:
             keys = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
         yield from keys
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        assert prefix.endswith("/")
+        below = (key.removeprefix(prefix) for key in self.list(prefix))
+        yield from sorted({name.partition("/")[0] for name in below if "/" in name})
+
     def delete(self, key: str) -> None:
         with self._lock:
             self._objects.pop(key, None)
@@ -50,6 +55,10 @@ class MemoryStore:
     def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
         del durable
         return MemoryWriter(self, key)
+
+    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+        del dry_run
+        return ()  # what is half-written dies with the process
 
     def _get(self, key: str) -> bytes:
         try:

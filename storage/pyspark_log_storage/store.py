@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class ObjectWriter(Protocol):
@@ -59,6 +59,12 @@ class Store(Protocol):
         `prefix` ends with "/", or is empty for all. Keys compare as whole strings, not part by part.
         """
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield, in ascending order, the names of the folders directly in the folder `prefix`, without "/".
+
+        A folder that holds no object may be among them. `prefix` ends with "/".
+        """
+
     def delete(self, key: str) -> None:
         """Remove the object; no error where there is none. It may be back after a power failure."""
 
@@ -66,6 +72,12 @@ class Store(Protocol):
         """Begin a large object at a key that nobody else uses. `durable=False` skips the flush to disk.
 
         The caller ends with `close` or `discard`, whatever happens in between.
+        """
+
+    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+        """Remove what killed writers left behind of objects that never became visible; return what that is called.
+
+        Nothing of a writer that lives, however long it sleeps. `dry_run` removes nothing.
         """
 
 

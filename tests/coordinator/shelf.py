@@ -3,7 +3,8 @@
 import msgspec
 
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.journal import Journal, Machine
+from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.replay import Machine
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import Store
 from tests.coordinator.fake_environment import fake_environment

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from pyspark_log_coordinator import journal as journal_module
+from pyspark_log_coordinator.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
 from pyspark_log_storage.memory import MemoryStore
@@ -59,11 +60,11 @@ def assert_readable(store):
     shelf = open_shelf(store)
     things = shelf.refresh().things
     with pytest.raises(UnknownVersion) as refused:
-        shelf.state_at(len(things) + 1)
+        state_at(shelf, len(things) + 1)
     oldest = int(refused.value.message.split("versions ")[1].split()[0])
     for version in range(oldest, len(things) + 1):
-        assert shelf.state_at(version).things == things[:version]
-    told = list(shelf.history())
+        assert state_at(shelf, version).things == things[:version]
+    told = list(history(shelf))
     assert told[-1][2].things == things
 
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry, snapshot
+from pyspark_log_coordinator import journal_entry, replay, snapshot
+from pyspark_log_coordinator.history import history, state_at
 from pyspark_log_coordinator.journal import SNAPSHOTS_KEPT
 from pyspark_log_storage.errors import CorruptObject, OutcomeUnknown, StoreError, StoreUnavailable, UnknownVersion
-from pyspark_log_storage.layout import newest_first, number
+from pyspark_log_storage.layout import born_name, newest_first, number
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.shelf import FOLDER, Place, open_shelf
@@ -48,6 +49,11 @@ def fill(shelf, count, name="thing"):
     start = len(shelf.refresh().things)
     for i in range(start, start + count):
         shelf.submit(Place((f"{name}-{i}",)))
+
+
+def place(shelf, thing):
+    """Put one more thing on the shelf; return the number of the entry."""
+    return shelf.submit(Place((thing,))).number
 
 
 def fill_and_trim(store, count=3 * KEPT, name="other"):
@@ -183,7 +189,7 @@ def test_who_slept_after_its_entry_was_written_finds_that_it_counted(store):
 
 
 def test_who_slept_longer_than_hashes_are_kept_does_not_know(store, monkeypatch):
-    monkeypatch.setattr(journal_module, "HASHES_MAX", 10)
+    monkeypatch.setattr(replay, "HASHES_MAX", 10)
     sleeper = open_shelf(store)
     fill(sleeper, 5)
     store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
@@ -294,14 +300,14 @@ def test_every_kept_version_is_the_state_as_it_was(store):
     fill(shelf, 50)
     shelf.trim()
     for n in range(36, 51):
-        assert shelf.state_at(n).things == shelf.state.things[:n]
+        assert state_at(shelf, n).things == shelf.state.things[:n]
 
 
 def test_all_versions_are_kept_before_the_first_trimming(store):
     shelf = open_shelf(store)
     fill(shelf, 20)
     for n in range(1, 21):
-        assert shelf.state_at(n).things == shelf.state.things[:n]
+        assert state_at(shelf, n).things == shelf.state.things[:n]
 
 
 @pytest.mark.parametrize("version", [-1, 0, 1, 35, 51])
@@ -310,22 +316,22 @@ def test_a_version_that_is_not_kept_is_an_error_that_names_those_that_are(store,
     fill(shelf, 50)
     shelf.trim()
     with pytest.raises(UnknownVersion, match="versions 36 to 50 are kept"):
-        shelf.state_at(version)
+        state_at(shelf, version)
 
 
 def test_asking_for_a_version_changes_nothing(store):
     shelf = open_shelf(store)
     fill(shelf, 50)
-    shelf.state_at(40)
+    state_at(shelf, 40)
     assert (shelf.number, len(shelf.state.things)) == (50, 50)
 
 
 def test_history_is_every_entry_from_the_first_that_is_kept(store):
     shelf = open_shelf(store)
     fill(shelf, 50)
-    assert [n for n, _, _ in shelf.history()] == list(range(1, 51))
+    assert [n for n, _, _ in history(shelf)] == list(range(1, 51))
     shelf.trim()
-    told = list(shelf.history())
+    told = list(history(shelf))
     assert [n for n, _, _ in told] == list(range(37, 51))
     assert [state.things for n, _, state in told] == [shelf.state.things[:n] for n in range(37, 51)]
 
@@ -334,7 +340,7 @@ def test_history_that_is_trimmed_while_it_is_read_goes_on_behind_the_gap(store):
     shelf = open_shelf(store)
     fill(shelf, 50)
     told = []
-    for n, _, state in shelf.history():
+    for n, _, state in history(shelf):
         told.append(n)
         if n == 10:
             open_shelf(another(store)).trim()
@@ -350,7 +356,7 @@ def test_history_does_not_step_over_damage(store, damaged):
     data[-1] ^= 1
     store.put(entry_key(damaged), bytes(data))
     with pytest.raises(CorruptObject, match=number(damaged)):
-        list(shelf.history())
+        list(history(shelf))
 
 
 def test_history_of_which_the_oldest_snapshot_is_damaged_is_an_error_that_names_it(store):
@@ -360,7 +366,7 @@ def test_history_of_which_the_oldest_snapshot_is_damaged_is_an_error_that_names_
     key = f"{SNAPSHOTS}{newest_first(36)}"
     store.put(key, store.read(key)[:-1])
     with pytest.raises(CorruptObject, match=key):
-        list(shelf.history())
+        list(history(shelf))
 
 
 def test_history_holds_snapshots_against_the_entries(store):
@@ -369,7 +375,57 @@ def test_history_holds_snapshots_against_the_entries(store):
     forged = snapshot.Snapshot(8, [b"x" * 16], msgspec.Raw(msgspec.msgpack.encode({"things": []})))
     store.put(f"{SNAPSHOTS}{newest_first(8)}", snapshot.encode(forged))
     with pytest.raises(CorruptObject, match="another history"):
-        list(shelf.history())
+        list(history(shelf))
+
+
+def test_history_holds_the_state_of_snapshots_against_the_entries(store):
+    shelf = open_shelf(store)
+    fill(shelf, 10)
+    key = f"{SNAPSHOTS}{newest_first(8)}"
+    whole = snapshot.decode(store.read(key), key)
+    forged = snapshot.Snapshot(8, whole.hashes, msgspec.Raw(msgspec.msgpack.encode({"things": ["other"]})))
+    store.put(key, snapshot.encode(forged))
+    with pytest.raises(CorruptObject, match=f"{key}.*another state"):
+        list(history(shelf))
+
+
+# The end of a journal
+
+
+def test_of_a_journal_that_is_buried_the_last_entry_and_its_snapshot_stay(store):
+    shelf = open_shelf(store)
+    fill(shelf, 50)
+    store.create(f"{MANIFESTS}{born_name(3, 'abc')}", b"of an attempt that lost")
+    before = len(list(store.list("")))
+    assert shelf.bury() == before - 1  # the snapshot is new
+    assert sorted(store.list("")) == sorted(shelf.end_keys())
+    assert shelf.bury() == 0
+    assert open_shelf(another(store)).refresh() == shelf.state
+
+
+@pytest.mark.parametrize("asleep_at", [0, 1, 5, 20, 49, 50])
+def test_who_slept_through_a_burial_finds_the_end(store, asleep_at):
+    shelf, sleeper = open_shelf(another(store)), open_shelf(another(store))
+    fill(shelf, asleep_at)
+    sleeper.refresh()
+    fill(shelf, 50 - asleep_at)
+    shelf.bury()
+    assert sleeper.refresh() == shelf.state
+    assert place(sleeper, "late") == 51
+
+
+def test_an_entry_that_a_sleeper_writes_after_a_burial_does_not_count(store):
+    sleeper = open_shelf(store)
+    fill(sleeper, 5)
+
+    def meanwhile():
+        other = open_shelf(another(store))
+        fill(other, 20, "other")
+        other.bury()
+
+    store.be_slow(ENTRIES, meanwhile=meanwhile)
+    assert place(sleeper, "late") == 26
+    assert len(sleeper.state.things) == 26
 
 
 # Power failures
@@ -397,10 +453,10 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
         assert reader.refresh().things == expected
         opened = open_shelf(another(store))
         assert opened.refresh().things == expected
-        told = [state.things for _, _, state in opened.history()]
+        told = [state.things for _, _, state in history(opened)]
         assert not told or told[-1] == expected
         for version in range(max(1, len(expected) - 3), len(expected) + 1):
-            assert opened.state_at(version).things == expected[:version]
+            assert state_at(opened, version).things == expected[:version]
         fill(opened, 1, "after")
         opened.trim()
         assert shelf.refresh().things == (*expected, f"after-{len(expected)}")
@@ -435,5 +491,5 @@ def test_strange_files_beside_entries_and_manifests_are_left_alone():
     shelf = open_shelf(store)
     fill(shelf, 50)
     assert shelf.trim() > 0
-    assert [n for n, _, _ in shelf.history()] == list(range(37, 51))
+    assert [n for n, _, _ in history(shelf)] == list(range(37, 51))
     assert set(strange) <= set(store.list(""))

@@ -15,7 +15,7 @@ from pyspark_log_storage.errors import (
     ProducerFenced,
     UnknownTopic,
 )
-from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, started
+from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, rolled, started
 
 ABC = ("A", "B", "C")
 
@@ -48,8 +48,19 @@ def test_a_deleted_topic_takes_no_more_batches():
 
 
 def test_a_topic_is_deleted_once():
-    assert decide(started(), DeleteTopic()) == [TopicDeleted()]
+    assert topic.decide(started(), DeleteTopic(), 7) == [TopicDeleted(7)]
     assert decide(after(started(), DeleteTopic()), DeleteTopic()) == []
+
+
+def test_a_deleted_topic_keeps_no_list_of_what_it_held():
+    state = after(started(partitions=2), commit(claim(0), file({0: 4, 1: 2})))
+    state = rolled(rolled(state, 0, 4), 0, 2, partition=1)
+    assert len(state.released) > 0
+    state = after(after(state, commit(claim(1), file({0: 5}))), DeleteTopic())
+    assert state.deleted
+    assert [len(each) for each in (state.files, state.released, state.producers)] == [0, 0, 0]
+    assert [len(each.segments) + len(each.chunks) for each in state.partitions] == [0, 0]
+    assert [each.log_end for each in state.partitions] == [9, 2]
 
 
 def test_a_deleted_topic_does_not_begin_again():

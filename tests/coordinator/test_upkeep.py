@@ -63,14 +63,27 @@ def test_small_chunks_become_one(topic):
     topic.check()
 
 
-def test_small_chunks_are_joined_up_to_a_megabyte(topic):
+def test_small_chunks_are_joined_up_to_a_bound(topic, monkeypatch):
+    monkeypatch.setattr(upkeep, "CHUNK_BYTES", 1024 * 1024)
     dice = random.Random(1)
-    for _ in range(40):
-        topic.append({0: [dice.randbytes(100_000)]})
+    for _ in range(160):
+        topic.append({0: [dice.randbytes(25_000)]})
     topic.roll()
     sizes = [each.length for each in entries(topic)]
     assert len(sizes) == 4
     assert all(900_000 < size < 1_050_000 for size in sizes[:-1])
+    topic.check()
+
+
+def test_chunks_that_are_not_tiny_are_copied_when_rolled_and_joined_when_merged(topic):
+    dice = random.Random(9)
+    for _ in range(2):
+        for _ in range(3):
+            topic.append({0: [dice.randbytes(100_000)]})
+        topic.roll()
+    assert [each.rows for each in entries(topic)] == [1, 1, 1]
+    topic.merge()
+    assert [each.rows for each in entries(topic)] == [6]
     topic.check()
 
 
@@ -263,6 +276,51 @@ def test_a_file_that_is_missing_and_still_needed_is_an_error(topic):
     topic.store.delete(topic.handle.append_file(topic.handle.journal.state.files[5].name))
     with pytest.raises(ObjectMissing):
         upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)
+
+
+def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
+    topic = StoredTopic(partitions=4, **NOW)
+    topic.fill(ROLL_CHUNKS, partitions=(0, 1, 2, 3))
+    topic.roll(2, partition=3)
+    topic.fill(ROLL_CHUNKS, partitions=(0, 1, 2, 3))
+    file = topic.handle.append_file(topic.handle.journal.state.files[0].name)
+    whole = topic.store.read(file)
+    damage(topic, file, topic.handle.journal.state.partitions[0].chunks[0].position + 70)
+    told = []
+    done = upkeep.maintain(
+        topic.store, topic.handle, topic.log.environment.nonce, failed=lambda *each: told.append(each)
+    )
+    [(job, error)] = told
+    assert (job.partition, isinstance(error, CorruptObject)) == (0, True)
+    assert file in error.message
+    assert done["segments"] >= 3
+    state = topic.handle.refresh()
+    assert [len(each.chunks) for each in state.partitions] == [2 * ROLL_CHUNKS, 0, 0, 0]
+    # Nothing of what is damaged was dropped: once it is mended all is there.
+    upkeep.housekeep(topic.store, topic.handle)
+    topic.store.put(file, whole)
+    assert upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)["segments"] > 0
+    topic.check()
+
+
+def test_without_somebody_to_tell_what_cannot_be_done_is_an_error(topic):
+    topic.fill(ROLL_CHUNKS)
+    damage(topic, topic.handle.append_file(topic.handle.journal.state.files[3].name))
+    with pytest.raises(CorruptObject):
+        upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)
+
+
+def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
+    topic = StoredTopic(partitions=2, **NOW)
+    for _ in range(MERGE_COUNT):
+        topic.fill(1, partitions=(0, 1))
+        for partition in (0, 1):
+            topic.roll(partition=partition)
+    damage(topic, f"{topic.segment_key(3, partition=0)}.log")
+    told = []
+    upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce, failed=lambda *each: told.append(each))
+    assert [job.partition for job, _ in told] == [0]
+    assert [len(each.segments) for each in topic.handle.refresh().partitions] == [MERGE_COUNT, 1]
 
 
 def test_many_maintainers_and_a_writer_at_once_leave_the_same_rows(tmp_path):

@@ -1,15 +1,20 @@
 """Verify: a sound topic is sound, each kind of damage is named, and only indexes are made again."""
 
+import os
 import random
 
 import msgspec
 import pytest
 
 from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import upkeep
+from pyspark_log_coordinator import journal_entry, snapshot, upkeep
+from pyspark_log_coordinator import verify as verify_module
+from pyspark_log_coordinator.cluster_upkeep import tidy
 from pyspark_log_coordinator.topic import DeleteRecords
-from pyspark_log_coordinator.verify import _bounds, repair, verify
+from pyspark_log_coordinator.verify import _bounds, repair, verify, verify_cluster
 from pyspark_log_storage import segment
+from pyspark_log_storage.layout import newest_first
+from pyspark_log_storage.local import LocalStore
 from tests.coordinator.stored_topic import StoredTopic
 from tests.coordinator.topics import filled, rolled
 
@@ -107,14 +112,13 @@ def test_progress_is_told_as_much_as_there_is(topic):
 
 
 def test_a_batch_that_comes_while_it_reads_is_no_fault(topic, monkeypatch):
-    handle = topic.open().topic("t")
-    history = handle.journal.history
+    handle, history = topic.open().topic("t"), verify_module.history
 
-    def history_after_a_batch():
+    def history_after_a_batch(journal):
         topic.fill(1)
-        return history()
+        return history(journal)
 
-    monkeypatch.setattr(handle.journal, "history", history_after_a_batch)
+    monkeypatch.setattr(verify_module, "history", history_after_a_batch)
     assert verify(topic.store, handle).findings == []
 
 
@@ -240,6 +244,181 @@ def test_everything_that_is_wrong_is_told_at_once(topic):
     flip(topic, f"{topic.segment_key(0)}.log", -1)
     topic.store.delete(f"{topic.segment_key(1)}.index")
     assert len(audit(topic).findings) == 2
+
+
+@pytest.mark.parametrize("number", [-1, -2, -5])
+def test_an_entry_that_is_missing_where_the_newest_snapshot_does_not_help_is_named(topic, number):
+    # Whoever reads the journal takes what is before the hole for all that there is.
+    topic.fill(7 - topic.handle.journal.number % 8)
+    missing = topic.handle.journal.number + number
+    key = f"{topic.folder}journal/entries/{missing:020d}"
+    topic.store.delete(key)
+    [found] = audit(topic).findings
+    assert key in found.what
+    assert f"entry {topic.handle.journal.number} is there" in found.detail
+
+
+def test_an_entry_that_comes_while_it_looks_for_holes_is_no_fault(topic, monkeypatch):
+    handle = topic.open().topic("t")
+    real = handle.journal.entries.numbers_after
+
+    def numbers_after(number):
+        yield from real(number)
+        topic.fill(1)
+        yield from real(number)
+        topic.fill(1)
+
+    monkeypatch.setattr(handle.journal.entries, "numbers_after", numbers_after)
+    assert verify(topic.store, handle).findings == []
+
+
+@pytest.mark.parametrize("how", ["flipped", "missing"])
+def test_a_damaged_manifest_is_named(topic, monkeypatch, how):
+    with monkeypatch.context() as small:
+        small.setattr(journal_entry, "INLINE_BYTES_MAX", 0)
+        topic.fill(1)
+    [key] = topic.keys("journal/manifests/")
+    topic.fill(8)
+    if how == "flipped":
+        flip(topic, topic.folder + key, -1)
+    else:
+        topic.store.delete(topic.folder + key)
+    # The snapshots' word is enough to open the topic; the entries are read all the same.
+    assert key in said(finding(topic))
+
+
+# The cluster
+
+
+@pytest.fixture
+def cluster(topic, monkeypatch):
+    """The topic, when the cluster's journal has 40 entries and five snapshots, and two topics were deleted."""
+    for number in range(16):
+        topic.log.create_topic(f"topic-{number}", 1)
+    for number in (3, 5):
+        topic.log.delete_topic(f"topic-{number}")
+    for number in range(100, 120):
+        topic.log.create_topic(f"topic-{number}", 1)
+    assert topic.log.cluster.number == 40
+    return topic
+
+
+def audit_cluster(topic):
+    """Return what verify says of the cluster in a process that has just begun."""
+    return verify_cluster(topic.open())
+
+
+def cluster_key(number):
+    return f"cluster/entries/{number:020d}"
+
+
+def test_a_sound_cluster_is_sound(cluster):
+    report = audit_cluster(cluster)
+    assert report.findings == []
+    assert (report.topic, report.sound, report.entries, report.orphans) == (None, True, 40, [])
+
+
+def test_a_cluster_is_sound_after_deleted_topics_have_gone_and_its_journal_was_trimmed(cluster):
+    cluster.clock.now_ms = 10**9
+    assert len(tidy(cluster.log).deleted_topics) == 2
+    report = audit_cluster(cluster)
+    assert report.sound
+    assert report.entries < 40
+
+
+@pytest.mark.parametrize("number", [1, 7, 8, 17, 33, 39])
+def test_a_flipped_bit_of_an_entry_of_the_cluster_is_named(cluster, number):
+    flip(cluster, cluster_key(number), -1)
+    [found] = audit_cluster(cluster).findings
+    assert cluster_key(number) in said(found)
+
+
+@pytest.mark.parametrize("number", [17, 25, 39])
+def test_a_missing_entry_of_the_cluster_is_named(cluster, number):
+    cluster.store.delete(cluster_key(number))
+    [found] = audit_cluster(cluster).findings
+    assert cluster_key(number) in said(found)
+
+
+def test_a_hole_at_the_end_of_the_clusters_journal_is_named_and_what_it_hides(cluster):
+    for number in range(200, 204):
+        cluster.log.create_topic(f"topic-{number}", 1)
+    cluster.store.delete(cluster_key(42))
+    found = audit_cluster(cluster).findings
+    assert cluster_key(42) in found[0].what
+    assert "entry 44 is there" in found[0].detail
+    assert [each.what.split("/")[1] for each in found[1:]] == ["topic-201", "topic-202", "topic-203"]
+
+
+def test_entries_of_the_cluster_that_were_swapped_are_named(cluster):
+    one, other = cluster_key(20), cluster_key(21)
+    first, second = cluster.store.read(one), cluster.store.read(other)
+    cluster.store.put(one, second)
+    cluster.store.put(other, first)
+    [found] = audit_cluster(cluster).findings
+    assert one in said(found)
+    assert "does not follow" in said(found)
+
+
+@pytest.mark.parametrize("number", [8, 24])
+def test_a_flipped_bit_of_a_snapshot_of_the_cluster_is_named(cluster, number):
+    key = f"cluster/snapshots/{newest_first(number)}"
+    flip(cluster, key, -1)
+    [found] = audit_cluster(cluster).findings
+    assert key in said(found)
+
+
+def test_a_snapshot_of_the_cluster_that_says_other_than_its_entries_is_named(cluster):
+    key = f"cluster/snapshots/{newest_first(16)}"
+    whole = snapshot.decode(cluster.store.read(key), key)
+    forged = msgspec.structs.replace(whole, state=msgspec.Raw(msgspec.msgpack.encode({"cluster_id": "other"})))
+    cluster.store.put(key, snapshot.encode(forged))
+    [found] = audit_cluster(cluster).findings
+    assert key in said(found)
+
+
+def test_a_damaged_manifest_of_the_cluster_is_named(cluster, monkeypatch):
+    with monkeypatch.context() as small:
+        small.setattr(journal_entry, "INLINE_BYTES_MAX", 0)
+        cluster.log.create_topic("large", 1)
+    [key] = cluster.store.list("cluster/manifests/")
+    for number in range(300, 308):
+        cluster.log.create_topic(f"topic-{number}", 1)
+    assert audit_cluster(cluster).sound
+    flip(cluster, key, -1)
+    [found] = audit_cluster(cluster).findings
+    assert key in said(found)
+
+
+def test_a_cluster_that_was_set_back_to_an_old_copy_is_named_with_the_topics_that_it_lost(cluster):
+    for key in list(cluster.store.list("cluster/")):
+        if key.startswith("cluster/snapshots/") or key > cluster_key(38):
+            cluster.store.delete(key)
+    [one, other] = audit_cluster(cluster).findings
+    assert ("topic-118/" in one.what, "topic-119/" in other.what) == (True, True)
+    assert "does not know it" in one.detail
+
+
+def test_a_topic_that_is_made_while_the_cluster_is_verified_is_no_fault(cluster, monkeypatch):
+    real = cluster.store.folders
+
+    def folders_after_another_topic(prefix):
+        if prefix == "topics/":
+            cluster.open().create_topic("new", 1)
+        return real(prefix)
+
+    log = cluster.open()
+    monkeypatch.setattr(cluster.store, "folders", folders_after_another_topic)
+    assert verify_cluster(log).findings == []
+
+
+def test_what_killed_writers_left_is_told_and_no_fault(tmp_path):
+    topic = StoredTopic(LocalStore(str(tmp_path / "root")))
+    left = tmp_path / "root" / ".tmp" / "left"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    report = audit_cluster(topic)
+    assert (report.sound, report.orphans, left.exists()) == (True, [".tmp/left"], True)
 
 
 # What the state itself may not be

@@ -1,6 +1,6 @@
 """A store in memory that notes what it is asked, and goes wrong where a test tells it to."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -76,8 +76,15 @@ class TroubledStore:
         self.lists.append(prefix)
         return self.inner.list(prefix, after)
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        self.lists.append(prefix)
+        return self.inner.folders(prefix)
+
     def delete(self, key: str) -> None:
         self.inner.delete(key)
 
     def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
         return self.inner.open_write(key, durable=durable)
+
+    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+        return self.inner.sweep(dry_run=dry_run)

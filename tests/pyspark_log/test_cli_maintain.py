@@ -1,5 +1,7 @@
 """`pyspark-log maintain`."""
 
+import json
+import os
 import signal
 import threading
 import time
@@ -11,11 +13,13 @@ from pyspark_log.sink.rows import Rows
 from pyspark_log.sink.staging import Staging, destination_of
 from pyspark_log.source.fetch import fetch
 from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator.topic import AlterConfig, RaiseOrphanFloor
+from pyspark_log_coordinator.topic import AlterConfig, DeleteTopic, RaiseOrphanFloor
 from tests.command_line import CommandLine
-from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, record
+from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, flip_bit, record
 
 PATIENCE_SECONDS = 60
+NOTHING = {"topic": None, "deleted_topics": [], "temporary_files": [], "trimmed": 0, "failures": []}
+"""What is said of a cluster in which nothing was due."""
 
 
 @pytest.fixture
@@ -70,16 +74,19 @@ def test_what_is_due_is_rolled_and_told(cli):
 
 def test_for_machines_it_is_a_document_for_each_topic(cli):
     filled(cli, "b", "a")
-    documents = cli.documents("maintain")
+    *documents, cluster = cli.documents("maintain")
     assert [(each["topic"], each["segments"], each["orphans"]) for each in documents] == [("a", 1, 0), ("b", 1, 0)]
-    assert all(each["removed"] == 10 and each["bytes"] > 0 for each in documents)
+    assert all(each["removed"] == 10 and each["bytes"] > 0 and each["failures"] == [] for each in documents)
+    assert cluster == NOTHING
 
 
 def test_the_second_time_nothing_is_left_to_do(cli):
     filled(cli, "t")
     cli.run("maintain")
-    [document] = cli.documents("maintain")
-    assert document == {"topic": "t", "segments": 0, "bytes": 0, "removed": 0, "orphans": 0}
+    document, cluster = cli.documents("maintain")
+    assert document == {"topic": "t", "segments": 0, "bytes": 0, "removed": 0, "orphans": 0, "failures": []}
+    assert cluster == NOTHING
+    assert len(cli.out("maintain").splitlines()) == 3
 
 
 def test_only_the_topics_that_are_named_are_maintained(cli):
@@ -98,7 +105,8 @@ def test_a_dry_run_shows_what_is_due_and_changes_nothing(cli):
         handle = log.log.topic("t")
         handle.submit(RaiseOrphanFloor(handle.journal.number))
     before = files(cli)
-    [document] = cli.documents("maintain", "--dry-run")
+    document, cluster = cli.documents("maintain", "--dry-run")
+    assert cluster == NOTHING
     assert (document["segments"], document["removed"], document["orphans"]) == (1, 0, 1)
     assert files(cli) == before
 
@@ -129,11 +137,186 @@ def test_an_address_without_a_cluster_is_an_error(cli):
     assert "there is no log" in cli.error("maintain")
 
 
-def test_a_damaged_file_is_an_error_that_names_it(cli):
-    log = filled(cli, "t")
-    [first, *_] = log.files("t")
+def test_an_unknown_topic_is_told_before_anything_is_done(cli):
+    filled(cli, "t")
+    before = files(cli)
+    assert "'u'" in cli.error("maintain", "t", "u")
+    assert files(cli) == before
+
+
+# What goes wrong
+
+
+def damaged(cli: CommandLine) -> tuple[PlainLog, Path]:
+    """Topics a, b and c, all due, and the first file of b cut."""
+    log = filled(cli, "a", "b", "c")
+    [first, *_] = log.files("b")
     first.write_bytes(first.read_bytes()[:-1])
-    assert first.name in cli.error("maintain")
+    return log, first
+
+
+def test_a_damaged_file_is_told_at_the_end_and_all_else_is_done(cli):
+    _, first = damaged(cli)
+    result = cli.run("maintain", code=1)
+    assert [line.split()[:2] for line in result.stdout.splitlines()[2:]] == [["a", "1"], ["b", "0"], ["c", "1"]]
+    [line] = result.stderr.splitlines()
+    assert line.startswith("pyspark-log: topic 'b', partition 0: rows 0 to 9 were not rolled: ")
+    assert first.name in line
+    assert [len(logs(cli, topic)) for topic in "abc"] == [1, 0, 1]
+
+
+def test_a_damaged_file_is_told_to_machines(cli):
+    _, first = damaged(cli)
+    result = cli.run("maintain", "--json", code=1)
+    documents = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [len(each["failures"]) for each in documents] == [0, 1, 0, 0]
+    assert first.name in documents[1]["failures"][0]
+
+
+def test_the_other_partitions_of_a_topic_with_a_damaged_file_are_rolled_and_what_has_expired_goes(cli):
+    log = PlainLog(cli.path)
+    log.create("t", partitions=3, file_delete_delay_ms=0)
+    for partition in (1, 0, 2, 1, 0, 2):
+        log.append("t", {partition: [b"row"]})
+    log.log.topic("t").submit(AlterConfig({"flush.messages": "1"}))
+    list(log.files("t"))[1].unlink()
+    [document] = [json.loads(line) for line in cli.run("maintain", "t", "--json", code=1).stdout.splitlines()]
+    assert (document["segments"], document["removed"]) == (2, 1)
+    assert "partition 0" in document["failures"][0]
+
+
+def test_a_topic_that_cannot_be_opened_is_told_and_the_others_are_maintained(cli):
+    log = filled(cli, "a", "b", "c")
+    newest = log.newest_entry("b")
+    flip_bit(newest, 8 * 20)
+    result = cli.run("maintain", code=1)
+    [line] = result.stderr.splitlines()
+    assert "topic 'b': " in line
+    assert newest.name in line
+    assert [len(logs(cli, topic)) for topic in "abc"] == [1, 0, 1]
+
+
+def test_a_topic_whose_housekeeping_fails_is_told_and_the_others_go_on(cli):
+    filled(cli, "a", "b", "c")
+    [folder] = cli.path.glob("topics/b/*")
+    (folder / "recovery-point-offset-checkpoint").mkdir()
+    result = cli.run("maintain", code=1)
+    [line] = result.stderr.splitlines()
+    assert "topic 'b': " in line
+    assert [len(logs(cli, topic)) for topic in "abc"] == [1, 1, 1]
+
+
+def test_watching_tells_what_is_damaged_once_and_goes_on(cli):
+    log, first = damaged(cli)
+    with cli.start("maintain", "--watch", "--interval", "0.1", "--json") as process:
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            for round_ in range(2):
+                log.append("c", {0: [b"later"]})
+                while log.log.topic("c").journal.state.partitions[0].rolled_end != 11 + round_:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert errors.decode().count(first.name) == 1
+
+
+# What no topic that is there needs
+
+
+def test_the_bytes_of_a_deleted_topic_are_shown_and_removed(cli):
+    log = filled(cli, "t", "old")
+    folder = cli.path / "topics" / "old" / log.log.topic("old").topic_id
+    log.delete("old")
+    before = files(cli)
+    [line] = cli.out("maintain", "--dry-run").splitlines()[3:]
+    assert line.startswith("would remove ")
+    assert line.endswith(f" of the deleted topic old ({folder.name})")
+    assert files(cli) == before
+    assert cli.out("maintain").splitlines()[3:] == [line.replace("would remove", "removed")]
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 2
+    assert len(cli.out("maintain").splitlines()) == 3
+    assert rows(log, "t") == [b"%d" % batch for batch in range(10)]
+
+
+def test_the_bytes_of_a_deleted_topic_are_told_to_machines(cli):
+    log = filled(cli, "old")
+    topic_id = log.log.topic("old").topic_id
+    log.delete("old")
+    [cluster] = cli.documents("maintain", "--dry-run")
+    [gone] = cluster["deleted_topics"]
+    assert (gone["topic"], gone["topic_id"]) == ("old", topic_id)
+    assert gone["objects"] == sum(1 for path in files(cli) if topic_id in path) - 1
+    assert gone["bytes"] > 1000
+    assert cli.documents("maintain")[0]["deleted_topics"] == [gone]
+
+
+def test_the_bytes_of_a_topic_that_was_just_deleted_stay_for_its_delay(cli):
+    log = PlainLog(cli.path)
+    log.create("old")
+    log.append("old", {0: [b"row"]})
+    log.delete("old")
+    before = files(cli)
+    assert cli.documents("maintain") == [NOTHING]
+    assert files(cli) == before
+
+
+def test_a_topic_that_is_made_again_keeps_its_rows_when_its_former_life_goes(cli):
+    log = filled(cli, "t")
+    former = log.log.topic("t").topic_id
+    log.delete("t")
+    log.create("t")
+    log.append("t", {0: [b"new"]})
+    *_, cluster = cli.documents("maintain")
+    assert [each["topic_id"] for each in cluster["deleted_topics"]] == [former]
+    assert rows(log, "t") == [b"new"]
+    cli.run("verify")
+
+
+def test_where_topics_are_named_only_they_are_maintained(cli):
+    log = filled(cli, "t", "old")
+    log.delete("old")
+    (cli.path / ".tmp" / "left").touch()
+    os.utime(cli.path / ".tmp" / "left", (0, 0))
+    assert [each["topic"] for each in cli.documents("maintain", "t")] == ["t"]
+    cluster = cli.documents("maintain", "--dry-run")[-1]
+    assert (len(cluster["deleted_topics"]), cluster["temporary_files"]) == (1, [".tmp/left"])
+
+
+def test_what_killed_writers_left_is_shown_and_removed(cli):
+    filled(cli, "t")
+    left = cli.path / ".tmp" / "left"
+    left.touch()
+    os.utime(left, (0, 0))
+    assert cli.out("maintain", "--dry-run").splitlines()[3:] == ["would remove 1 file that killed writers left"]
+    assert left.exists()
+    assert cli.out("maintain").splitlines()[3:] == ["removed 1 file that killed writers left"]
+    assert not left.exists()
+
+
+def test_a_deletion_that_was_cut_short_is_finished(cli):
+    log = filled(cli, "old", "t")
+    log.log.topic("old").submit(DeleteTopic())
+    assert [each["topic"] for each in cli.documents("maintain", "--dry-run")] == ["t", None]
+    assert sorted(log.log.topics()) == ["old", "t"]
+    assert [each["topic"] for each in cli.documents("maintain")] == ["t", None]
+    assert list(log.log.topics()) == ["t"]
+
+
+def test_a_deleted_topic_that_cannot_be_read_is_told_and_the_others_go(cli):
+    log = filled(cli, "a", "old", "z")
+    for topic in ("old", "z"):
+        log.delete(topic)
+    newest = max(cli.path.glob("topics/old/*/journal/entries/*"))
+    newest.write_bytes(b"")
+    result = cli.run("maintain", code=1)
+    [line] = result.stderr.splitlines()
+    assert "topics/old/" in line
+    assert newest.name in line
+    assert " of the deleted topic z " in result.stdout
 
 
 def test_while_another_writes_no_row_is_lost(cli):

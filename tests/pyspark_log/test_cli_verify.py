@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_coordinator.topic import AlterConfig
+from pyspark_log_coordinator import journal
+from pyspark_log_coordinator.topic import AlterConfig, DeleteTopic
 from tests.command_line import CommandLine
 from tests.plain_log import PlainLog, flip_bit
 
@@ -32,27 +33,31 @@ def only(cli: CommandLine, pattern: str) -> Path:
 
 
 def test_sound_topics_are_told_sound(cli):
-    lines = cli.out("verify").splitlines()
+    cluster, *lines = cli.out("verify").splitlines()
+    assert cluster == "the cluster: sound; 3 journal entries, 0 orphans"
     assert [line.split("; ")[0] for line in lines] == ["t: sound", "u: sound"]
     assert "6 rows" in lines[0]
     assert "1 segments" in lines[0]
 
 
 def test_for_machines_it_is_a_document_for_each_topic(cli):
-    t, u = cli.documents("verify")
+    cluster, t, u = cli.documents("verify")
+    assert (cluster["topic"], cluster["sound"], cluster["findings"], cluster["entries"]) == (None, True, [], 3)
     assert (t["topic"], t["sound"], t["findings"], t["rows"], t["segments"]) == ("t", True, [], 6, 1)
     assert (u["topic"], u["sound"], u["rows"], u["repaired"]) == ("u", True, 1, [])
 
 
 def test_only_the_topics_that_are_named_are_read(cli):
-    assert cli.out("verify", "u").startswith("u: sound")
+    [line] = cli.out("verify", "u").splitlines()
+    assert line.startswith("u: sound")
 
 
 def test_damage_is_named_and_the_exit_code_is_one(cli):
     log = only(cli, "topics/t/*/0/*.log")
     flip_bit(log, 8 * 100)
     result = cli.run("verify", code=1)
-    first, verdict, other = result.stdout.splitlines()
+    cluster, first, verdict, other = result.stdout.splitlines()
+    assert cluster.startswith("the cluster: sound; ")
     assert first.startswith("t: segment ")
     assert log.name in first
     assert verdict.startswith("t: 1 findings; ")
@@ -66,6 +71,37 @@ def test_damage_is_told_to_machines_and_the_exit_code_is_one(cli):
     assert (document["sound"], len(document["findings"])) == (False, 1)
     assert "there is no object" in document["findings"][0]["detail"]
     assert document["findings"][0]["repairable"] is False
+
+
+def test_damage_to_the_clusters_journal_is_named_and_the_topics_are_read_all_the_same(cli, monkeypatch):
+    monkeypatch.setattr(journal, "SNAPSHOT_EVERY", 4)
+    log = PlainLog(cli.path)
+    for number in range(6):
+        log.create(f"topic-{number}")
+    flip_bit(cli.path / "cluster" / "entries" / f"{6:020d}", 8 * 20)
+    first, verdict, *others = cli.run("verify", code=1).stdout.splitlines()
+    assert first.startswith("the cluster: ")
+    assert f"{6:020d}" in first
+    assert verdict.startswith("the cluster: 1 findings; ")
+    assert len(others) == 8
+    assert all(": sound; " in line for line in others)
+    documents = [json.loads(line) for line in cli.run("verify", "--json", code=1).stdout.splitlines()]
+    assert [each["sound"] for each in documents] == [False] + 8 * [True]
+
+
+def test_a_topic_that_cannot_be_opened_is_named_and_the_others_are_read_all_the_same(cli):
+    newest = PlainLog(cli.path).newest_entry("t")
+    flip_bit(newest, 8 * 20)
+    _, first, verdict, other = cli.run("verify", code=1).stdout.splitlines()
+    assert newest.name in first
+    assert verdict.startswith("t: 1 findings; ")
+    assert other.startswith("u: sound; ")
+
+
+def test_a_topic_whose_deletion_was_cut_short_is_no_fault_unless_it_is_named(cli):
+    PlainLog(cli.path).log.topic("t").submit(DeleteTopic())
+    assert [line.split(";")[0] for line in cli.out("verify").splitlines()] == ["the cluster: sound", "u: sound"]
+    assert "was deleted" in cli.error("verify", "t")
 
 
 def test_a_lost_index_can_be_made_again(cli):

@@ -21,10 +21,12 @@ from pyspark_log.options import (
     Subscribe,
     SubscribePattern,
     Timestamps,
+    check_source,
     parse_sink,
     parse_source,
 )
 from pyspark_log.options.foreign import IGNORED, REFUSED
+from pyspark_log.options.given import names
 from pyspark_log.options.option import Kind
 from pyspark_log.options.page import page
 from pyspark_log.options.table import TABLE
@@ -157,6 +159,58 @@ class TestNames:
             " data source;"
             " use a temporary view or spark.read"
         )
+
+
+class TestNotKnownYetWhetherBatchOrStream:
+    """What is refused at `load()`, in words that fit both."""
+
+    def test_a_misspelt_name_is_refused_for_a_read_with_the_options_of_both(self):
+        error = refusal(check_source, READ | {"maxoffsetpertrigger": "5"})
+        assert error.option == "maxoffsetpertrigger"
+        assert str(error).startswith(
+            "there is no option maxoffsetpertrigger for a read. Did you mean maxOffsetsPerTrigger? There are: path,"
+        )
+        there = str(error).split("There are: ")[1].split(", ")
+        assert set(there) == set(names(Kind.SOURCE_STREAM)) | set(names(Kind.SOURCE_BATCH))
+        assert len(there) == len(set(there))
+
+    @pytest.mark.parametrize("other", ["endingoffsets", "versionasof", "maxoffsetspertrigger", "acks"])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_a_misspelt_name_is_told_beside_an_option_of_one_of_them(self, other, first):
+        given = [(other, "1"), ("zzz", "1")] if first else [("zzz", "1"), (other, "1")]
+        said = str(refusal(check_source, READ | dict(given)))
+        assert " for a read" in said or said == "option acks is for writes; a read has none: leave it out"
+        assert "batch" not in said.split("There are: ", maxsplit=1)[0]
+        assert "streaming" not in said
+
+    def test_a_missing_path_is_refused_for_a_read(self):
+        error = refusal(check_source, {"subscribe": "t"})
+        assert str(error).startswith("option path is missing: a read needs it.")
+
+    def test_an_option_of_a_write_is_refused(self):
+        assert str(refusal(check_source, READ | {"acks": "all"})) == (
+            "option acks is for writes; a read has none: leave it out"
+        )
+
+    def test_a_value_that_is_wrong_for_both_is_refused(self):
+        error = refusal(check_source, READ | {"failondataloss": "x"})
+        assert str(error).startswith("option failOnDataLoss is 'x': there is no such value.")
+
+    def test_what_one_of_them_takes_passes(self):
+        for more in ({"endingoffsets": "latest"}, {"versionasof": "1"}, {"startingoffsets": "latest"}):
+            check_source(READ | more)
+
+    def test_what_each_refuses_for_a_reason_of_its_own_is_left_to_who_knows_which_it_is(self):
+        given = READ | {"startingoffsets": "sooner"}
+        check_source(given)
+        batch, streaming = (refusal(parse_source, given, streaming=streaming) for streaming in (False, True))
+        assert "the default is earliest" in str(batch)
+        assert "the default is latest" in str(streaming)
+
+    def test_what_has_no_effect_is_not_told_twice(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_source(READ | {"kafka.bootstrap.servers": "x"})
 
 
 class TestPath:

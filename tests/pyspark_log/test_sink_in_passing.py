@@ -7,9 +7,10 @@ import pytest
 
 from pyspark_log.sink import in_passing
 from pyspark_log.sink.in_passing import HOUSEKEEPING_EVERY, housekeep_when_due, ride_along, roll_past_the_cap
-from pyspark_log_coordinator import maintenance, upkeep
+from pyspark_log_coordinator import cluster_upkeep, maintenance, upkeep
 from pyspark_log_coordinator.maintenance import ROLL_CHUNKS
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from tests.plain_log import PlainLog, flip_bit
 
 
@@ -59,13 +60,49 @@ def test_past_the_hard_cap_a_partition_is_rolled_before_anything_is_appended(log
     assert (len(one(log).segments), len(one(log).chunks)) == (1, 0)
 
 
-def test_past_the_hard_cap_a_damaged_chunk_fails_the_write_with_an_error_that_names_it(log, monkeypatch):
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+def test_past_the_hard_cap_rows_that_cannot_be_read_are_told_and_do_not_fail_the_write(log, monkeypatch, caplog, how):
     fill(log, 10)
     [first, *_] = log.files("t")
-    flip_bit(first, 8 * 100)
+    whole = first.read_bytes()
+    if how == "damaged":
+        flip_bit(first, 8 * 100)
+    else:
+        first.unlink()
     monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
     monkeypatch.setattr(maintenance, "ROLL_CHUNKS", 10)
-    with pytest.raises(CorruptObject, match=first.name):
+    fill(log, 3)
+    assert (one(log).log_end, len(one(log).chunks)) == (13, 13)
+    assert "topic 't', partition 0 is past its cap of unrolled chunks and cannot be rolled" in caplog.text
+    assert first.name in caplog.text
+    # Once it is mended the cap holds again, and nothing is lost.
+    first.write_bytes(whole)
+    fill(log, 1)
+    assert (one(log).log_end, one(log).segments[-1].end_offset, len(one(log).chunks)) == (14, 13, 1)
+
+
+def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_be(log, monkeypatch):
+    log.create("two", partitions=2)
+    for _ in range(10):
+        log.append("two", {0: [b"row"]})
+        log.append("two", {1: [b"row"]})
+    flip_bit(next(log.files("two")), 8 * 100)
+    monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(maintenance, "ROLL_CHUNKS", 10)
+    roll_past_the_cap(log.log, log.log.topic("two"))
+    assert [len(each.chunks) for each in log.log.topic("two").journal.state.partitions] == [10, 0]
+
+
+def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
+    fill(log, 10)
+    monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(maintenance, "ROLL_CHUNKS", 10)
+
+    def full(*_, **__):
+        raise StoreRefused("the url", "x", "the disk is full")
+
+    monkeypatch.setattr(upkeep, "carry_out", full)
+    with pytest.raises(StoreRefused):
         fill(log, 1)
 
 
@@ -95,6 +132,55 @@ def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkey
     with caplog.at_level(logging.WARNING):
         housekeep_when_due(log.log, log.log.topic("t"))
     assert "housekeeping of topic 't' was left for later" in caplog.text
+
+
+def test_damage_does_not_fail_housekeeping_or_the_write(log, monkeypatch, caplog):
+    monkeypatch.setattr(in_passing, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(in_passing, "TIDYING_EVERY", 1)
+    fill(log, 3)
+    flip_bit(next(log.files("t")), 8 * 100)
+    with caplog.at_level(logging.WARNING):
+        fill(log, ROLL_CHUNKS)
+    assert one(log).log_end == ROLL_CHUNKS + 3
+    assert "was left for later" in caplog.text
+    assert "housekeeping" not in caplog.text
+
+
+def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkeypatch):
+    log.create("old", file_delete_delay_ms=0)
+    for _ in range(20):
+        log.append("old", {0: [b"row"]})
+    folder = layout.topic_folder("old", log.log.topic("old").topic_id)
+    log.delete("old")
+    monkeypatch.setattr(in_passing, "TIDYING_EVERY", HOUSEKEEPING_EVERY)
+    monkeypatch.setattr(in_passing, "TIDYING_OBJECTS_MAX", 15)
+    counts = []
+    for _ in range(4):
+        counts.append(len(list(log.log.store.list(folder))))
+        fill(log, HOUSEKEEPING_EVERY)
+    assert counts[0] > counts[1] > counts[-1] == 2
+    # The first time the journal's old entries go too, which are few.
+    assert counts[1] > 2
+
+
+def test_what_deleted_topics_left_is_looked_for_seldom(log, monkeypatch):
+    done = []
+    monkeypatch.setattr(cluster_upkeep, "tidy", lambda *_, **__: done.append(one(log).log_end))
+    monkeypatch.setattr(in_passing, "TIDYING_EVERY", 2 * HOUSEKEEPING_EVERY)
+    fill(log, 2 * HOUSEKEEPING_EVERY)
+    assert len(done) == 1
+
+
+def test_a_deleted_topic_that_cannot_be_read_does_not_fail_a_write(log, monkeypatch, caplog):
+    monkeypatch.setattr(in_passing, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(in_passing, "TIDYING_EVERY", 1)
+    log.create("old", file_delete_delay_ms=0)
+    entry = log.newest_entry("old")
+    log.delete("old")
+    entry.write_bytes(b"")
+    fill(log, 1)
+    assert one(log).log_end == 1
+    assert str(entry) in caplog.text
 
 
 def test_a_job_in_a_task_gives_its_swap(log):

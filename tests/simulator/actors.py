@@ -19,7 +19,7 @@ from pyspark_log.source import offsets
 from pyspark_log.source.batch_reader import BatchReader
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
-from pyspark_log_coordinator import upkeep
+from pyspark_log_coordinator import cluster_upkeep, upkeep
 from pyspark_log_coordinator.log import TopicHandle
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.topic import AlterConfig, DeleteRecords, MaintainSegments
@@ -217,7 +217,7 @@ def maintainer(process: Process) -> None:
                     upkeep.housekeep(process.store, handle)
                 case 3:
                     handle.journal.trim()
-                    process.log.cluster.trim()
+                    cluster_upkeep.tidy(process.log)
                 case 4:
                     for work in planned_work(handle):
                         swap = upkeep.carry_out(process.store, work, process.environment.nonce())

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator import journal, journal_entry, maintenance, manifest, snapshot
-from pyspark_log_coordinator.journal import Machine
 from pyspark_log_coordinator.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.partition import Partition
+from pyspark_log_coordinator.replay import Machine
 from pyspark_log_coordinator.retention import LogStartMoved
 from pyspark_log_coordinator.rolling import SegmentsSwapped
 from pyspark_log_coordinator.sequencing import BatchSequenced

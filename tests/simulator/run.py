@@ -14,7 +14,7 @@ import msgspec
 
 from pyspark_log.sink import in_passing, sequence, staging
 from pyspark_log.source import batch_reader, fetch, stream_reader
-from pyspark_log_coordinator import journal, journal_entry, maintenance, upkeep, verify
+from pyspark_log_coordinator import journal, journal_entry, maintenance, replay, upkeep, verify
 from pyspark_log_coordinator.log import Log
 from pyspark_log_storage.errors import LogError
 from tests.simulator import actors
@@ -112,8 +112,8 @@ def _check(world: World, log: Log, store: Any) -> None:
     rows.check_all()
     rows.replayed()
     world.cluster.replayed()
-    report = verify.verify(store, handle)
-    require(report.sound, f"verify finds {report.findings[:3]}")
+    for report in (verify.verify(store, handle), verify.verify_cluster(log)):
+        require(report.sound, f"verify finds {report.findings[:3]}")
 
 
 @contextlib.contextmanager
@@ -123,7 +123,7 @@ def _small(settings: Settings) -> Iterator[None]:
         for module, name, value in (
             (journal, "SNAPSHOT_EVERY", settings.snapshot_every),
             (journal, "SNAPSHOTS_KEPT", settings.snapshots_kept),
-            (journal, "HASHES_MAX", settings.hashes_max),
+            (replay, "HASHES_MAX", settings.hashes_max),
             (journal_entry, "INLINE_BYTES_MAX", settings.inline_bytes_max),
             (maintenance, "ROLL_CHUNKS", settings.roll_chunks),
             (maintenance, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
@@ -131,6 +131,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (in_passing, "HOUSEKEEPING_EVERY", settings.housekeeping_every),
             (upkeep, "CHUNK_BYTES", 400),
             (upkeep, "SMALL_CHUNK_BYTES", 700),
+            (upkeep, "TINY_CHUNK_BYTES", 700),
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
             (stream_reader, "IDLE_WAIT_SECONDS", 0),
@@ -147,6 +148,9 @@ def _simulated(world: World) -> Iterator[None]:
         world.process.open(create=create)
         return world.process.log
 
+    def log_at(url: str) -> Log:
+        return world.process.log
+
     def retrying(patience: sequence.Patience, attempt: Callable[[], T]) -> T:
         for _ in range(patience.retries):
             try:
@@ -160,33 +164,8 @@ def _simulated(world: World) -> Iterator[None]:
     logger = logging.getLogger("pyspark_log")
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(batch_reader, "open_log", open_log))
+        stack.enter_context(mock.patch.object(batch_reader, "log_at", log_at))
         stack.enter_context(mock.patch.object(stream_reader, "open_log", open_log))
         stack.enter_context(mock.patch.object(sequence, "retrying", retrying))
-        stack.enter_context(mock.patch.object(fetch, "ThreadPoolExecutor", _AtOnce))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
         yield
-
-
-class _AtOnce(contextlib.nullcontext["_AtOnce"]):
-    """Does at once what a pool of threads would do in its own time."""
-
-    def __init__(self, workers: int) -> None:
-        super().__init__(self)
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> _Done:
-        try:
-            return _Done(work(*arguments), None)
-        except Exception as error:  # noqa: BLE001 -- as a future keeps it
-            return _Done(None, error)
-
-
-class _Done(msgspec.Struct):
-    """What a piece of work came to."""
-
-    value: Any
-    error: Exception | None
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value

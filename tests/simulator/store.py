@@ -116,6 +116,13 @@ class SimulatedStore:
                 return
             after = page[-1]
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        def effect() -> Sequence[str]:
+            below = (key.removeprefix(prefix) for key in self.objects.data if key.startswith(prefix))
+            return sorted({name.partition("/")[0] for name in below if "/" in name})
+
+        yield from self._act("folders", prefix, effect)
+
     def delete(self, key: str) -> None:
         def effect() -> None:
             watcher = self.objects.watcher
@@ -128,6 +135,9 @@ class SimulatedStore:
     def open_write(self, key: str, *, durable: bool = True) -> SimulatedWriter:
         self._act("open", key, bool)
         return SimulatedWriter(self, key)
+
+    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+        return self._act("sweep", "", tuple)
 
     def publish(self, key: str, data: bytes) -> None:
         """Let a written object appear."""

@@ -16,7 +16,11 @@ def log(spark, tmp_path):
 
 
 READS = [
-    ({"subscribe": "t", "failOnDataLos": "false"}, "there is no option failondatalos", "Did you mean failOnDataLoss?"),
+    (
+        {"subscribe": "t", "failOnDataLos": "false"},
+        "there is no option failondatalos for a read",
+        "Did you mean failOnDataLoss?",
+    ),
     ({}, "a read needs exactly one of the options subscribe, subscribePattern and assign", "none is given"),
     ({"subscribe": "t", "assign": '{"t":[0]}'}, "exactly one of the options", "subscribe and assign are given"),
     ({"subscribe": "x"}, "UnknownTopic: there is no topic 'x'", "create it first (there are: t)"),

@@ -123,10 +123,55 @@ def test_one_lookup_among_a_hundred_thousand_chunks_reads_a_few_blocks(find):
 def test_a_block_is_read_once():
     store = CountingStore()
     found = stored(even(1_000), store)
-    found.find_offset(BASE)
-    store.forget()
     found.find_offset(BASE + 1)
+    store.forget()
+    found.find_offset(BASE + 2)
     assert store.reads == 0
+
+
+@pytest.mark.parametrize("find", ["find_offset", "find_time"])
+def test_one_lookup_reads_no_more_than_its_blocks_one_by_one(find):
+    store = CountingStore()
+    stored(even(100_000), store)
+    found = Index(store, KEY)
+    store.forget()
+    number = getattr(found, find)(BASE + 500_000)
+    [entry] = found.read(number, number)
+    assert store.bytes == store.reads * index.BLOCK_BYTES
+    assert (entry.base_offset, store.reads <= 12) == (BASE + number * 10, True)
+
+
+def test_a_long_scan_reads_sixty_four_kilobytes_at_once():
+    store = CountingStore()
+    found = stored(even(100_000), store)
+    store.forget()
+    assert len(found.read(0, 99_999)) == 100_000
+    assert store.reads == -(-found.blocks // 16)
+    assert store.bytes == found.blocks * index.BLOCK_BYTES
+
+
+def test_a_scan_reads_only_the_blocks_of_its_range_and_none_twice():
+    store = CountingStore()
+    entries = even(40 * BLOCK_ENTRIES)
+    found = stored(entries, store)
+    found.read(20 * BLOCK_ENTRIES, 20 * BLOCK_ENTRIES)
+    store.forget()
+    first, last = 10 * BLOCK_ENTRIES + 5, 38 * BLOCK_ENTRIES + 5
+    assert found.read(first, last) == entries[first : last + 1]
+    assert store.bytes == 28 * index.BLOCK_BYTES
+    assert store.reads == 3  # 10 to 19, 21 to 36, 37 and 38
+    store.forget()
+    assert found.read(first, last) == entries[first : last + 1]
+    assert store.reads == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 20 * BLOCK_ENTRIES - 1), st.integers(0, 20 * BLOCK_ENTRIES)), max_size=5))
+def test_scans_in_any_order_give_the_entries_of_their_ranges(ranges):
+    entries = even(20 * BLOCK_ENTRIES)
+    found = stored(entries)
+    for first, length in ranges:
+        last = min(first + length, len(entries) - 1)
+        assert found.read(first, last) == entries[first : last + 1]
 
 
 def with_checksum(fields):
@@ -152,6 +197,36 @@ def test_every_flipped_bit_is_an_error():
         store.put(KEY, damaged)
         with pytest.raises(CorruptObject, match=f"the url/{KEY}"):
             every_answer(store)
+
+
+def block_at(number):
+    return slice(index.HEADER_BYTES + number * index.BLOCK_BYTES, index.HEADER_BYTES + (number + 1) * index.BLOCK_BYTES)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 1), (0, 2), (1, 2)])
+def test_two_blocks_that_were_swapped_are_an_error(one, other):
+    store = MemoryStore("the url")
+    stored(even(3 * BLOCK_ENTRIES), store)
+    data = bytearray(store.read(KEY))
+    data[block_at(one)], data[block_at(other)] = data[block_at(other)], data[block_at(one)]
+    store.put(KEY, bytes(data))
+    for number in (one, other):
+        with pytest.raises(CorruptObject, match=f"the checksum of block {number} does not match"):
+            Index(store, KEY).read(number * BLOCK_ENTRIES, number * BLOCK_ENTRIES)
+    with pytest.raises(CorruptObject):
+        Index(store, KEY).find_offset(BASE + 10 * BLOCK_ENTRIES)
+
+
+def test_a_block_of_another_index_in_the_same_place_is_an_error():
+    store = MemoryStore("the url")
+    stored(entries_of([(10, 0, 1)] * (2 * BLOCK_ENTRIES)), store)
+    other = store.read(KEY)
+    stored(entries_of([(20, 0, 1)] * (2 * BLOCK_ENTRIES)), store)
+    mixed = bytearray(store.read(KEY))
+    mixed[block_at(1)] = other[block_at(1)]
+    store.put(KEY, bytes(mixed))
+    with pytest.raises(CorruptObject, match="block 1"):
+        Index(store, KEY).find_offset(BASE + 30 * BLOCK_ENTRIES)
 
 
 def test_every_cut_is_an_error():

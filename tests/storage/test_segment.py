@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_storage import chunk, segment
+from pyspark_log_storage import chunk, index, segment
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing, StoreError
 from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
@@ -196,6 +196,15 @@ def test_a_scan_holds_one_chunk_at_a_time(large):
     large.forget()
     next(segment.chunks(large, KEY))
     assert large.bytes < 4096
+
+
+def test_the_chunks_of_a_whole_segment_are_found_by_few_reads():
+    store = CountingStore()
+    entries = [index.IndexEntry(BASE + n, 1, 64 + 64 * n, 64, 0, 0, 0, 0, 0) for n in range(5_000)]
+    store.put(f"{KEY}.index", index.encode(BASE, 64 * 5_001, entries))
+    store.forget()
+    assert segment.entries_between(store, KEY, 0, BASE + 9_999) == entries
+    assert store.reads == 1 + 5  # the header, and 65 blocks of 78 entries by 16
 
 
 # When it becomes visible

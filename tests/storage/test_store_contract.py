@@ -177,6 +177,14 @@ def test_a_folder_is_no_prefix_of_a_name(store):
     assert list(store.list("a/")) == ["a/b"]
 
 
+def test_the_folders_in_a_folder_are_told_in_order(store):
+    for key in reversed(IN_ORDER):
+        store.create(key, b"")
+    assert list(store.folders("b/")) == ["a", "a-x"]
+    assert list(store.folders("b/a/")) == ["y"]
+    assert list(store.folders("b/a/y/")) == list(store.folders("none/")) == []
+
+
 def test_a_written_object_shows_whole_when_it_is_closed(store):
     writer = store.open_write("a/b")
     writer.write(b"hel")
@@ -192,6 +200,26 @@ def test_a_written_object_does_not_show_before_it_is_closed(store):
     with pytest.raises(ObjectMissing):
         store.read("a/b")
     writer.discard()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_where_no_writer_was_killed_nothing_is_swept(store, dry_run):
+    assert list(store.sweep(dry_run=dry_run)) == []
+    store.create("a/b", b"hello")
+    store.put("a/c", b"hello")
+    store.open_write("a/d").discard()
+    assert list(store.sweep(dry_run=dry_run)) == []
+    assert list(store.list("")) == ["a/b", "a/c"]
+
+
+def test_what_is_being_written_is_not_swept(store):
+    writer = store.open_write("a/b")
+    writer.write(b"hel")
+    assert list(store.sweep()) == []
+    writer.write(b"lo")
+    assert list(store.sweep()) == []
+    writer.close()
+    assert store.read("a/b") == b"hello"
 
 
 def test_a_written_object_may_be_empty(store):

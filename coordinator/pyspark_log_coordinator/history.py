@@ -1,0 +1,104 @@
+"""History: what a journal's kept entries say of the past, read afresh, while others go on and trim.
+
+The first entries may have been trimmed: then it begins at the oldest snapshot after which every entry is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark_log_coordinator import journal as journals
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, UnknownVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark_log_coordinator.journal import Journal
+    from pyspark_log_coordinator.replay import Replay
+
+S = TypeVar("S")
+
+
+def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
+    """Yield number, events and the state afterwards of every kept entry, oldest first.
+
+    Each snapshot that is passed is held against the folded state. Raises `CorruptObject`.
+    """
+    journal.refresh()
+    past = journal.begin()
+    snapshots = _kept_snapshots(past)
+    begin = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 0
+    while past.number < journal.number:
+        try:
+            if begin > past.number:
+                past.load(begin)
+                continue
+            events = past.take_next()
+        except (CorruptObject, ObjectMissing):
+            # What was trimmed while this was read is no damage.
+            tried, begin = begin, min(_kept_snapshots(past), default=0)
+            if begin <= max(tried, past.number) or not _is_trimmed(past, begin):
+                raise
+            continue
+        yield past.number, events, past.state
+        with contextlib.suppress(ObjectMissing):  # trimmed likewise
+            if past.number in snapshots:
+                _check_snapshot(past)
+
+
+def state_at(journal: Journal[S, Any], number: int) -> S:
+    """Return the state as it was after entry `number`, without changing what the journal knows.
+
+    Raises `UnknownVersion` for an entry that has been trimmed, or is not there yet.
+    """
+    journal.refresh()
+    before: tuple[int, ...] = ()
+    while True:
+        past = journal.begin()
+        snapshots = _kept_snapshots(past)
+        oldest = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 1
+        if not oldest <= number <= journal.number:
+            raise UnknownVersion(number, oldest, journal.number)
+        try:
+            if (nearest := max((each for each in snapshots if each <= number), default=0)) > 0:
+                past.load(nearest)
+            while past.number < number:
+                past.take_next()
+            return past.state
+        except (CorruptObject, ObjectMissing):
+            # What has been trimmed while it was read is no damage, and another look shows that it is gone.
+            if (oldest, *snapshots) == before:
+                raise
+            before = (oldest, *snapshots)
+
+
+def _check_snapshot(past: Replay[Any, Any]) -> None:
+    """Raise `CorruptObject` where the snapshot of the newest entry of `past` is not what the entries fold into."""
+    found = past.read_snapshot(past.number)
+    if found.hashes[-1:] != [past.last_hash]:
+        raise CorruptObject(past.snapshot_name(past.number), "it is of another history than the entries are")
+    if past.state_in(found) != past.state:
+        raise CorruptObject(past.snapshot_name(past.number), "it holds another state than the entries give")
+
+
+def _kept_snapshots(past: Replay[Any, Any]) -> list[int]:
+    """Return the numbers of the snapshots after which all entries are kept, ascending.
+
+    Trimming leaves the newest. An older one, after which an entry is missing, was written late by a process that
+    slept, or came back after a power failure.
+    """
+    numbers = sorted(past.snapshot_numbers())
+    older, newest = numbers[: -journals.SNAPSHOTS_KEPT], numbers[-journals.SNAPSHOTS_KEPT :]
+    if not older:
+        return newest
+    there = set(past.entries.keys_below(newest[0]))
+    first = newest[0]
+    while past.entries.key(first - 1) in there:
+        first -= 1
+    return [number for number in older if number + 1 >= first] + newest
+
+
+def _is_trimmed(past: Replay[Any, Any], oldest: int) -> bool:
+    """Return whether entries before the oldest snapshot's are missing; after a power failure some may be back."""
+    return sum(1 for _ in past.entries.keys_below(oldest)) < oldest - 1

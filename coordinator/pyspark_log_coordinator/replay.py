@@ -1,0 +1,164 @@
+"""Replay: a journal's state, folded from what is stored: a snapshot, then entry after entry.
+
+    evolve(state, event) -> state
+
+Each entry must name the hash of the one before it, each manifest have the hash that its entry names. Reads only. The
+journal is one that follows the newest entry; its history begins another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from pyspark_log_coordinator import journal_entry, manifest, snapshot
+from pyspark_log_coordinator.entry_log import EntryLog
+from pyspark_log_coordinator.journal_entry import NO_HASH, Entry, digest
+from pyspark_log_coordinator.snapshot import HASHES_MAX, Snapshot
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.layout import newest_first, number_of_newest_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_storage.store import Store
+
+PATIENCE_MS = 120_000
+
+S = TypeVar("S")
+C = TypeVar("C")
+
+
+class Machine(msgspec.Struct, Generic[S, C], frozen=True):
+    """A state machine: two pure functions over frozen values, and how its values are stored."""
+
+    initial: S
+    decide: Callable[[S, C, int], list[Any]]
+    """(state, command, now in ms) -> events; raises `LogError` where the command is refused."""
+    evolve: Callable[[S, Any], S]
+    event_types: Any
+    """The union of the event structs, all tagged."""
+    encode_state: Callable[[S], bytes]
+    decode_state: Callable[[bytes], S]
+
+
+class Replay(Generic[S, C]):
+    """A state, the number of the newest entry in it, and the stored objects to go on with."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        machine: Machine[S, C],
+        environment: Environment,
+        patience_ms: int = PATIENCE_MS,
+    ) -> None:
+        """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet."""
+        self._store = store
+        self._folder = folder
+        self._snapshots = f"{folder}snapshots/"
+        self._machine = machine
+        self._environment = environment
+        self._patience_ms = patience_ms
+        self.entries = EntryLog(store, f"{folder}entries/", environment, patience_ms)
+        self._events = msgspec.msgpack.Decoder(GenericAlias(list, (machine.event_types,)))
+        self._reset()
+
+    def _reset(self) -> None:
+        self.state: S = self._machine.initial
+        self.number = 0
+        """The newest entry that `state` contains."""
+        self._hashes: deque[bytes] = deque(maxlen=HASHES_MAX)
+
+    def begin(self) -> Replay[S, C]:
+        """Return another replay of the same journal, before its first entry."""
+        return Replay(self._store, self._folder, self._machine, self._environment, self._patience_ms)
+
+    def load(self, number: int) -> None:
+        """Take the state from a snapshot. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
+        found = self.read_snapshot(number)
+        self.state = self.state_in(found)
+        self.number = number
+        self._hashes = deque(found.hashes, maxlen=HASHES_MAX)
+
+    def take_next(self) -> list[Any]:
+        """Fold the next entry, which is there, and return its events. Raises `CorruptObject`, `NewerFormat`."""
+        name = self.entries.name(self.number + 1)
+        data = self.entries.read(self.number + 1)
+        if data is None:
+            raise CorruptObject(name, "it is missing, and a later one is there")
+        events = self._decode(data, name)
+        self._fold(data, events)
+        return events
+
+    def read_snapshot(self, number: int) -> Snapshot:
+        """Return the snapshot of an entry. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
+        name = self.snapshot_name(number)
+        found = snapshot.decode(self._store.read(self._snapshot_key(number)), name)
+        if found.number != number:
+            raise CorruptObject(name, f"it is the snapshot of entry {found.number}")
+        return found
+
+    def state_in(self, found: Snapshot) -> S:
+        """Return the state that a snapshot holds. Raises `NewerFormat`."""
+        try:
+            return self._machine.decode_state(bytes(found.state))
+        except msgspec.ValidationError as error:
+            raise NewerFormat(self.snapshot_name(found.number), str(error)) from error
+
+    def snapshot_name(self, number: int) -> str:
+        """Return what errors call the snapshot of entry `number`."""
+        return f"snapshot {self._store.url}/{self._snapshot_key(number)}"
+
+    def snapshot_numbers(self) -> Iterator[int]:
+        """Yield the numbers of the snapshots, newest first."""
+        for key in self._store.list(self._snapshots):
+            with contextlib.suppress(ValueError):  # a file system may leave files of its own in any folder
+                yield number_of_newest_first(key.removeprefix(self._snapshots))
+
+    @property
+    def last_hash(self) -> bytes:
+        """The hash of the newest entry, zeros before the first."""
+        return self._hashes[-1] if self._hashes else NO_HASH
+
+    def _snapshot_key(self, number: int) -> str:
+        return f"{self._snapshots}{newest_first(number)}"
+
+    def _fold(self, data: bytes, events: list[Any]) -> None:
+        state = self.state
+        for event in events:
+            state = self._machine.evolve(state, event)
+        self.state = state
+        self.number += 1
+        self._hashes.append(digest(data))
+
+    def _decode(self, data: bytes, name: str) -> list[Any]:
+        """Return the events of the stored entry that follows the newest one.
+
+        Raises `CorruptObject`, `NewerFormat`, and `ObjectMissing` where its manifest is missing.
+        """
+        entry = journal_entry.decode(data, name)
+        if entry.previous != self.last_hash:
+            raise CorruptObject(name, "it does not follow the entry before it: the hash that it names is another")
+        raw, name = self._events_of(entry, name)
+        try:
+            events: list[Any] = self._events.decode(raw)
+        except msgspec.ValidationError as error:
+            raise NewerFormat(name, str(error)) from error
+        return events
+
+    def _events_of(self, entry: Entry, name: str) -> tuple[bytes | msgspec.Raw, str]:
+        """Return an entry's encoded events, and what errors call the object that holds them."""
+        if entry.manifest is None:
+            return entry.events, name
+        key = f"{self._folder}manifests/{entry.manifest.name}"
+        name = f"manifest {self._store.url}/{key}"
+        stored = self._store.read(key)
+        if digest(stored) != entry.manifest.hash:
+            raise CorruptObject(name, "its hash is not the one that its entry names")
+        return manifest.decode(stored, name), name

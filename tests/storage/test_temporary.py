@@ -1,0 +1,335 @@
+"""Temporary files: what a dead writer left is swept, what a living one writes never is, however long it sleeps."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_storage import temporary
+from pyspark_log_storage.errors import StoreRefused
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.temporary import STILL_SECONDS
+
+PROCESSES = 4
+SECONDS = 1.5
+
+# Stops inside the call that it is told, in the middle of a `create`, a `put` or a large object, until stdin ends.
+STOPS = """
+import os, sys
+from pyspark_log_storage.local import LocalStore
+root, method, call = sys.argv[1:]
+store = LocalStore(root)
+store.put("a/other", b"")
+real = getattr(os, call)
+def stop(*arguments):
+    setattr(os, call, real)
+    print("inside", flush=True)
+    sys.stdin.read()
+    return real(*arguments)
+setattr(os, call, stop)
+if method == "open_write":
+    writer = store.open_write("a/b")
+    writer.write(bytes(100_000))
+    writer.close()
+else:
+    getattr(store, method)("a/b", bytes(100_000))
+"""
+
+# Writes objects of all kinds until stdin ends, and says how many.
+WRITES = """
+import sys, threading
+from pyspark_log_storage.local import LocalStore
+store, count = LocalStore(sys.argv[1]), 0
+ended = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), ended.set())).start()
+while not ended.is_set():
+    key = f"{sys.argv[2]}/{count}"
+    if count % 3 == 0:
+        assert store.create(key, b"x" * 5000)
+    elif count % 3 == 1:
+        store.put(key, b"x" * 5000)
+    else:
+        writer = store.open_write(key, durable=False)
+        writer.write(b"x" * 2500)
+        writer.write(b"x" * 2500)
+        writer.close()
+    count += 1
+print(count, flush=True)
+"""
+
+STEPS = pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        *(("create", call) for call in ("write", "fdatasync", "link")),
+        *(("put", call) for call in ("write", "fdatasync", "rename")),
+        *(("open_write", call) for call in ("write", "fdatasync", "link")),
+    ],
+)
+
+
+def start(script, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def files(store):
+    folder = Path(store.url) / ".tmp"
+    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+
+
+@contextlib.contextmanager
+def stopped(store, method="create", call="link"):
+    """A writer in the middle of its work."""
+    with start(STOPS, store.url, method, call) as process:
+        try:
+            assert process.stdout.readline() == "inside\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def abandoned(store, method="create", call="link"):
+    """Kill a writer in the middle of its work; return the name of the file that it leaves."""
+    with stopped(store, method, call):
+        pass
+    [name] = files(store)
+    return name
+
+
+def make_old(store, name, seconds=STILL_SECONDS + 60):
+    moment = time.time() - seconds
+    os.utime(f"{store.url}/.tmp/{name}", (moment, moment))
+
+
+@STEPS
+def test_the_file_of_a_killed_writer_is_swept(local, method, call):
+    name = abandoned(local, method, call)
+    assert local.sweep() == [f".tmp/{name}"]
+    assert files(local) == []
+    assert list(local.list("")) == ["a/other"]
+
+
+@STEPS
+def test_the_file_of_a_writer_that_sleeps_is_not_swept_however_old_it_is(local, method, call):
+    with stopped(local, method, call) as process:
+        process.send_signal(signal.SIGSTOP)
+        [name] = files(local)
+        make_old(local, name, 10 * STILL_SECONDS)
+        assert local.sweep() == []
+        assert files(local) == [name]
+        process.send_signal(signal.SIGCONT)
+        process.stdin.close()
+        assert process.wait() == 0
+    assert local.read("a/b") == bytes(100_000)
+    assert files(local) == []
+
+
+def test_a_dry_run_names_the_file_and_leaves_it(local):
+    name = abandoned(local)
+    assert local.sweep(dry_run=True) == [f".tmp/{name}"]
+    assert files(local) == [name]
+    assert local.sweep() == [f".tmp/{name}"]
+
+
+def test_an_object_that_has_its_name_stays_when_its_temporary_name_is_swept(local):
+    abandoned(local, "create", "unlink")
+    assert len(local.sweep()) == 1
+    assert local.read("a/b") == bytes(100_000)
+
+
+def test_many_writers_are_never_disturbed_by_sweeps(tmp_path):
+    store = LocalStore(str(tmp_path / "root"))
+    writers = [start(WRITES, store.url, number) for number in range(PROCESSES)]
+    end, swept = time.monotonic() + SECONDS, []
+    try:
+        while time.monotonic() < end:
+            swept += store.sweep()
+            swept += store.sweep(dry_run=True)
+    finally:
+        answers = [writer.communicate()[0] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0] * PROCESSES
+    assert all(store.size(key) == 5000 for key in store.list(""))
+    assert len(list(store.list(""))) == sum(map(int, answers)) > 0
+    # A writer is disturbed at most before it has begun: it takes another name then.
+    assert files(store) == []
+    assert len(swept) < sum(map(int, answers)) / 10
+
+
+def test_of_many_sweeps_at_once_one_names_each_file(local):
+    for _ in range(5):
+        with stopped(local):
+            pass
+    names, answers = files(local), []
+    threads = [threading.Thread(target=lambda: answers.extend(local.sweep())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [f".tmp/{name}" for name in names]
+    assert len(names) == 5
+
+
+# Between the file and its lock
+
+
+def test_a_file_that_a_sweep_locks_first_is_given_up_for_another(local, monkeypatch):
+    real, taken = fcntl.flock, []
+
+    def flock(fd, operation):
+        if not taken:
+            taken.append(os.open(os.readlink(f"/proc/self/fd/{fd}"), os.O_RDONLY))
+            real(taken[0], operation)
+        return real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert local.create("a/b", b"hello") is True
+    assert (local.read("a/b"), files(local)) == (b"hello", [])
+    os.close(taken[0])
+
+
+def test_a_file_that_a_sweep_removes_before_it_is_locked_is_given_up_for_another(local, monkeypatch):
+    real, gone = fcntl.flock, []
+
+    def flock(fd, operation):
+        if not gone:
+            gone.append(os.readlink(f"/proc/self/fd/{fd}"))
+            os.unlink(gone[0])
+        return real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert local.create("a/b", b"hello") is True
+    assert (local.read("a/b"), files(local)) == (b"hello", [])
+
+
+def test_a_writer_that_ends_between_a_look_and_its_lock_has_left_nothing(local, monkeypatch):
+    writer = local.open_write("a/b")
+    real, ended = fcntl.flock, []
+
+    def flock(fd, operation):
+        if not ended:
+            ended.append(True)
+            writer.close()
+        return real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert local.sweep(dry_run=True) == []
+    writer = local.open_write("a/c")
+    ended.clear()
+    assert local.sweep() == []
+    assert list(local.list("")) == ["a/b", "a/c"]
+
+
+# Where locks say nothing
+
+
+@pytest.fixture(params=["another machine", "no boot id", "no locks"])
+def untold(request, local, monkeypatch, tmp_path):
+    """The store, as a writer sees it of whose files a lock says nothing to others; where is it."""
+    if request.param == "another machine":
+        other = tmp_path / "boot_id"
+        other.write_text("another\n")
+        monkeypatch.setattr(temporary, "_BOOT_ID", str(other))
+    elif request.param == "no boot id":
+        monkeypatch.setattr(temporary, "_BOOT_ID", str(tmp_path / "none"))
+    else:
+        monkeypatch.setattr(fcntl, "flock", refuse_locks)
+    return local
+
+
+def refuse_locks(fd, operation):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def leave(store, monkeypatch):
+    """Write in a way that nothing can be seen of, and be gone; return the name of the file."""
+    writer = store.open_write("a/b")
+    writer.write(b"hello")
+    os.close(writer._temporary._lock)  # as the system does when a process ends
+    monkeypatch.undo()
+    [name] = files(store)
+    return name
+
+
+def test_a_file_that_cannot_be_asked_for_its_writer_stays_for_a_day(untold, monkeypatch):
+    name = leave(untold, monkeypatch)
+    assert untold.sweep() == []
+    make_old(untold, name, STILL_SECONDS - 60)
+    assert untold.sweep() == []
+    make_old(untold, name)
+    assert untold.sweep(dry_run=True) == [f".tmp/{name}"]
+    assert untold.sweep() == [f".tmp/{name}"]
+
+
+def test_who_sweeps_without_locks_goes_by_age(local, monkeypatch):
+    name = abandoned(local)
+    monkeypatch.setattr(fcntl, "flock", refuse_locks)
+    assert local.sweep() == []
+    make_old(local, name)
+    assert local.sweep() == [f".tmp/{name}"]
+
+
+def test_a_file_system_without_locks_is_written_to_as_any_other(local, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", refuse_locks)
+    assert local.create("a/b", b"first") is True
+    local.put("a/c", b"second")
+    assert (local.read("a/b"), local.read("a/c"), files(local)) == (b"first", b"second", [])
+
+
+def test_a_writer_whose_file_was_swept_fails_and_nothing_is_lost(local, monkeypatch):
+    """What happens where a day was not enough."""
+    writer = local.open_write("a/b")
+    writer.write(b"hello")
+    os.unlink(writer._temporary.path)
+    with pytest.raises(Exception, match="a/b"):
+        writer.close()
+    assert list(local.list("")) == []
+    assert local.create("a/b", b"again") is True
+
+
+# Strange things
+
+
+def test_what_is_no_file_is_left_alone(local):
+    local.create("a", b"")
+    folder = Path(local.url) / ".tmp"
+    (folder / "folder").mkdir()
+    (folder / "link").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    for each in ("folder", "pipe"):
+        os.utime(folder / each, (0, 0))
+    assert local.sweep() == []
+    assert files(local) == ["folder", "link", "pipe"]
+
+
+def test_a_store_that_was_never_written_to_has_nothing_to_sweep(local):
+    assert local.sweep() == []
+    assert not Path(local.url).exists()
+
+
+def test_a_sweep_that_is_not_allowed_says_so(local, monkeypatch):
+    abandoned(local)
+
+    def refuse(*_):
+        raise OSError(errno.EACCES, "no")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(StoreRefused, match="permission"):
+        local.sweep()
+
+
+def test_a_writer_that_is_given_up_twice_closes_nothing_that_is_not_its_own(local):
+    writer = local.open_write("a/b")
+    writer.discard()
+    with open(os.devnull) as one, open(os.devnull) as other:
+        writer.discard()
+        os.fstat(one.fileno())
+        os.fstat(other.fileno())
