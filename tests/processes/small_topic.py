@@ -1,0 +1,267 @@
+"""A topic in which much happens in few steps, written to as the sink does, and held against a plain list of its rows.
+
+Batch n of a producer is the same whoever writes it, and however often, so what must be in the log needs no record.
+"""
+
+import functools
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_log.sink import in_passing
+from pyspark_log.sink.in_passing import planned_work, ride_along
+from pyspark_log.sink.rows import Rows
+from pyspark_log.sink.sequence import Patience, sequence
+from pyspark_log.sink.staging import StagedFile, Staging, destination_of
+from pyspark_log.source.fetch import fetch
+from pyspark_log.source.planning import Range, find_again, split_of
+from pyspark_log_coordinator import cluster_upkeep, journal, journal_entry, maintenance, upkeep, verify
+from pyspark_log_coordinator.environment import Environment, real_environment
+from pyspark_log_coordinator.log import Log, TopicHandle
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage import checkpoints, layout, node, schema
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.local import LocalStore
+
+TOPIC = "t"
+PARTITIONS = 2
+SNAPSHOT_EVERY = 4
+SNAPSHOTS_KEPT = 2
+SMALL = (
+    (journal, "SNAPSHOT_EVERY", SNAPSHOT_EVERY),
+    (journal, "SNAPSHOTS_KEPT", SNAPSHOTS_KEPT),
+    (journal_entry, "INLINE_BYTES_MAX", 300),
+    (maintenance, "ROLL_CHUNKS", 4),
+    (maintenance, "MERGE_COUNT", 2),
+    (in_passing, "HOUSEKEEPING_EVERY", 8),
+    (upkeep, "CHUNK_BYTES", 400),
+    (upkeep, "SMALL_CHUNK_BYTES", 700),
+    (upkeep, "TINY_CHUNK_BYTES", 700),
+)
+"""The product's constants, made small: module, name, value."""
+AT_ONCE = TopicConfig(retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0)
+"""Nothing expires, and files go as soon as they may."""
+
+Values = dict[int, list[bytes]]
+"""Values by partition."""
+
+
+def make_constants_small(set_attribute: Callable[[Any, str, Any], object] = setattr) -> None:
+    """Make the product's constants small in this process."""
+    for module, name, value in SMALL:
+        assert hasattr(module, name), f"{name} is somewhere else now"
+        set_attribute(module, name, value)
+
+
+def rows_of(producer: str, batch: int) -> Values:
+    """Return a batch: one to four rows for each partition."""
+    return {
+        p: [b"%s/%d/%d/%d" % (producer.encode(), batch, p, i) for i in range(1 + (batch * 7 + p * 3) % 4)]
+        for p in range(PARTITIONS)
+    }
+
+
+def rows_of_all(producer: str, batches: int) -> Values:
+    """Return the first batches of a producer, one after the other."""
+    found: Values = defaultdict(list)
+    for batch in range(batches):
+        for p, values in rows_of(producer, batch).items():
+            found[p] += values
+    return found
+
+
+class Life:
+    """One life of a process, with a hold on the log of its own."""
+
+    def __init__(self, root: str, environment: Environment | None = None, topic: str = TOPIC) -> None:
+        self.topic = topic
+        self.log = Log(LocalStore(root), environment or real_environment())
+        self.log.open(create=True)
+
+    @property
+    def handle(self) -> TopicHandle:
+        """The topic, refreshed."""
+        return self.log.topic(self.topic)
+
+    def create(self, config: TopicConfig = AT_ONCE) -> None:
+        self.log.ensure_topic(self.topic, PARTITIONS, config)
+
+    def stage(self, rows: Values) -> list[StagedFile]:
+        """Write what a task writes, before anybody sequences it."""
+        handle = self.handle
+        made = Staging(
+            self.log.store,
+            lambda _: destination_of(handle, None, 10**6),
+            self.topic,
+            nonce=self.log.environment.nonce,
+            durable=True,
+            sticky=0,
+        )
+        values = [(p, value) for p, each in rows.items() for value in each]
+        time = pa.scalar(self.log.environment.now_ms() * 1000, schema.TIMESTAMP)
+        columns = [
+            pa.nulls(len(values), pa.binary()),
+            pa.array([value for _, value in values], pa.binary()),
+            pa.repeat(time, len(values)),
+        ]
+        record = pa.record_batch(columns, schema=schema.RECORD)
+        try:
+            made.add(Rows(record, None, pa.array([p for p, _ in values], pa.int32())))
+            return made.finish()
+        except BaseException:
+            made.discard()
+            raise
+
+    def write(self, producer: str, batch: int, patience: Patience | None = None, *, named: bool = True) -> None:
+        """Write a batch as a task and then the driver do, with the upkeep that rides along.
+
+        One without a name is never known to be a replay.
+        """
+        works = planned_work(self.handle)
+        files = self.stage(rows_of(producer, batch))
+        swaps = [swap for work in works[:1] for swap in ride_along(self.log, work)]
+        claim = ProducerClaim(producer, producer, "", batch) if named else None
+        sequence(self.log, [files], claim, "all", patience or Patience(retries=0), self.topic, swaps=swaps)
+
+    def fill(self, producer: str, batches: Iterable[int]) -> None:
+        for batch in batches:
+            self.write(producer, batch)
+
+    def maintain(self) -> None:
+        """Roll and merge until nothing is left to do."""
+        upkeep.maintain(self.log.store, self.handle, self.log.environment.nonce)
+
+    def housekeep(self) -> None:
+        """Do everything else that is due."""
+        upkeep.housekeep(self.log.store, self.handle)
+
+    def batches(self, producer: str) -> int:
+        """Return how many batches of a producer are in the log."""
+        found = self.handle.journal.state.producers.get(producer)
+        return 0 if found is None else found.batch_id + 1
+
+    def read(self, partition: int) -> tuple[int, list[bytes]]:
+        """Return the log start, and the values from there to the HW, read as readers do."""
+        one = self.handle.journal.state.partitions[partition]
+        begin, end = one.log_start, one.high_watermark
+        if begin == end:
+            return begin, []
+        values: list[bytes] = []
+        split = split_of(self.handle, Range(self.topic, partition, begin, end))
+        for offset, batch in fetch(self.log.store, split, functools.partial(find_again, self.log, split)):
+            assert offset == begin + len(values), f"offset {offset} comes where {begin + len(values)} is due"
+            values += batch.column("value").to_pylist()
+        assert len(values) == end - begin
+        return begin, values
+
+    def report(self) -> verify.Report:
+        """Return the product's own audit."""
+        return verify.verify(self.log.store, self.handle)
+
+    def rows_there(self, producer: str) -> Values:
+        """Return a producer's rows as they are in the log."""
+        prefix = f"{producer}/".encode()
+        return {p: [value for value in self.read(p)[1] if value.startswith(prefix)] for p in range(PARTITIONS)}
+
+    def check(self, producer: str, acknowledged: int) -> int:
+        """Hold the topic against the batches of its one producer; return how many of them are in the log.
+
+        Those that were acknowledged are, and perhaps the next one, whole and in all partitions.
+        """
+        for report in (self.report(), verify.verify_cluster(self.log)):
+            assert report.sound, report.findings
+        batches = self.batches(producer)
+        assert batches in {acknowledged, acknowledged + 1}
+        expected = rows_of_all(producer, batches)
+        for p in range(PARTITIONS):
+            begin, values = self.read(p)
+            assert values == expected[p][begin:], f"partition {p} from {begin} on, with {batches} batches"
+            assert values or not expected[p], f"partition {p}: all rows are gone"
+        return batches
+
+    def tidy(self) -> None:
+        """Remove what belongs to no topic that is there."""
+        cluster_upkeep.tidy(self.log)
+
+    def clean_up(self) -> None:
+        """Go on until nothing is left to do: of orphans, what was marked goes with the third time."""
+        self.maintain()
+        for _ in range(3):
+            self.housekeep()
+        self.tidy()
+
+    def rubbish(self) -> list[str]:
+        """Return the keys of what nothing needs, by the journals alone, of what is needed and missing, and half files.
+
+        Of a topic that was deleted the journal's end is needed: its last entry, and the snapshot of that.
+        """
+        stored = set(self.log.store.list(""))
+        lives = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
+        there = {(name, record.topic_id) for name, record in self.log.topics().items()}
+        needed = {node.KEY, *self._journal(layout.CLUSTER_JOURNAL, stored)}
+        for name, topic_id in lives - there:
+            journal_folder = layout.topic_journal(name, topic_id)
+            last = max(int(key.rsplit("/", 1)[1]) for key in stored if key.startswith(f"{journal_folder}entries/"))
+            needed.add(f"{journal_folder}entries/{layout.number(last)}")
+            needed.add(f"{journal_folder}snapshots/{layout.newest_first(last)}")
+        for name, topic_id in there:
+            needed |= self._journal(layout.topic_journal(name, topic_id), stored)
+            needed |= self._files(self.log.topic(name))
+        unnamed = Path(self.log.store.url, ".tmp")
+        return sorted(stored ^ needed) + [str(path) for path in (unnamed.iterdir() if unnamed.is_dir() else ())]
+
+    def _files(self, handle: TopicHandle) -> set[str]:
+        """Return the keys of what a topic's state names, and of its checkpoints."""
+        state, folder = handle.journal.state, layout.topic_folder(handle.name, handle.topic_id)
+        files = {f"{folder}append/{file.name}" for file in state.files}
+        files |= {f"{folder}{name}" for name in (checkpoints.RECOVERY_POINT, checkpoints.REPLICATION)}
+        for p, partition in enumerate(state.partitions):
+            files.add(f"{folder}{p}/{checkpoints.LEADER_EPOCH}")
+            files |= {f"{folder}{p}/{each.name}{end}" for each in partition.segments for end in (".log", ".index")}
+        return files
+
+    def _journal(self, folder: str, stored: set[str]) -> set[str]:
+        """Return the keys of the kept snapshots, and of the entries and manifests from the oldest of these on.
+
+        A killed writer leaves a manifest that no entry names. It stays as long as an entry in its place would.
+        """
+        snapshots, entries, manifests = (
+            {key.removeprefix(begin): key for key in stored if key.startswith(begin)}
+            for begin in (f"{folder}snapshots/", f"{folder}entries/", f"{folder}manifests/")
+        )
+        newest = sorted(map(layout.number_of_newest_first, snapshots))[-SNAPSHOTS_KEPT:]
+        oldest = newest[0] if len(newest) == SNAPSHOTS_KEPT else 0
+        needed = {snapshots[layout.newest_first(each)] for each in newest}
+        needed |= {key for number, key in entries.items() if int(number) >= oldest}
+        return needed | {key for name, key in manifests.items() if layout.born_of(name) + 1 >= oldest}
+
+
+def seeded(begin_ms: int) -> Environment:
+    """Return an environment in which a process does the same whenever it is run, and waits without losing time."""
+    chance, clock, waited = random.Random(begin_ms), itertools.count(begin_ms), [0.0]
+
+    def wait(seconds: float) -> None:
+        waited[0] += seconds
+
+    return Environment(
+        now_ms=lambda: next(clock),
+        monotonic=lambda: waited[0],
+        sleep=wait,
+        uniform=lambda _, high: high,
+        nonce=lambda: f"{chance.getrandbits(128):032x}",
+    )
+
+
+def error_of(act: Callable[[], object]) -> LogError | None:
+    """Return the error that `act` ends with, None where it succeeds."""
+    try:
+        act()
+    except LogError as error:
+        return error
+    return None

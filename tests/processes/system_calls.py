@@ -1,0 +1,174 @@
+"""The calls of the operating system through which a store on a disk writes, watched and disturbed by a test.
+
+Between two of these calls nothing on the disk changes. So a process that is killed before each of them, and in the
+middle of each write, was killed wherever it matters.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+from tests.processes.diary import Diary
+
+CHANGES = ("create", "write", "link", "rename", "unlink", "mkdir")
+FLUSHES = ("fdatasync", "fsync")
+READS = ("read", "pread", "scandir")
+"""`create` and `read` are `open`, of a new file and of one that is there."""
+
+
+class Call(msgspec.Struct):
+    """A call that is about to be made. `go` makes it."""
+
+    name: str
+    path: str
+    """What it is about: of a link and a rename the new name."""
+    arguments: tuple[Any, ...]
+    go: Callable[[], Any]
+    _real: Callable[..., Any]
+
+    def tear(self) -> None:
+        """Write half of what is to be written."""
+        assert self.name == "write"
+        descriptor, data = self.arguments
+        self._real(descriptor, bytes(data)[: len(data) // 2])
+
+
+Watcher = Callable[[Call], Any]
+"""Is given each call in its place, and returns what it gives."""
+
+
+@contextlib.contextmanager
+def watched(watcher: Watcher, names: tuple[str, ...] = CHANGES) -> Iterator[None]:
+    """Let every call of these names pass by the watcher."""
+    paths: dict[int, str] = {}
+    real_open = os.open
+
+    def opened(path: str, flags: int, *rest: int) -> int:
+        name = "create" if flags & os.O_CREAT else "read"
+
+        def go() -> int:
+            descriptor = real_open(path, flags, *rest)
+            paths[descriptor] = path
+            return descriptor
+
+        if name not in names or flags & os.O_DIRECTORY:
+            return go()
+        return int(watcher(Call(name, path, (path, flags), go, real_open)))
+
+    def around(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            about = arguments[1] if name in {"link", "rename"} else arguments[0]
+            path = paths.get(about, "") if isinstance(about, int) else str(about)
+            return watcher(Call(name, path, arguments, lambda: real(*arguments, **named), real))
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(os, "open", opened))
+        for name in names:
+            if hasattr(os, name) and name != "read":
+                stack.enter_context(mock.patch.object(os, name, around(name, getattr(os, name))))
+        yield
+
+
+def die() -> None:
+    """SIGKILL this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Bed:
+    """Where a process sleeps. Who it is told by that it may wake continues it afterwards (SIGCONT)."""
+
+    def __init__(self, path: str) -> None:
+        self._diary = Diary(path)
+
+    @property
+    def is_slept_in(self) -> bool:
+        """Whether a process has fallen asleep here, or does so before anything else."""
+        return "asleep" in self._diary.lines()
+
+    def fall_asleep(self) -> None:
+        """SIGSTOP this process until it may wake, whoever else stops and continues processes here."""
+        self._diary.note("asleep")
+        while "wake" not in self._diary.lines():
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def let_wake(self) -> None:
+        self._diary.note("wake")
+
+
+class Counter:
+    """Makes every call, and keeps what they were."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    def __call__(self, call: Call) -> Any:
+        self.calls.append((call.name, call.path))
+        return call.go()
+
+
+class DeathAt:
+    """Kills the process before its call number `at`, from 0, or in the middle of it."""
+
+    def __init__(self, at: int, *, torn: bool) -> None:
+        self._left = at
+        self._torn = torn
+
+    def __call__(self, call: Call) -> Any:
+        if self._left == 0:
+            if self._torn:
+                call.tear()
+            die()
+        self._left -= 1
+        return call.go()
+
+
+class BrokenFrom:
+    """Lets the calls from number `at` on fail with an error of the operating system, `times` of them.
+
+    A write that fails has written half.
+    """
+
+    def __init__(self, at: int, error: int, times: int) -> None:
+        self._left = at
+        self._error = error
+        self._times = times
+        self.failed = 0
+
+    def __call__(self, call: Call) -> Any:
+        if self._left > 0 or self.failed == self._times:
+            self._left -= 1
+            return call.go()
+        self.failed += 1
+        if call.name == "write":
+            call.tear()
+        raise OSError(self._error, os.strerror(self._error))
+
+
+class AsleepAt:
+    """Stops the process, once, before or after a call about a path that has `part` in it."""
+
+    def __init__(self, bed: str, name: str, part: str, *, after: bool = False) -> None:
+        self._bed = Bed(bed)
+        self._name = name
+        self._part = part
+        self._after = after
+        self._is_awake = True
+
+    def __call__(self, call: Call) -> Any:
+        if not self._is_awake or call.name != self._name or self._part not in call.path:
+            return call.go()
+        self._is_awake = False
+        if not self._after:
+            self._bed.fall_asleep()
+            return call.go()
+        try:
+            return call.go()
+        finally:
+            self._bed.fall_asleep()

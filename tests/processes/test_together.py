@@ -1,0 +1,87 @@
+"""Maintenance, ten readers and three writers of one topic at the same time: the same rows for everybody, no error.
+
+PYSPARK_LOG_SOAK_SECONDS says for how long; the numbers are printed (pytest -s).
+"""
+
+import os
+import time
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.environment import real_environment
+from tests.processes import together
+from tests.processes.diary import Diary
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, Life
+
+SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "20"))
+WRITERS = ("a", "b", "c")
+FOLLOWERS, READERS = 7, 3
+MAINTAINERS = 2
+FILES_STAY_MS = 5_000
+CONFIG = msgspec.structs.replace(AT_ONCE, file_delete_delay_ms=FILES_STAY_MS, orphan_retention_ms=FILES_STAY_MS)
+
+
+@pytest.mark.timeout(SECONDS + 300)
+@pytest.mark.usefixtures("small_constants")
+def test_all_at_once_see_the_same_rows_without_an_error(nursery, folder):
+    root, stop, end = str(folder / "root"), str(folder / "stop"), str(folder / "end")
+    life = Life(root)
+    life.create(CONFIG)
+    progress = [str(folder / f"progress {i}") for i in range(FOLLOWERS)]
+    followers = [nursery.fork(together.follow, root, end, each) for each in progress]
+    readers = [nursery.fork(together.read_again_and_again, root, end) for _ in range(READERS)]
+    maintainers = [nursery.fork(together.maintain, root, stop) for _ in range(MAINTAINERS)]
+    deleter = nursery.fork(together.delete_what_was_read, root, stop, progress)
+    writers = [nursery.fork(together.write, root, name, stop) for name in WRITERS]
+    everybody = [*writers, *maintainers, deleter, *followers, *readers]
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and not any(each.has_ended() for each in everybody):
+        time.sleep(0.1)
+    Diary(stop).note("stop")
+
+    written = dict(zip(WRITERS, (each.result() for each in writers), strict=True))
+    rounds = [each.result() for each in maintainers]
+    deleted = deleter.result()
+    Diary(end).note("end")
+    followed = [each.result() for each in followers]
+    read = [each.result() for each in readers]
+
+    batches = {name: count for name, (count, _) in written.items()}
+    expected = {(name, p): count for name, count in batches.items() for p in range(PARTITIONS)}
+    for each in followed:
+        assert each.batches == expected
+        assert each.digests == followed[0].digests
+        assert each.rows == followed[0].rows
+    assert all(reads > 0 for reads, _ in read)
+    assert all(times > 0 for times in rounds)
+    assert 0 < deleted <= followed[0].rows
+    report = life.report()
+    assert report.sound, report.findings
+    before = count_objects(life)
+    tidy_up_later(root)
+    assert life.rubbish() == []
+    slowest = max(took for _, took in written.values())
+    print(
+        f"\n{SECONDS:.0f} s: {sum(batches.values()):,} batches, {followed[0].rows:,} rows, the same for {FOLLOWERS} "
+        f"followers in {sum(each.micro_batches for each in followed):,} micro-batches; "
+        f"{sum(reads for reads, _ in read):,} batch reads, {sum(lost for _, lost in read)} more met deleted rows; "
+        f"{sum(rounds):,} rounds of upkeep; {deleted:,} rows deleted; {life.handle.journal.number:,} entries, "
+        f"{before:,} objects, {count_objects(life):,} when tidied up; slowest write {slowest:.2f} s"
+    )
+
+
+def tidy_up_later(root: str) -> None:
+    """Let a process tidy up whose clock is so far ahead that everything is due; orphans are by the third time."""
+    for times in range(1, 4):
+        ahead_ms = 2 * FILES_STAY_MS * times
+        now_ms = real_environment().now_ms() + ahead_ms
+        life = Life(root, msgspec.structs.replace(real_environment(), now_ms=lambda now_ms=now_ms: now_ms))
+        life.maintain()
+        life.housekeep()
+        life.tidy()
+
+
+def count_objects(life: Life) -> int:
+    """Return how many objects the topic has."""
+    return sum(1 for _ in life.log.store.list(f"topics/{TOPIC}/"))

@@ -1,0 +1,228 @@
+"""What the processes of these tests do. The nursery imports this, so that each is warm when it begins."""
+
+import functools
+import os
+import resource
+import shutil
+import tempfile
+
+import msgspec
+
+from pyspark_log.sink.sequence import Patience
+from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
+from tests.processes.diary import Diary
+from tests.processes.small_topic import PARTITIONS, Life, error_of, make_constants_small, rows_of, seeded
+from tests.processes.steps import BEGIN_MS, LATER_MS, PRODUCER, STEPS, Writing
+from tests.processes.system_calls import CHANGES, READS, AsleepAt, BrokenFrom, Counter, DeathAt, watched
+
+NOBODY = 65534
+"""A user without rights."""
+
+
+def told(error: LogError | None) -> str:
+    """Return what an error says, and "done" where there is none."""
+    return "done" if error is None else f"{type(error).__name__}: {error}"
+
+
+def warm_up() -> None:
+    """Do everything once, so that what is imported or made at its first use is there in every worker."""
+    make_constants_small()
+    with tempfile.TemporaryDirectory() as folder:
+        life = Life(f"{folder}/root", seeded(BEGIN_MS))
+        life.create()
+        life.fill(PRODUCER, range(20))
+        life.clean_up()
+        life.check(PRODUCER, 20)
+
+
+class Prepared(msgspec.Struct):
+    """A step that is due, and what it comes to where nobody is killed: the calls that change the disk, in order."""
+
+    template: str
+    batches: int
+    calls: list[tuple[str, str]]
+
+
+def prepare(step: str, folder: str, names: tuple[str, ...] = CHANGES) -> Prepared:
+    """Make a topic in which a step is due, and find out what the step does."""
+    make_constants_small()
+    template, copy = f"{folder}/template", f"{folder}/unharmed"
+    life = Life(template, seeded(BEGIN_MS))
+    life.create(STEPS[step].config)
+    STEPS[step].prepare(life)
+    batches = life.batches(PRODUCER)
+    shutil.copytree(template, copy)
+    make_constants_small()
+    unharmed, calls = Life(copy, seeded(LATER_MS)), Counter()
+    with watched(calls, names):
+        STEPS[step].act(unharmed, Writing(batches, Diary(f"{copy}.diary")))
+    shutil.rmtree(copy)
+    return Prepared(template, batches, calls.calls)
+
+
+def die_in(step: str, root: str, batches: int, at: int, torn: bool) -> None:
+    """Do a step, and be killed before its call number `at`, or in the middle of that."""
+    make_constants_small()
+    life = Life(root, seeded(LATER_MS))
+    with watched(DeathAt(at, torn=torn)):
+        STEPS[step].act(life, Writing(batches, Diary(f"{root}.diary")))
+
+
+def write_for_ever(root: str, diary: str) -> None:
+    """Write batch after batch, from the first one on that is not known to be in the log."""
+    make_constants_small()
+    life, written = Life(root), Diary(diary)
+    batch = len(written.lines())
+    while True:
+        try:
+            life.write(PRODUCER, batch)
+        except StaleFile:
+            continue  # housekeeping is in a hurry here
+        written.note(batch)
+        batch += 1
+
+
+def maintain_for_ever(root: str) -> None:
+    """Roll, merge, expire and clean up, as fast as it goes."""
+    make_constants_small()
+    life = Life(root)
+    while True:
+        life.maintain()
+        life.housekeep()
+
+
+def write_asleep(root: str, asleep: AsleepAt, producer: str, batch: int) -> str:
+    """Write a batch, and sleep at a call; return what came of it."""
+    make_constants_small()
+    life = Life(root)
+    with watched(asleep, (*CHANGES, *READS)):
+        return told(error_of(lambda: life.write(producer, batch)))
+
+
+def maintain_asleep(root: str, asleep: AsleepAt) -> str:
+    """Do all upkeep, and sleep at a call; return what came of it."""
+    make_constants_small()
+    life = Life(root)
+
+    def act() -> None:
+        life.maintain()
+        life.housekeep()
+
+    with watched(asleep, (*CHANGES, *READS)):
+        return told(error_of(act))
+
+
+def look_asleep(root: str, asleep: AsleepAt) -> tuple[int, list[tuple[int, list[bytes]]]]:
+    """Know the topic, look again, and sleep at a call; return the newest entry, and all rows."""
+    make_constants_small()
+    life = Life(root)
+    handle = life.handle
+    with watched(asleep, READS):
+        handle.refresh()
+    return handle.journal.number, [life.read(p) for p in range(PARTITIONS)]
+
+
+def read_asleep(root: str, asleep: AsleepAt) -> tuple[int, list[bytes]] | str:
+    """Read a partition, and sleep at a call; return its rows, or the error."""
+    make_constants_small()
+    life = Life(root)
+    with watched(asleep, READS):
+        try:
+            return life.read(0)
+        except LogError as error:
+            return told(error)
+
+
+def write_batches(root: str, producer: str, batches: int, diary: str) -> int:
+    """Write so many batches, each until it is acknowledged; return how often one had to be written again."""
+    make_constants_small()
+    life, written, again = Life(root), Diary(diary), 0
+    for batch in range(batches):
+        while (error := error_of(functools.partial(life.write, producer, batch))) is not None:
+            assert isinstance(error, (StaleFile, OutcomeUnknown)), error
+            again += 1
+        written.note(f"{producer} {batch}")
+    return again
+
+
+def trim_until(root: str, stop: str) -> int:
+    """Trim the topic's journal as fast as it goes, until it is told to stop; return how many objects went."""
+    make_constants_small()
+    life, trimmed = Life(root), 0
+    handle = life.handle
+    while not Diary(stop).lines():
+        trimmed += handle.journal.trim()
+    return trimmed
+
+
+def look_until(root: str, diary: str, stop: str) -> int:
+    """Look at the topic again and again: what was acknowledged before a look is there; return how often."""
+    make_constants_small()
+    life, looks = Life(root), 0
+    handle = life.handle
+    while not Diary(stop).lines():
+        acknowledged = [line.split() for line in Diary(diary).lines()]
+        least = sum(len(values) for who, batch in acknowledged for values in rows_of(who, int(batch)).values())
+        state = handle.refresh()
+        shown = sum(one.high_watermark for one in state.partitions)
+        assert shown >= least, f"{shown} rows are shown, {least} were acknowledged before"
+        looks += 1
+    return looks
+
+
+class Failure(msgspec.Struct):
+    """How a step ended on a broken disk: the error, if it did not succeed in spite of it, and how many calls failed."""
+
+    error: str | None
+    failed: int
+    batches: int
+    """How many batches are acknowledged after the disk was well again."""
+
+
+def fail_in(step: str, root: str, batches: int, broken: BrokenFrom, names: tuple[str, ...]) -> Failure:
+    """Do a step on a disk that breaks, and once more, in the same process, when it is well again."""
+    make_constants_small()
+    life, writing = Life(root, seeded(LATER_MS)), Writing(batches, Diary(f"{root}.diary"))
+    with watched(broken, names):
+        error = error_of(lambda: STEPS[step].act(life, writing))
+    for p in range(PARTITIONS):
+        life.read(p)
+    if error is not None:
+        STEPS[step].act(life, writing)
+    return Failure(None if error is None else told(error), broken.failed, writing.next)
+
+
+def write_without_a_name(root: str, broken: BrokenFrom, names: tuple[str, ...]) -> str:
+    """Write a batch that cannot be told from its repetition, on a disk that breaks; return what came of it."""
+    make_constants_small()
+    life = Life(root, seeded(LATER_MS))
+    with watched(broken, names):
+        error = error_of(lambda: life.write("unnamed", 0, Patience(retries=3, retry_backoff_ms=1), named=False))
+    return told(error)
+
+
+def write_with_small_files(root: str, batch: int) -> str:
+    """Write a batch while files may hardly grow, and once more when they may; return what was said first."""
+    make_constants_small()
+    life = Life(root)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # bytes; Python ignores the signal, and gets EFBIG
+    error = error_of(lambda: life.write(PRODUCER, batch))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    life.write(PRODUCER, batch)
+    return told(error)
+
+
+def write_without_permission(root: str, batch: int) -> str:
+    """Write a batch where this process may only read; return what is said."""
+    make_constants_small()
+    life = Life(root)
+    folders = [folder for folder, _, _ in os.walk(root)] if os.geteuid() else []
+    for folder in folders:
+        os.chmod(folder, 0o500)
+    os.seteuid(os.geteuid() or NOBODY)
+    error = error_of(lambda: life.write(PRODUCER, batch))
+    os.seteuid(os.getuid())
+    for folder in folders:
+        os.chmod(folder, 0o700)
+    return told(error)
