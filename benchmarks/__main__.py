@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure, and print the table of docs/benchmarks.md.
 
-Writes nothing into the repository, unless `--docs` asks for the table there to be replaced.
+Writes nothing into the repository, unless `--docs` asks for the table and the plots there to be replaced.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from benchmarks.machine import describe
 from benchmarks.session import benchmark_session
 
 QUICK_ROWS = 1_000_000
-QUICK_BATCHES = 20
-QUICK_HISTORY = 1_000
-PLAIN_WIDTH = 150
+PLAIN_WIDTH = 170
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 class Part(str, enum.Enum):
@@ -28,8 +27,74 @@ class Part(str, enum.Enum):
 
     WRITE = "write"
     READ = "read"
+    ROLLED = "rolled"
+    BYTES = "bytes"
     LATENCY = "latency"
+    MAINTENANCE = "maintenance"
     PLANNING = "planning"
+    LOOKUP = "lookup"
+    MONTH = "month"
+
+
+THROUGHPUT = {Part.WRITE, Part.READ, Part.ROLLED}
+WITH_SPARK = THROUGHPUT | {Part.BYTES, Part.LATENCY, Part.MAINTENANCE}
+
+
+class Run:
+    """The parts that are asked for, one after another in one folder."""
+
+    def __init__(self, folder: Path, parts: set[Part], rows: int, runs: int, console: Console, *, quick: bool) -> None:
+        self.folder = folder
+        self.parts = parts
+        self.rows = rows
+        self.runs = runs
+        self.quick = quick
+        self.say = console.log
+        self.plots: dict[str, str] = {}
+        """SVGs by file name."""
+
+    def measure(self) -> list[report.Line]:
+        lines = self._with_spark() if self.parts & WITH_SPARK else []
+        return [*lines, *self._without_spark()]
+
+    def _with_spark(self) -> list[report.Line]:
+        from benchmarks.latency import measure_latency
+        from benchmarks.maintenance import measure_maintenance
+        from benchmarks.stored import measure_stored
+        from benchmarks.throughput import Throughput
+
+        lines: list[report.Line] = []
+        with benchmark_session(self.folder) as spark:
+            if self.parts & THROUGHPUT:
+                throughput = Throughput(spark, self.folder, self.rows, self.runs, self.say)
+                lines += throughput.measure(
+                    read=Part.READ in self.parts, write=Part.WRITE in self.parts, rolled=Part.ROLLED in self.parts
+                )
+            if Part.BYTES in self.parts:
+                lines += measure_stored(spark, self.folder, 200 if self.quick else 2_000, self.say)
+            if Part.LATENCY in self.parts:
+                lines += measure_latency(spark, self.folder, 20 if self.quick else 100, self.say)
+            if Part.MAINTENANCE in self.parts:
+                for rows, batches, turns in ((1_000, 16, 1),) if self.quick else ((1_000, 64, 8), (100_000, 32, 4)):
+                    lines += measure_maintenance(spark, self.folder, rows, batches, turns, self.say)
+        return lines
+
+    def _without_spark(self) -> list[report.Line]:
+        lines: list[report.Line] = []
+        if Part.PLANNING in self.parts:
+            from benchmarks.planning import measure_planning
+
+            lines += measure_planning(self.folder, (1_000,) if self.quick else (10_000, 100_000), self.say)
+        if Part.LOOKUP in self.parts:
+            from benchmarks.lookup import QUICK_SHAPES, SHAPES, measure_lookup
+
+            lines += measure_lookup(self.folder, QUICK_SHAPES if self.quick else SHAPES, self.say)
+        if Part.MONTH in self.parts:
+            from benchmarks.month import measure_month
+
+            days, self.plots["month.svg"] = measure_month(self.folder, 8_000 if self.quick else 1_000, self.say)
+            lines += days
+        return lines
 
 
 def main(
@@ -39,37 +104,24 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="A small version of everything, to see that it runs.")] = False,
     only: Annotated[list[Part] | None, typer.Option(help="Measure only this part; may be repeated.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the results to this file.")] = None,
-    docs: Annotated[bool, typer.Option("--docs", help="Replace the table in docs/benchmarks.md.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Replace what was measured in docs/benchmarks.md.")] = False,
 ) -> None:
-    """Measure throughput, latency and planning beside what Spark itself allows."""
-    parts = only or list(Part)
+    """Measure the product beside what Spark itself allows, and what a topic costs as it grows old."""
     rows = min(rows, QUICK_ROWS) if quick else rows
-    batches = QUICK_BATCHES if quick else 100
-    lines: list[report.Line] = []
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
     with tempfile.TemporaryDirectory(prefix="pyspark-log-bench-") as folder:
-        if Part.PLANNING in parts:
-            from benchmarks.planning import measure_planning
-
-            lines += measure_planning(Path(folder), QUICK_HISTORY if quick else 10_000, console.log)
-        if parts != [Part.PLANNING]:
-            from benchmarks.latency import measure_latency
-            from benchmarks.throughput import Throughput
-
-            with benchmark_session(Path(folder)) as spark:
-                if Part.WRITE in parts or Part.READ in parts:
-                    throughput = Throughput(spark, Path(folder), rows, runs, console.log)
-                    lines += throughput.measure(read=Part.READ in parts, write=Part.WRITE in parts)
-                if Part.LATENCY in parts:
-                    lines += measure_latency(spark, Path(folder), batches, console.log)
+        run = Run(Path(folder), set(only or Part), rows, runs, console, quick=quick)
+        lines = run.measure()
     machine = describe()
     console.print(report.table(lines), report.footer(machine, rows), sep="\n")
     if json is not None:
         report.write_json(json, lines, machine, rows)
     if docs:
-        report.write_docs(Path(__file__).parent.parent / "docs" / "benchmarks.md", lines, machine, rows)
+        report.write_docs(DOCS / "benchmarks.md", lines, machine, rows)
+        for name, svg in run.plots.items():
+            (DOCS / name).write_text(svg)
 
 
 typer.run(main)

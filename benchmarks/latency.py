@@ -11,7 +11,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from benchmarks.prefill import Producer
-from benchmarks.report import Line, at_most, information
+from benchmarks.report import Line, at_most, detail
 from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
     whole = "triggerExecution"
     lines = [
         Line(
-            name=f"micro-batch of {ROWS:,} rows",
+            name=f"micro-batch of {ROWS:,} rows, source to sink",
             unit="ms",
             product=product[whole],
             ceiling=ceiling[whole],
@@ -95,7 +95,7 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
         )
     ]
     return lines + [
-        information(f"  of that {phase}", "ms", product[phase], ceiling[phase]) for phase in PHASES if phase in product
+        detail(f"of that {phase}", "ms", product[phase], ceiling[phase]) for phase in PHASES if phase in product
     ]
 
 

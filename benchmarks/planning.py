@@ -1,7 +1,7 @@
 """Planning: what the driver does for the newest batch must not cost more when the topic is older.
 
 Another process's write is followed by `latestOffset` and `partitions`, as Spark calls them in a process that has
-planned before. A topic with a short past and one with a long past take turns.
+planned before. Topics with a short past and with long ones take turns; each was fed ten batches a second.
 """
 
 from __future__ import annotations
@@ -10,94 +10,109 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.prefill import Producer
-from benchmarks.report import Line, at_most, information
-from pyspark_log.opening import open_log
+from benchmarks.prefill import PARTITIONS, Clock, Producer, another_process, without_flushing
+from benchmarks.report import Line, at_most, detail, information
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
-from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log
-from pyspark_log_storage.store import open_store
+from pyspark_log_coordinator import topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 SHORT = 100
-PARTITIONS = 8
 ROUNDS = 200
 TARGET = 1.2
 TOPIC = "past"
 MILLI = 1_000
+KILO = 1_000
+OPEN_EVERY = 8
+"""At so many rounds each topic is opened: the time depends on how many entries follow the newest snapshot."""
+
+
+class Reader:
+    """A stream that has read a topic to its end."""
+
+    def __init__(self, path: Path, topic_name: str) -> None:
+        self._reader = StreamReader(row_schema(include_headers=False), {"path": str(path), "subscribe": topic_name})
+        self._limit = self._reader.getDefaultReadLimit()
+        self._end = self._reader.latestOffset(self._reader.initialOffset(), self._limit)
+
+    def plan(self) -> tuple[int, float]:
+        """Return how many splits the next batch has, and the milliseconds that planning it takes."""
+        begun = time.perf_counter()
+        end = self._reader.latestOffset(self._end, self._limit)
+        parts = self._reader.partitions(self._end, end)
+        took = time.perf_counter() - begun
+        self._end = end
+        return len(parts), took * MILLI
 
 
 class Past:
     """A topic with so many batches, and a stream that reads on at its end."""
 
     def __init__(self, path: Path, batches: int) -> None:
-        self.path = str(path)
-        self._producer = Producer(self._other_process(create=True), TOPIC, PARTITIONS, rows=1)
-        self._producer.send(batches)
-        self._reader = StreamReader(row_schema(include_headers=False), {"path": self.path, "subscribe": TOPIC})
-        self._limit = self._reader.getDefaultReadLimit()
-        self._end = self._reader.latestOffset(self._reader.initialOffset(), self._limit)
-
-    def _other_process(self, *, create: bool = False) -> Log:
-        log = Log(open_store(self.path), real_environment())
-        log.open(create=create)
-        return log
+        self.path = path
+        self.batches = batches
+        clock = Clock.before_now(batches)
+        log = another_process(path, clock.environment(), create=True)
+        self._producer = Producer(log, TOPIC, PARTITIONS, rows=1, clock=clock)
+        with without_flushing():
+            self._producer.send(batches)
+        self._reader = Reader(path, TOPIC)
 
     def plan_next(self) -> float:
         """Return the milliseconds that planning takes after one more batch was written."""
         self._producer.send()
-        begun = time.perf_counter()
-        end = self._reader.latestOffset(self._end, self._limit)
-        parts = self._reader.partitions(self._end, end)
-        took = time.perf_counter() - begun
-        assert len(parts) == PARTITIONS, f"{len(parts)} partitions have new rows"
-        self._end = end
-        return took * MILLI
+        parts, took = self._reader.plan()
+        assert parts == PARTITIONS, f"{parts} partitions have new rows"
+        return took
 
     def open_cold(self) -> float:
         """Return the milliseconds until a new process has the topic's state."""
-        begun = time.perf_counter()
-        self._other_process().topic(TOPIC)
-        return (time.perf_counter() - begun) * MILLI
+        return opening(self.path, TOPIC)
 
     def state_bytes(self) -> int:
         """Return how large the topic's state is as a snapshot holds it."""
-        from pyspark_log_coordinator.topic import MACHINE
-
-        return len(MACHINE.encode_state(open_log(self.path).topic(TOPIC).journal.state))
+        return len(topic.MACHINE.encode_state(self._producer.handle.refresh()))
 
 
-def measure_planning(folder: Path, history: int, log: Callable[[str], object]) -> list[Line]:
-    """Return the lines about planning with `history` earlier batches."""
-    log(f"writing {SHORT:,} and {history:,} batches")
-    short, long = Past(folder / "short", SHORT), Past(folder / "long", history)
+def opening(path: Path, topic_name: str) -> float:
+    """Return the milliseconds until a new process has a topic's state."""
+    begun = time.perf_counter()
+    another_process(path).topic(topic_name)
+    return (time.perf_counter() - begun) * MILLI
+
+
+def measure_planning(folder: Path, histories: Sequence[int], log: Callable[[str], object]) -> list[Line]:
+    """Return the lines about planning with so many earlier batches, each beside a short past."""
+    pasts = []
+    for batches in (SHORT, *histories):
+        log(f"writing {batches:,} batches")
+        pasts.append(Past(folder / f"past-{batches}", batches))
     log(f"planning {ROUNDS} batches of each")
-    shorts, longs = [], []
-    for _ in range(ROUNDS):
-        shorts.append(short.plan_next())
-        longs.append(long.plan_next())
-    product, ceiling = statistics.median(longs), statistics.median(shorts)
-    cold_long, cold_short = (statistics.median(past.open_cold() for _ in range(5)) for past in (long, short))
-    return [
-        Line(
-            name=f"planning after {history:,} batches",
-            unit="ms",
-            product=product,
-            ceiling=ceiling,
-            target=at_most(TARGET),
-            ratio=product / ceiling,
-            note=f"ceiling: after {SHORT} batches",
-        ),
-        information(f"opening a topic of {history:,} batches", "ms", cold_long, cold_short, f"beside {SHORT} batches"),
-        information(
-            f"state of a topic of {history:,} batches",
-            "kB",
-            long.state_bytes() / 1000,
-            short.state_bytes() / 1000,
-            f"beside {SHORT} batches",
-        ),
-    ]
+    plans: list[list[float]] = [[] for _ in pasts]
+    openings: list[list[float]] = [[] for _ in pasts]
+    for number in range(ROUNDS):
+        for past, planned, opened in zip(pasts, plans, openings, strict=True):
+            planned.append(past.plan_next())
+            if number % OPEN_EVERY == 0:
+                opened.append(past.open_cold())
+    short, cold_short = statistics.median(plans[0]), statistics.median(openings[0])
+    lines = []
+    for past, planned, opened in zip(pasts[1:], plans[1:], openings[1:], strict=True):
+        long, cold = statistics.median(planned), statistics.median(opened)
+        name = f"a topic of {past.batches:,} batches, beside {SHORT}"
+        lines += [
+            Line(
+                name=f"planning after {past.batches:,} batches, beside {SHORT}",
+                unit="ms",
+                product=long,
+                ceiling=short,
+                target=at_most(TARGET),
+                ratio=long / short,
+            ),
+            information(f"opening {name}", "ms", cold, cold_short),
+            detail(f"state of {name}", "kB", past.state_bytes() / KILO, pasts[0].state_bytes() / KILO),
+        ]
+    return lines

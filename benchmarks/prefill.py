@@ -1,58 +1,192 @@
-"""A topic with a past: many small batches, each its own append file and journal entry, by the product's own code."""
+"""A topic with a past: many small batches, each its own append file and journal entry, by the product's own code.
+
+The past may be written on a clock of its own, so that what the topic keeps for a time (replaced files, for example) is
+as much as it would be after a real past.
+"""
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from unittest import mock
 
+import msgspec
 import pyarrow as pa
 
 from pyspark_log.sink.in_passing import planned_work, ride_along
+from pyspark_log.sink.rows import rows_of
 from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import StagedFile
+from pyspark_log.sink.staging import StagedFile, Staging, destination_of
+from pyspark_log_coordinator.environment import Environment, real_environment
+from pyspark_log_coordinator.log import Log
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.sequencing import SequencedFile
 from pyspark_log_coordinator.topic_state import Holder
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.store import Store, open_store
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.rolling import SwapSegments
+    from pyspark_log_coordinator.topic_config import TopicConfig
 
 VALUE = '{{"id":{},"carrier":"UA","origin":"EWR","delay":14,"at":"2013-12-16 21:10:16","air":441}}'
 
+PARTITIONS = 8
 TASKS = 2
-"""Whose rows each batch is supposed to be: so many jobs ride along with it."""
+STEP_MS = 100
+"""Ten batches a second."""
+US_PER_MS = 1_000
+MAX_MESSAGE_BYTES = 1_000_000
 
 
-class Producer:
+class Clock:
+    """A time of day that goes on by steps."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    @classmethod
+    def before_now(cls, steps: int) -> Clock:
+        """Return a clock that shows the present after so many steps."""
+        return cls(time.time_ns() // 1_000_000 - steps * STEP_MS)
+
+    def step(self, steps: int = 1) -> None:
+        self.now_ms += steps * STEP_MS
+
+    def environment(self) -> Environment:
+        """Return the environment of a process that has this clock."""
+        return msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms)
+
+
+@contextmanager
+def without_flushing() -> Iterator[None]:
+    """Let this process write without waiting for the disk: for a past, not for what is measured."""
+    with mock.patch.object(os, "fsync", _no_flush), mock.patch.object(os, "fdatasync", _no_flush):
+        yield
+
+
+def _no_flush(fd: int) -> None:
+    del fd
+
+
+def another_process(path: Path | str, environment: Environment | None = None, *, create: bool = False) -> Log:
+    """Return the log as a process opens it that knows nothing yet."""
+    return opened(open_store(str(path)), environment, create=create)
+
+
+def opened(store: Store, environment: Environment | None = None, *, create: bool = False) -> Log:
+    """Return the log in a store, opened."""
+    log = Log(store, environment or real_environment())
+    log.open(create=create)
+    return log
+
+
+class Writer:
+    """Sequences files, and keeps the topic as the tasks of a write and its commit do."""
+
+    def __init__(
+        self, log: Log, topic: str, partitions: int, config: TopicConfig | None = None, tasks: int = TASKS
+    ) -> None:
+        """`tasks`: whose rows each batch is supposed to be, and so how many jobs ride along with it."""
+        self.log = log
+        self.handle: TopicHandle = log.ensure_topic(topic, partitions, config)
+        self.tasks = tasks
+        self.sent = 0
+        self.segments = 0
+        """How many segments were made in passing."""
+
+    def ride(self) -> list[SwapSegments]:
+        """Do what the tasks of a batch do in passing."""
+        swaps = [swap for work in planned_work(self.handle)[: self.tasks] for swap in ride_along(self.log, work)]
+        self.segments += len(swaps)
+        return swaps
+
+    def commit(self, staged: Sequence[StagedFile], swaps: Sequence[SwapSegments]) -> None:
+        """Sequence the next batch."""
+        claim = ProducerClaim("prefill", "prefill", "prefill", self.sent)
+        sequence(self.log, [[file] for file in staged], claim, "all", Patience(), self.handle.name, swaps=swaps)
+        self.sent += 1
+
+
+class SmallBatches(Writer):
+    """Micro-batches of given rows, in each of which every task has its share, staged as the sink does it."""
+
+    def __init__(self, log: Log, clock: Clock, topic: str, rows: pa.Table, batch_rows: int, tasks: int) -> None:
+        super().__init__(log, topic, PARTITIONS, tasks=tasks)
+        self.clock = clock
+        self._rows = rows.combine_chunks()
+        self._batch_rows = batch_rows
+
+    def send(self, batches: int) -> None:
+        """Write so many batches; after the last of the rows the first come again."""
+        share = self._batch_rows // self.tasks
+        for _ in range(batches):
+            start = self.sent * self._batch_rows % (len(self._rows) - self._batch_rows + 1)
+            shares = [self._rows.slice(start + task * share, share) for task in range(self.tasks)]
+            self.commit([self._stage(rows, task) for task, rows in enumerate(shares)], self.ride())
+            self.clock.step()
+
+    def _stage(self, rows: pa.Table, task: int) -> StagedFile:
+        destination = destination_of(self.handle, None, MAX_MESSAGE_BYTES)
+        staging = Staging(
+            self.log.store,
+            lambda _: destination,
+            self.handle.name,
+            nonce=self.log.environment.nonce,
+            durable=True,
+            sticky=task,
+        )
+        for batch in rows.to_batches():
+            staging.add(rows_of(batch, now_us=self.clock.now_ms * US_PER_MS, by_topic_column=False))
+        (staged,) = staging.finish()
+        return staged
+
+
+class Producer(Writer):
     """Writes batches with the same number of rows in every partition."""
 
-    def __init__(self, log: Log, topic: str, partitions: int, rows: int) -> None:
-        """`rows` in each partition of each batch."""
-        self._log = log
-        self._handle: TopicHandle = log.ensure_topic(topic, partitions)
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        partitions: int,
+        rows: int,
+        clock: Clock | None = None,
+        config: TopicConfig | None = None,
+    ) -> None:
+        """`rows` in each partition of each batch. A clock goes on with each batch."""
+        super().__init__(log, topic, partitions, config)
         self._partitions = partitions
-        keys = pa.array([f"key-{i}".encode() for i in range(rows)])
-        values = pa.array([VALUE.format(i).encode() for i in range(rows)])
-        times = pa.repeat(pa.scalar(time.time_ns() // 1000, schema.TIMESTAMP), rows)
-        self._batch = pa.record_batch([keys, values, times], schema=schema.RECORD)
-        self._sent = 0
+        self._clock = clock
+        self._keys = pa.array([f"key-{i}".encode() for i in range(rows)])
+        self._values = pa.array([VALUE.format(i).encode() for i in range(rows)])
 
     def send(self, batches: int = 1) -> None:
         """Write so many batches."""
         for _ in range(batches):
-            handle, environment = self._handle, self._log.environment
-            name = born_name(handle.journal.number, environment.nonce())
-            file = AppendFileWriter(self._log.store, handle.append_file(name), durable=False)
-            for partition in range(self._partitions):
-                file.append(partition, self._batch, schema.RECORD_ID, "lz4")
-            file.close()
-            holders = tuple(Holder(*item) for item in handle.journal.state.incarnations.items())
-            claim = ProducerClaim("prefill", "prefill", "prefill", self._sent)
-            staged = StagedFile(handle.name, handle.topic_id, SequencedFile(name, holders, tuple(file.chunks)))
+            staged = self.stage()
             # Upkeep in passing, as the tasks of a write do it: what is measured is a topic as it really is.
-            swaps = [swap for work in planned_work(handle)[:TASKS] for swap in ride_along(self._log, work)]
-            sequence(self._log, [[staged]], claim, "all", Patience(), handle.name, swaps=swaps)
-            self._sent += 1
+            self.commit([staged], self.ride())
+            if self._clock is not None:
+                self._clock.step()
+
+    def stage(self) -> StagedFile:
+        """Write an append file, which no entry names yet."""
+        handle, environment = self.handle, self.log.environment
+        times = pa.repeat(pa.scalar(environment.now_ms() * US_PER_MS, schema.TIMESTAMP), len(self._keys))
+        batch = pa.record_batch([self._keys, self._values, times], schema=schema.RECORD)
+        name = born_name(handle.journal.number, environment.nonce())
+        file = AppendFileWriter(self.log.store, handle.append_file(name), durable=False)
+        for partition in range(self._partitions):
+            file.append(partition, batch, schema.RECORD_ID, "lz4")
+        file.close()
+        holders = tuple(Holder(*item) for item in handle.journal.state.incarnations.items())
+        return StagedFile(handle.name, handle.topic_id, SequencedFile(name, holders, tuple(file.chunks)))

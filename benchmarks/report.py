@@ -14,69 +14,82 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BEGIN, END = "<!-- table begins -->", "<!-- table ends -->"
-COLUMNS = ("", "product", "ceiling", "unit", "ratio", "CPU ratio", "target", "")
+COLUMNS = ("", "product", "ceiling", "ratio", "CPU ratio", "target")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the ratio of product to ceiling must be."""
+    """What the ratio of product to ceiling must be; where a unit is given, what the product itself must be."""
 
     bound: float
     least: bool
+    unit: str = ""
 
-    def met(self, ratio: float) -> bool:
-        return ratio >= self.bound if self.least else ratio <= self.bound
+    def met(self, line: Line) -> bool:
+        found = line.product if self.unit else line.ratio
+        assert found is not None, f"{line.name}: there is no ratio to hold against a target"
+        return found >= self.bound if self.least else found <= self.bound
 
     def __str__(self) -> str:
-        return f"{'≥' if self.least else '≤'} {self.bound:.2f}"
+        bound = _value(self.bound, self.unit) if self.unit else f"{self.bound:.2f}"
+        return f"at {'least' if self.least else 'most'} {bound}"
 
 
 def at_least(bound: float) -> Target:
     return Target(bound, least=True)
 
 
-def at_most(bound: float) -> Target:
-    return Target(bound, least=False)
+def at_most(bound: float, unit: str = "") -> Target:
+    return Target(bound, least=False, unit=unit)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A thing measured. `ratio` is product to ceiling, in the unit; without a target it is only information."""
+    """A thing measured. `ratio` is product to ceiling, in the unit; without a target it is only information.
+
+    What is a detail of another line is not in the documentation.
+    """
 
     name: str
     unit: str
     product: float
-    ceiling: float
-    ratio: float
+    ceiling: float | None = None
+    ratio: float | None = None
     target: Target | None = None
     cpu_ratio: float | None = None
     note: str = ""
+    detail: bool = False
+
+    def verdict(self) -> str:
+        return "" if self.target is None else ("met" if self.target.met(self) else "missed")
 
     def cells(self) -> list[str]:
-        verdict = "" if self.target is None else ("met" if self.target.met(self.ratio) else "MISSED")
+        verdict = self.verdict().replace("missed", "**missed**")
         return [
             self.name,
-            f"{self.product:.2f}",
-            f"{self.ceiling:.2f}",
-            self.unit,
-            f"{self.ratio:.2f}",
+            _value(self.product, self.unit),
+            "" if self.ceiling is None else _value(self.ceiling, self.unit),
+            "" if self.ratio is None else f"{self.ratio:.2f}",
             "" if self.cpu_ratio is None else f"{self.cpu_ratio:.2f}",
-            "" if self.target is None else f"{self.target} {verdict}",
-            self.note,
+            "" if self.target is None else f"{self.target}: {verdict}",
         ]
 
 
-def information(name: str, unit: str, product: float, ceiling: float, note: str = "") -> Line:
+def information(name: str, unit: str, product: float, ceiling: float | None = None, note: str = "") -> Line:
     """Return a line without a target."""
-    return Line(name, unit, product, ceiling, product / ceiling if ceiling else 0.0, note=note)
+    return Line(name, unit, product, ceiling, product / ceiling if ceiling else None, note=note)
+
+
+def detail(name: str, unit: str, product: float, ceiling: float | None = None, note: str = "") -> Line:
+    """Return a line that belongs to the one before it."""
+    return dataclasses.replace(information(f"  {name}", unit, product, ceiling, note), detail=True)
 
 
 def table(lines: Sequence[Line]) -> Table:
     """Return the table for the terminal."""
-    drawn = Table(*COLUMNS)
+    drawn = Table(*COLUMNS, "")
     for line in lines:
-        missed = line.target is not None and not line.target.met(line.ratio)
-        drawn.add_row(*line.cells(), style="red" if missed else None)
+        drawn.add_row(*line.cells(), line.note, style="red" if line.verdict() == "missed" else None)
     return drawn
 
 
@@ -88,19 +101,29 @@ def footer(machine: Mapping[str, str], rows: int) -> str:
 def write_json(path: Path, lines: Sequence[Line], machine: Mapping[str, str], rows: int) -> None:
     """Write the results as one JSON object."""
     results = [
-        {**dataclasses.asdict(line), "met": None if line.target is None else line.target.met(line.ratio)}
-        for line in lines
+        {**dataclasses.asdict(line), "met": None if line.target is None else line.target.met(line)} for line in lines
     ]
     path.write_text(json.dumps({"machine": dict(machine), "rows": rows, "results": results}, indent=2) + "\n")
 
 
 def write_docs(path: Path, lines: Sequence[Line], machine: Mapping[str, str], rows: int) -> None:
-    """Replace what stands between the two marks of the page."""
+    """Bring the table of the page up to date: lines that were not measured this time stay as they are."""
     text = path.read_text()
     before, found, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
+    old, ended, after = rest.partition(END)
     assert found, f"{path.name} has lost its mark {BEGIN}"
     assert ended, f"{path.name} has lost its mark {END}"
-    rule = ["---"] * len(COLUMNS)
-    drawn = "\n".join("| " + " | ".join(cells) + " |" for cells in (COLUMNS, rule, *(line.cells() for line in lines)))
-    path.write_text(f"{before}{BEGIN}\n{drawn}\n\nMeasured on: {footer(machine, rows)}.\n{END}{after}")
+    rule = _row(["---"] * len(COLUMNS))
+    kept = {row.split("|")[1].strip(): row for row in old.partition(rule)[2].splitlines() if row.startswith("|")}
+    kept |= {line.name: _row(line.cells()) for line in lines if not line.detail}
+    drawn = "\n".join([_row(COLUMNS), rule, *kept.values()])
+    path.write_text(f"{before}{BEGIN}\n{drawn}\n\nMeasured on: {footer(machine, rows)}.\n\n{END}{after}")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+
+
+def _value(value: float, unit: str) -> str:
+    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f} {unit}".strip()

@@ -34,13 +34,16 @@ def timed(run: Callable[[], object]) -> Timing:
 
 def by_turns(first: Callable[[], object], second: Callable[[], object], runs: int) -> tuple[Timing, Timing]:
     """Return the medians of two things, run by turns after one run of each to warm up."""
-    first()
-    second()
-    firsts, seconds = [], []
-    for _ in range(runs):
-        firsts.append(timed(first))
-        seconds.append(timed(second))
-    return median(firsts), median(seconds)
+    one, other = in_turns([first, second], runs)
+    return one, other
+
+
+def in_turns(things: Sequence[Callable[[], object]], runs: int) -> list[Timing]:
+    """Return the medians of several things, run by turns after one run of each to warm up."""
+    for run in things:
+        run()
+    timings = [[timed(run) for run in things] for _ in range(runs)]
+    return [median(each) for each in zip(*timings, strict=True)]
 
 
 def median(timings: Sequence[Timing]) -> Timing:
