@@ -9,13 +9,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_log_coordinator import journal as journals
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, UnknownVersion
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, UnknownVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark_log_coordinator.journal import Journal
     from pyspark_log_coordinator.replay import Replay
+    from pyspark_log_storage.errors import LogError
 
 S = TypeVar("S")
 
@@ -35,10 +36,11 @@ def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
                 past.load(begin)
                 continue
             events = past.take_next()
-        except (CorruptObject, ObjectMissing):
+        except (CorruptObject, ObjectMissing) as error:
             # What was trimmed while this was read is no damage.
-            tried, begin = begin, min(_kept_snapshots(past), default=0)
-            if begin <= max(tried, past.number) or not _is_trimmed(past, begin):
+            kept = _kept_snapshots(past)
+            tried, begin = begin, min(kept, default=0)
+            if begin <= max(tried, past.number) or not (_is_trimmed(past, begin) or _may_be_void(error, kept)):
                 raise
             continue
         yield past.number, events, past.state
@@ -66,11 +68,21 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
             while past.number < number:
                 past.take_next()
             return past.state
-        except (CorruptObject, ObjectMissing):
+        except (CorruptObject, ObjectMissing) as error:
             # What has been trimmed while it was read is no damage, and another look shows that it is gone.
             if (oldest, *snapshots) == before:
+                if number < min(snapshots, default=0) and _may_be_void(error, snapshots):
+                    raise UnknownVersion(number, snapshots[0], journal.number) from error
                 raise
             before = (oldest, *snapshots)
+
+
+def _may_be_void(error: LogError, snapshots: Sequence[int]) -> bool:
+    """Return whether one of two entries that do not fit may be of a process that slept, in a slot that was trimmed.
+
+    Nothing is trimmed before there are more snapshots than are kept, and what lies before the oldest of them may go.
+    """
+    return isinstance(error, OutOfChain) and len(snapshots) >= journals.SNAPSHOTS_KEPT
 
 
 def _check_snapshot(past: Replay[Any, Any]) -> None:

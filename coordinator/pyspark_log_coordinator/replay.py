@@ -19,7 +19,7 @@ from pyspark_log_coordinator import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.entry_log import EntryLog
 from pyspark_log_coordinator.journal_entry import NO_HASH, Entry, digest
 from pyspark_log_coordinator.snapshot import HASHES_MAX, Snapshot
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutOfChain
 from pyspark_log_storage.layout import newest_first, number_of_newest_first
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Replay(Generic[S, C]):
         """
         entry = journal_entry.decode(data, name)
         if entry.previous != self.last_hash:
-            raise CorruptObject(name, "it does not follow the entry before it: the hash that it names is another")
+            raise OutOfChain(name, "it does not follow the entry before it: the hash that it names is another")
         raw, name = self._events_of(entry, name)
         try:
             events: list[Any] = self._events.decode(raw)

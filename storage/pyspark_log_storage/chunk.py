@@ -51,6 +51,8 @@ _END_OF_STREAM_BYTES = 8
 _FIELDS = struct.Struct("<4sHHIIIIqq20x")
 _CRC = struct.Struct("<I")
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+_SMALL_BODY_BYTES = 32 * 1024
+"""Up to this a copy of the body costs less than a file of two parts: half the time for a chunk of a few rows."""
 assert _FIELDS.size + _CRC.size == HEADER_BYTES
 
 
@@ -122,7 +124,7 @@ def verify(data: pa.Buffer, name: str) -> Header:
 
 
 def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
-    """Return the rows of a chunk that `verify` has passed, without copying what is not compressed.
+    """Return the rows of a chunk that `verify` has passed, without copying what is not compressed, unless it is small.
 
     Raises `CorruptObject` where the body does not fit the schema that the header names: values would lie
     outside of it. A schema with other columns of the same layout cannot be told.
@@ -130,8 +132,10 @@ def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: 
     if header.schema_id >= len(schemas):
         raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
     try:
-        messages = _Messages(_schema_message(schemas[header.schema_id]), data[HEADER_BYTES:][: header.body_length])
-        with pa.ipc.open_stream(pa.PythonFile(messages, mode="r"), options=_READ_OPTIONS) as stream:
+        messages = _schema_message(schemas[header.schema_id]), data[HEADER_BYTES:][: header.body_length]
+        small = header.body_length <= _SMALL_BODY_BYTES
+        source = b"".join(messages) if small else pa.PythonFile(_Messages(*messages), mode="r")
+        with pa.ipc.open_stream(source, options=_READ_OPTIONS) as stream:
             batch = stream.read_next_batch()
         batch.validate()
     except (pa.ArrowException, OSError, StopIteration) as error:

@@ -13,6 +13,7 @@
     |-- BatchMismatch                 a replayed batch differs, or went backwards: .producer, .batch
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
+    |   `-- OutOfChain              a journal entry that is whole, and does not follow the one before it
     |-- NewerFormat                   written by a newer version: .object, .detail
     |-- StaleFile                     a file waited so long to be sequenced that its bytes may be gone
     |-- UnknownVersion                a version of a topic that is not kept any more, or not there yet: .version
@@ -130,6 +131,10 @@ class CorruptObject(LogError):
         super().__init__(f"{obj} is damaged: {detail}; restore it from a replica or a backup")
         self.object = obj
         self.detail = detail
+
+
+class OutOfChain(CorruptObject):
+    """A journal entry is whole, and does not follow the one before it: one of the two is no part of the journal."""
 
 
 class NewerFormat(LogError):

@@ -326,6 +326,22 @@ def test_asking_for_a_version_changes_nothing(store):
     assert (shelf.number, len(shelf.state.things)) == (50, 50)
 
 
+def test_a_trimming_that_is_cut_short_and_a_sleeper_in_its_slot_are_no_damage(store):
+    shelf, stranger = open_shelf(store), MemoryStore()
+    fill(shelf, 3 * KEPT)
+    kept = {n: store.read(entry_key(n)) for n in entries_in(store)}
+    shelf.trim()
+    fill(open_shelf(stranger), 1, "of one who slept")
+    # As if only the first entry had gone, and then somebody had written into its slot.
+    for n in set(kept) - set(entries_in(store)):
+        store.create(entry_key(n), stranger.read(entry_key(1)) if n == 1 else kept[n])
+    oldest = snapshots_in(store)[0]
+    # What cannot be told is that the first one is void: only the second shows it.
+    assert [n for n, _, _ in history(shelf)] == [1, *range(oldest + 1, 3 * KEPT + 1)]
+    with pytest.raises(UnknownVersion):
+        state_at(shelf, oldest - 1)
+
+
 def test_history_is_every_entry_from_the_first_that_is_kept(store):
     shelf = open_shelf(store)
     fill(shelf, 50)
