@@ -119,7 +119,7 @@ def main(
     if json is not None:
         report.write_json(json, lines, machine, rows)
     if docs:
-        report.write_docs(DOCS / "benchmarks.md", lines, machine, rows)
+        report.write_docs(DOCS / "benchmarks.md", lines, None if only else report.footer(machine, rows))
         for name, svg in run.plots.items():
             (DOCS / name).write_text(svg)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from benchmarks.prefill import PARTITIONS, Clock, SmallBatches, another_process, without_flushing
 from benchmarks.report import Line, at_most, detail
 from benchmarks.rows import fresh_rows
-from benchmarks.stopwatch import timed
+from benchmarks.stopwatch import percentile, timed
 from benchmarks.unmaintained import Unmaintained
 from pyspark_log.source.row import COLUMNS, arrow_schema
 from pyspark_log_coordinator.history import history
@@ -106,7 +106,7 @@ class Sides:
         options = {
             "topic": topic,
             "path": self.path,
-            "num.partitions": PARTITIONS,
+            "num.partitions": str(PARTITIONS),
             "checkpointLocation": str(self.folder / f"maintenance-{self.rows}-{self._queries}"),
         }
         query = writer.options(**options).trigger(availableNow=True).start()
@@ -135,9 +135,8 @@ def measure_maintenance(
         sides.turn()
         with_it, without = (statistics.mean(side.took) for side in (sides.maintained, sides.unmaintained))
         log(f"so far {with_it:.1f} ms with maintenance and {without:.1f} ms without")
-    with_it, without = (statistics.mean(side.took) for side in (sides.maintained, sides.unmaintained))
-    medians = [statistics.median(side.took) for side in (sides.maintained, sides.unmaintained)]
-    slowest = [sorted(side.took)[-max(1, len(side.took) // 100)] for side in (sides.maintained, sides.unmaintained)]
+    kept, free = sides.maintained, sides.unmaintained
+    with_it, without = statistics.mean(kept.took), statistics.mean(free.took)
     levels = ", ".join(f"{count:,} of level {level}" for level, count in sorted(sides.segments.items()))
     return [
         Line(
@@ -147,9 +146,9 @@ def measure_maintenance(
             ceiling=without,
             target=at_most(TARGET),
             ratio=with_it / without,
-            cpu_ratio=sum(sides.maintained.cpu) / sum(sides.unmaintained.cpu),
-            note=f"means of {len(sides.maintained.took):,}; segments made: {levels}",
+            cpu_ratio=sum(kept.cpu) / sum(free.cpu),
+            note=f"means of {len(kept.took):,}; segments made: {levels}",
         ),
-        detail("median", "ms", *medians),
-        detail("99th percentile", "ms", *slowest),
+        detail("median", "ms", statistics.median(kept.took), statistics.median(free.took)),
+        detail("99th percentile", "ms", percentile(kept.took, 99), percentile(free.took, 99)),
     ]

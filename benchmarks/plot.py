@@ -71,8 +71,9 @@ def _panel(panel: Panel, mark: float, mark_says: str) -> list[str]:
 
 def _round_up(value: float) -> float:
     """Return the next number above `value` that divides well: 1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8 or 10 of its power."""
-    power = 10 ** math.floor(math.log10(value))
-    return next(power * step for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10, 12) if power * step >= value * 1.05)
+    power: float = 10 ** math.floor(math.log10(value))
+    tops = [power * step for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10, 12)]
+    return next(top for top in tops if top >= value * 1.05)
 
 
 def _label(value: float) -> str:

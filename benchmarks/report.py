@@ -106,18 +106,23 @@ def write_json(path: Path, lines: Sequence[Line], machine: Mapping[str, str], ro
     path.write_text(json.dumps({"machine": dict(machine), "rows": rows, "results": results}, indent=2) + "\n")
 
 
-def write_docs(path: Path, lines: Sequence[Line], machine: Mapping[str, str], rows: int) -> None:
-    """Bring the table of the page up to date: lines that were not measured this time stay as they are."""
+def write_docs(path: Path, lines: Sequence[Line], measured_on: str | None) -> None:
+    """Bring the table of the page up to date: lines that were not measured this time stay as they are.
+
+    So does what is said below it where `measured_on` is None.
+    """
     text = path.read_text()
     before, found, rest = text.partition(BEGIN)
     old, ended, after = rest.partition(END)
     assert found, f"{path.name} has lost its mark {BEGIN}"
     assert ended, f"{path.name} has lost its mark {END}"
     rule = _row(["---"] * len(COLUMNS))
-    kept = {row.split("|")[1].strip(): row for row in old.partition(rule)[2].splitlines() if row.startswith("|")}
+    rows = [row for row in old.partition(rule)[2].splitlines() if row.startswith("|")]
+    below = old.rpartition("|\n")[2].strip() if measured_on is None else f"Measured on: {measured_on}."
+    kept = {row.split("|")[1].strip(): row for row in rows}
     kept |= {line.name: _row(line.cells()) for line in lines if not line.detail}
     drawn = "\n".join([_row(COLUMNS), rule, *kept.values()])
-    path.write_text(f"{before}{BEGIN}\n{drawn}\n\nMeasured on: {footer(machine, rows)}.\n\n{END}{after}")
+    path.write_text(f"{before}{BEGIN}\n{drawn}\n\n{below}\n\n{END}{after}")
 
 
 def _row(cells: Sequence[str]) -> str:

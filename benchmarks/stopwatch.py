@@ -51,6 +51,11 @@ def median(timings: Sequence[Timing]) -> Timing:
     return Timing(statistics.median(t.wall for t in timings), statistics.median(t.cpu for t in timings))
 
 
+def percentile(values: Sequence[float], share: int) -> float:
+    """Return the value that so many of a hundred do not exceed."""
+    return sorted(values)[min(len(values) - 1, len(values) * share // 100)]
+
+
 def _cpu_seconds() -> float:
     """Return the processor time of this process and its descendants, with those that have ended."""
     me = psutil.Process()
