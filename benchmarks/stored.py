@@ -34,8 +34,6 @@ UNROLLED_BATCHES = 60
 """Too few for anything to be rolled in passing."""
 PAUSE_STEPS = 600
 """A minute at ten batches a second: then what was replaced is removed."""
-HOUSEKEEPING_BATCHES = 128
-"""Among so many batches there is a round of housekeeping."""
 
 
 def bytes_per_row(root: Path, handle: TopicHandle) -> float:
@@ -70,7 +68,7 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         _line("stored per row, the same after all is merged", bytes_per_row(path, handle), MERGED_TARGET),
     ]
     arrow = fresh_rows(spark, rows, 1).toArrow()
-    clock = Clock.before_now(small_batches + PAUSE_STEPS + HOUSEKEEPING_BATCHES)
+    clock = Clock.before_now(small_batches + PAUSE_STEPS)
     another = another_process(path, clock.environment())
     with without_flushing():
         small = SmallBatches(another, clock, "small", arrow, SMALL_BATCH_ROWS, SMALL_BATCH_TASKS)
@@ -78,9 +76,9 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         unrolled = bytes_per_row(path, small.handle)
         small.send(small_batches - UNROLLED_BATCHES)
         newest = bytes_per_row(path, small.handle)
-        # A minute later what was replaced goes, with the next housekeeping.
+        # A minute later the next housekeeping removes what was replaced.
         clock.step(PAUSE_STEPS)
-        small.send(HOUSEKEEPING_BATCHES)
+        upkeep.housekeep(another.store, small.handle, thorough=False)
         kept = bytes_per_row(path, small.handle)
         segments = small.segments
         merge_everything(another, small.handle)

@@ -1,0 +1,66 @@
+"""Calls at several stores, in an order that a test chooses."""
+
+import random
+from collections.abc import Callable
+
+from pyspark_log_coordinator.registers import Answer
+from tests.simulator.clock import Clock
+from tests.simulator.store import Crashed
+
+
+class ShuffledCalls:
+    """Makes one waiting call at a time, whichever chance says; some stores may hang."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.hanging: set[int] = set()
+        self._chance = random.Random(seed)
+        self._waiting: list[tuple[int, Callable[[], Answer]]] = []
+
+    def start(self, store: int, call: Callable[[], Answer]) -> bool:
+        self._waiting.append((store, call))
+        return True
+
+    def next(self, seconds: float) -> Answer | None:
+        ready = [each for each in self._waiting if each[0] not in self.hanging]
+        if not ready:
+            return None
+        chosen = self._chance.choice(ready)
+        self._waiting.remove(chosen)
+        return chosen[1]()
+
+    def finish(self) -> None:
+        """Make the calls for whose answers nobody waits any more."""
+        while self.next(0) is not None:
+            pass
+
+
+class SimulatedCalls:
+    """Makes each call in a task of its own on simulated time, in which the calls of other processes go on, too.
+
+    A process that crashes in one call is gone: its calls elsewhere were begun, and may be done or not.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._answers: list[Answer] = []
+        self._crashed = False
+
+    def start(self, store: int, call: Callable[[], Answer]) -> bool:
+        self._clock.spawn("call", lambda: self._make(call))
+        return True
+
+    def next(self, seconds: float) -> Answer | None:
+        until = self._clock.now + seconds
+        while not self._answers:
+            if self._crashed:
+                raise Crashed
+            if self._clock.now >= until:
+                return None
+            self._clock.pause(0.0005)
+        return self._answers.pop(0)
+
+    def _make(self, call: Callable[[], Answer]) -> None:
+        try:
+            self._answers.append(call())
+        except Crashed:
+            self._crashed = True

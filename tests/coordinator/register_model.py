@@ -1,0 +1,412 @@
+"""All that can happen to one entry: the production machine of `agreement`, on stores that keep or lose what they hold.
+
+    answer      a store does what it is asked, and the answer arrives
+    lost        it does so, and the answer does not arrive: the process asks again, or goes on without
+    late        it does so only after the process has gone on to its next task, ended or crashed
+    time-out    a process stops waiting for those that have not answered
+    loss        a store is wiped or restored from a backup: by its marker it is another from then on, and answers nobody
+
+In any order, one store at a time: an attempt has up to one call under way at each store. A process that crashes
+takes no more steps, so every state is also one after crashes, and a process that begins again is another one. That an
+answer takes its time needs no step of its own: until it arrives, the process does what it would do with it, nothing.
+Bounds: the processes, the highest ballot that they may claim, the number of losses.
+
+States that differ only in the order of the stores are one, or in claims of ballots that nobody will ask for again. A
+state is a sorted tuple of columns, each with what lies on one store and what it has answered; columns and processes
+are numbers, so that millions of states fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from pyspark_log_coordinator import agreement
+from pyspark_log_coordinator.agreement import NIL, Attempt, Call, Found, Register, Task
+
+STORES = 3
+MAJORITY = 2
+Content = bytes | None
+Write = tuple[Register, bytes]
+
+
+class Flaws(NamedTuple):
+    """What a wrong variant does otherwise."""
+
+    close_writes_nothing: bool = False
+    everybody_leads: bool = False
+    highest: Callable[[Attempt], Found | None] = agreement.highest
+    claims_are_not_counted: bool = False
+    marker_is_not_read: bool = False
+    backup_keeps_its_marker: bool = False
+
+
+class Column(NamedTuple):
+    """One store."""
+
+    votes: tuple[Content, ...]
+    claims: tuple[Content, ...]
+    answers: tuple[tuple[Content, ...], ...]
+    """What it answered to each process in its present task."""
+    late: frozenset[Write]
+    """What it was asked and has not done, by processes that went on."""
+    past: tuple[Content, ...] | None = None
+    """The votes that it held when it was lost."""
+    backup: tuple[tuple[Content, ...], tuple[Content, ...]] | None = None
+
+    def get(self, register: Register) -> Content:
+        contents = self.claims if register.is_claim else self.votes
+        return contents[register.ballot] if register.ballot < len(contents) else None
+
+    def put(self, register: Register, content: bytes) -> Column:
+        contents = list(self.claims if register.is_claim else self.votes)
+        contents[register.ballot] = content
+        late = self.late and frozenset(write for write in self.late if write[0] != register)
+        if register.is_claim:
+            return self._replace(claims=tuple(contents), late=late)
+        return self._replace(votes=tuple(contents), late=late)
+
+    def answer(self, process: int, answers: tuple[Content, ...]) -> Column:
+        return self._replace(answers=(*self.answers[:process], answers, *self.answers[process + 1 :]))
+
+
+class Process(NamedTuple):
+    """A process: its attempt without the answers, which are in the columns."""
+
+    attempt: Attempt
+    begun: bool
+    """A reader begins at some time; what was decided by then it must find."""
+    must_find: bool = False
+    stopped: bool = False
+    """It has come to the highest ballot, where the search ends."""
+
+
+State = tuple[tuple[int, ...], tuple[int, ...]]
+"""The numbers of the processes, and those of the columns."""
+
+
+class Result(NamedTuple):
+    """What a search came to."""
+
+    states: int
+    steps: int
+    violation: str | None
+    scenario: list[str]
+    decided: int
+    """How many states have a decided value: a search that decides nothing shows nothing."""
+    ended: int
+    """How many have a process that has its answer."""
+
+
+class Model:
+    """The states that can be reached from the first one."""
+
+    def __init__(
+        self,
+        proposers: int,
+        ballots: int,
+        *,
+        readers: int = 0,
+        losses: int = 0,
+        leader_claims: bool = True,
+        flaws: Flaws | None = None,
+    ) -> None:
+        """`leader_claims`: whether the leader goes on when its fast path has failed, or crashes then."""
+        self.flaws = flaws or Flaws()
+        self.losses = losses
+        self.ballots = ballots
+        self._leader_claims = leader_claims
+        self.names = [chr(ord("P") + i) for i in range(proposers)] + [f"reader {i + 1}" for i in range(readers)]
+        self._processes: list[Process] = []
+        self._columns: list[Column] = []
+        self._numbers: dict[Process | Column, int] = {}
+        self._wanted: dict[object, dict[int, Call]] = {}
+        self._stepped: dict[object, Attempt] = {}
+        self._decided: dict[tuple[int, ...], frozenset[bytes]] = {}
+        self._lowest_claims: dict[int, int] = {}
+        """The lowest ballot that each process may claim yet."""
+        self._without_claims: dict[tuple[int, int], int] = {}
+        starts = []
+        for i in range(proposers):
+            leads = i == 0 or self.flaws.everybody_leads
+            value, nonce = b"%c" % (ord("p") + i), b"%c" % (ord("P") + i)
+            starts.append(Process(_bare(agreement.propose(STORES, nonce, value, leads=leads)), begun=True))
+        reads = [agreement.read(STORES, b"R%d" % i, durable=i % 2 == 1) for i in range(readers)]
+        starts += [Process(_bare(attempt), begun=False) for attempt in reads]
+        empty = Column((None,) * (ballots + 1), (None,) * (ballots + 1), ((),) * len(starts), frozenset())
+        self.first: State = (tuple(map(self._number, starts)), (self._number(empty),) * STORES)
+
+    def search(self, states_max: int | None = None) -> Result:
+        """Visit all states, the nearest first, up to the first one that breaks a rule."""
+        agreement_highest, agreement.highest = agreement.highest, self.flaws.highest
+        try:
+            return self._search(states_max)
+        finally:
+            agreement.highest = agreement_highest
+
+    def _search(self, states_max: int | None) -> Result:
+        came_from: dict[State, State | None] = {self.first: None}
+        waiting, steps, decided, ended = deque([self.first]), 0, 0, 0
+        while waiting and (states_max is None or len(came_from) <= states_max):
+            state = waiting.popleft()
+            for after in (self._same(each) for _, each in self._events(state)):
+                steps += 1
+                if after in came_from:
+                    continue
+                came_from[after] = state
+                values = self._decided_in(after[1])
+                decided += bool(values)
+                ended += any(self._processes[each].attempt.task is Task.DONE for each in after[0])
+                if (violation := self._violation(after, values)) is not None:
+                    return Result(len(came_from), steps, violation, self._story(after, came_from), decided, ended)
+                waiting.append(after)
+        return Result(len(came_from), steps, None, [], decided, ended)
+
+    def _same(self, state: State) -> State:
+        """Return the state that stands for all that differ in the order of stores, or in claims of no use."""
+        lowest = min(self._lowest_claims[number] for number in state[0])
+        columns = []
+        for number in state[1]:
+            if (kept := self._without_claims.get((number, lowest))) is None:
+                column = self._columns[number]
+                claims = tuple(None if ballot < lowest else claim for ballot, claim in enumerate(column.claims))
+                late = frozenset(each for each in column.late if not each[0].is_claim or each[0].ballot >= lowest)
+                kept = self._number(column._replace(claims=claims, late=late))
+                self._without_claims[number, lowest] = kept
+            columns.append(kept)
+        return state[0], tuple(sorted(columns))
+
+    def _violation(self, state: State, values: frozenset[bytes]) -> str | None:
+        if len(values) > 1:
+            return f"two values are decided: {_words(sorted(values))}"
+        for name, number in zip(self.names, state[0], strict=True):
+            process = self._processes[number]
+            if process.attempt.task is not Task.DONE:
+                continue
+            value = process.attempt.value
+            if value is None and process.must_find:
+                return f"{name} finds nothing decided, and {_words(values)} was, before it began"
+            if value is not None and value not in values:
+                return f"{name} was told {_words([value])}, which is not decided"
+        return None
+
+    def _decided_in(self, columns: tuple[int, ...]) -> frozenset[bytes]:
+        """Return all values that any ballot has decided, by what stores hold or have held."""
+        columns = tuple(sorted(columns))
+        if (known := self._decided.get(columns)) is None:
+            decided = set()
+            for ballot in range(self.ballots + 1):
+                held = [
+                    {votes[ballot] for votes in (column.votes, column.past) if votes is not None and votes[ballot]}
+                    for column in (self._columns[number] for number in columns)
+                ]
+                values = set().union(*held)
+                decided |= {value for value in values if sum(value in each for each in held) >= MAJORITY}
+            known = self._decided[columns] = frozenset(decided)
+        return known
+
+    def _events(self, state: State) -> Iterator[tuple[str, State]]:
+        """Yield all that can happen next, and the state after it."""
+        processes, numbers = state
+        columns = [self._columns[number] for number in numbers]
+        for i, number in enumerate(processes):
+            process = self._processes[number]
+            if not process.begun:
+                found = bool(self._decided_in(numbers))
+                yield f"{self.names[i]} begins", self._with(state, i, process._replace(begun=True, must_find=found))
+            elif not process.stopped:
+                yield from self._steps_of(state, i, process, columns)
+        for s, column in enumerate(columns):
+            for register, content in column.late if numbers[s] not in numbers[:s] else ():
+                words = f"late: store {s + 1} gets {_register(register)} = {_words([content])}"
+                yield words, self._with_columns(state, {s: column.put(register, content)})
+        yield from self._losses(state, columns)
+
+    def _steps_of(self, state: State, i: int, process: Process, columns: list[Column]) -> Iterator[tuple[str, State]]:
+        answers = tuple(column.answers[i] for column in columns)
+        number = state[0][i]
+        calls = self._wanted.get((number, answers))
+        if calls is None:
+            attempt = msgspec.structs.replace(process.attempt, answers=answers)
+            calls = self._wanted[number, answers] = agreement.wanted(attempt)
+        for s, call in calls.items():
+            column = columns[s]
+            if self._is_lost(column) or state[1][s] in state[1][:s]:
+                continue  # at a store like another, the same happens
+            content = column.get(call.register)
+            if content is None and call.content is not None and not self._only_reads(call):
+                written = column.put(call.register, call.content)
+                words = f"{self.names[i]} writes {_register(call.register)} = {_words([call.content])} at store {s + 1}"
+                after = self._stepped_by(number, answers, s, call.content)
+                yield words, self._moved(state, i, process, after, calls, columns, (s, written))
+                yield f"{words}; the answer is lost", self._with_columns(state, {s: written})
+                continue
+            words = f"{self.names[i]} finds {_register(call.register)} = {_words([content])} at store {s + 1}"
+            if self._only_reads(call):
+                content = NIL if content is None else content
+            if self.flaws.claims_are_not_counted and call.register.is_claim:
+                content = call.content
+            after = self._stepped_by(number, answers, s, content)
+            yield words, self._moved(state, i, process, after, calls, columns, (s, column))
+        if calls:
+            after = self._stepped_by(number, answers, None, None)
+            if _is_other(after, process.attempt):
+                words = f"{self.names[i]} waits no longer for store {' and '.join(str(s + 1) for s in calls)}"
+                yield words, self._moved(state, i, process, after, calls, columns, None)
+
+    def _stepped_by(
+        self, number: int, answers: tuple[tuple[Content, ...], ...], store: int | None, content: Content
+    ) -> Attempt:
+        """Return the attempt after an answer, or, where `store` is None, after it has given up all that is missing."""
+        key = (number, answers, store, content)
+        if (after := self._stepped.get(key)) is None:
+            attempt = msgspec.structs.replace(self._processes[number].attempt, answers=answers)
+            if store is None:
+                after = agreement.silent(attempt, list(agreement.wanted(attempt)))
+            else:
+                after = agreement.answered(attempt, store, content)
+            self._stepped[key] = after
+        return after
+
+    def _moved(  # noqa: PLR0917
+        self,
+        state: State,
+        i: int,
+        process: Process,
+        after: Attempt,
+        calls: dict[int, Call],
+        columns: list[Column],
+        done: tuple[int, Column] | None,
+    ) -> State:
+        """Return the state after a process took a step; calls of a task that is over may be done late."""
+        if not _is_other(after, process.attempt):
+            assert done is not None
+            s, column = done
+            return self._with_columns(state, {s: column.answer(i, after.answers[s])})
+        changed = dict(enumerate(columns))
+        for s, call in calls.items():
+            column = columns[s]
+            writes = call.content is not None and not self._only_reads(call)
+            if writes and column.get(call.register) is None and not self._is_lost(column):
+                changed[s] = column._replace(late=column.late | {(call.register, call.content)})
+        if done is not None:
+            changed[done[0]] = done[1]
+        changed = {s: column.answer(i, ()) for s, column in changed.items()}
+        highest = self.ballots if i > 0 or self._leader_claims else 0
+        stopped = after.task is Task.DONE or (after.task is Task.CLAIM and after.ballot > highest)
+        moved = process._replace(attempt=_bare(after), stopped=stopped)
+        return self._with_columns(self._with(state, i, moved), changed)
+
+    def _losses(self, state: State, columns: list[Column]) -> Iterator[tuple[str, State]]:
+        if self.flaws.backup_keeps_its_marker and all(column.backup is None for column in columns):
+            for s, column in enumerate(columns):
+                kept = column._replace(backup=(column.votes, column.claims))
+                yield f"a backup of store {s + 1} is taken", self._with_columns(state, {s: kept})
+        if sum(column.past is not None for column in columns) >= self.losses:
+            return
+        for s, column in enumerate(columns):
+            if self.flaws.backup_keeps_its_marker:
+                if column.backup is not None:
+                    votes, claims = column.backup
+                    words = f"store {s + 1} is restored from its backup, the marker as it was"
+                    lost = column._replace(votes=votes, claims=claims, past=column.votes)
+                    yield words, self._with_columns(state, {s: lost})
+            elif self.flaws.marker_is_not_read:
+                nothing = (None,) * (self.ballots + 1)
+                lost = column._replace(votes=nothing, claims=nothing, past=column.votes)
+                yield f"store {s + 1} is wiped", self._with_columns(state, {s: lost})
+            else:
+                # Nobody is answered by it any more, so that what it holds from now on does not matter.
+                lost = column._replace(past=column.votes, late=frozenset())
+                yield f"store {s + 1} is wiped", self._with_columns(state, {s: lost})
+                yield f"store {s + 1} is restored from a backup as another", self._with_columns(state, {s: lost})
+
+    def _is_lost(self, column: Column) -> bool:
+        trusted = self.flaws.marker_is_not_read or self.flaws.backup_keeps_its_marker
+        return column.past is not None and not trusted
+
+    def _only_reads(self, call: Call) -> bool:
+        return self.flaws.close_writes_nothing and call.content == NIL
+
+    def _with(self, state: State, i: int, process: Process) -> State:
+        return ((*state[0][:i], self._number(process), *state[0][i + 1 :]), state[1])
+
+    def _with_columns(self, state: State, changed: dict[int, Column]) -> State:
+        numbers = list(state[1])
+        for s, column in changed.items():
+            numbers[s] = self._number(column)
+        return state[0], tuple(numbers)
+
+    def _number(self, what: Process | Column) -> int:
+        number = self._numbers.get(what)
+        if number is None:
+            known: list[Process] | list[Column] = self._processes if isinstance(what, Process) else self._columns
+            number = self._numbers[what] = len(known)
+            known.append(what)  # type: ignore[arg-type]
+            if isinstance(what, Process):
+                self._lowest_claims[number] = self.ballots + 1 if what.stopped else _lowest_claim(what.attempt)
+        return number
+
+    def _story(self, last: State, came_from: dict[State, State | None]) -> list[str]:
+        """Return the steps to a state, each store with the same name in all of them."""
+        path: list[State] = []
+        step: State | None = last
+        while step is not None:
+            path.append(step)
+            step = came_from[step]
+        path.reverse()
+        story, state = [], path[0]
+        for wanted in path[1:]:
+            words, after = next(each for each in self._events(state) if self._same(each[1]) == wanted)
+            told = words
+            for i, name in enumerate(self.names):
+                attempt = self._processes[after[0][i]].attempt
+                if _is_other(attempt, self._processes[state[0][i]].attempt):
+                    told += f"; {name} goes on to {_goal(attempt)}"
+            story.append(told)
+            state = after
+        return story
+
+
+def _bare(attempt: Attempt) -> Attempt:
+    return msgspec.structs.replace(attempt, answers=((),) * STORES, mute=frozenset())
+
+
+def _lowest_claim(attempt: Attempt) -> int:
+    match attempt.task:
+        case Task.LOOK:
+            return attempt.floor
+        case Task.FILL:
+            return max(attempt.floor, attempt.ballot + 1)
+        case Task.CLAIM:
+            return attempt.ballot
+        case _:
+            return attempt.ballot + 1
+
+
+def _is_other(after: Attempt, before: Attempt) -> bool:
+    return (after.task, after.ballot) != (before.task, before.ballot)
+
+
+def _register(register: Register) -> str:
+    return f"{'claim' if register.is_claim else 'vote'} {register.ballot}"
+
+
+def _words(contents: object) -> str:
+    assert isinstance(contents, list | frozenset)
+    return " and ".join("empty" if each is None else "nil" if each == NIL else each.decode() for each in contents)
+
+
+def _goal(attempt: Attempt) -> str:
+    match attempt.task:
+        case Task.DONE:
+            return "its end: " + (
+                "nothing decided" if attempt.value is None else f"{_words([attempt.value])} is decided"
+            )
+        case Task.FILL:
+            return f"FILL {attempt.ballot} with {_words([attempt.value])}"
+        case _:
+            return f"{attempt.task.name} {attempt.ballot}"
