@@ -15,7 +15,7 @@ from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_storage import schema
 from pyspark_log_storage.memory import MemoryStore
-from pyspark_log_storage.store import open_store
+from pyspark_log_storage.store import Store, open_store
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 NOON_MS = 1_700_000_000_000
@@ -41,11 +41,12 @@ def record(
 
 
 class PlainLog:
-    """A log in a folder, or in memory where no path is given."""
+    """A log in a folder, or in memory where no path is given, or on a store of the test's own."""
 
-    def __init__(self, path: Path | str | None = None) -> None:
+    def __init__(self, path: Path | str | None = None, store: Store | None = None) -> None:
         self.path = str(path)
-        self.log = Log(MemoryStore() if path is None else open_store(self.path), real_environment())
+        store = store or (MemoryStore() if path is None else open_store(self.path))
+        self.log = Log(store, real_environment())
         self.log.open(create=True)
 
     def create(self, topic: str, partitions: int = 1, **config: Any) -> TopicHandle:

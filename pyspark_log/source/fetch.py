@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from pyspark_log.source.recent_chunks import RecentChunks
 from pyspark_log_coordinator.partition import ChunkRef
 from pyspark_log_storage import schema, segment
 from pyspark_log_storage.append_file import read_chunk
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 BATCH_ROWS = 50_000
 """Chunks are joined up to so many rows: each Arrow batch has a price on its way to the JVM."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+_recent = RecentChunks()
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -63,9 +66,9 @@ def fetch(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the split's rows in order, each batch with its first row's offset.
 
-    Holds one batch and a chunk in memory. `find_again(offset)` returns where the rows from `offset` on are now; it is
-    asked once, where maintenance has moved them meanwhile. Raises `CorruptObject`, which names topic, partition and
-    offset, and `StoreError`.
+    Holds one batch and a chunk in memory, and from one split to the next what `recent_chunks` keeps.
+    `find_again(offset)` returns where the rows from `offset` on are now; it is asked once, where maintenance has moved
+    them meanwhile. Raises `CorruptObject`, which names topic, partition and offset, and `StoreError`.
     """
     waiting: list[pa.RecordBatch] = []
     first, rows, size = split.start, 0, 0
@@ -102,7 +105,13 @@ def _chunks(store: Store, split: Split, find_again: Callable[[int], Split] | Non
 def _read(store: Store, split: Split) -> Iterator[pa.RecordBatch]:
     schemas = _schemas(split.schemas, f"topic {split.topic!r}")
     for place in _all_places(store, split):
-        yield _cut(read_one(store, place, schemas, split.topic, split.partition), place, split)
+        known = (store.url, place)
+        batch = _recent.take(known)
+        if batch is None:
+            batch = read_one(store, place, schemas, split.topic, split.partition)
+        if place.end_offset > split.end:  # the next micro-batch goes on in the same chunk
+            _recent.keep(known, batch)
+        yield _cut(batch, place, split)
 
 
 @functools.lru_cache(maxsize=8)

@@ -10,6 +10,7 @@ from pyspark_log.sink.rows import Rows
 from pyspark_log.source.fetch import BATCH_BYTES_MAX, BATCH_ROWS, Place, fetch, read_one
 from pyspark_log.source.planning import Range, split_of
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from tests.counting_store import CountingStore
 from tests.direct import read
 from tests.plain_log import PlainLog, flip_bit, record
 
@@ -93,6 +94,21 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path):
     file.unlink()
     with pytest.raises(ObjectMissing, match=f"there is no object .*{file.name}"):
         rows_of(log, "t", 0, 1)
+
+
+def test_micro_batches_out_of_one_chunk_read_it_once():
+    store = CountingStore()
+    log = PlainLog(store=store)
+    log.create("t")
+    log.append("t", {0: [b"%d" % i for i in range(100)]})
+    log.append("t", {0: [b"%d" % i for i in range(100, 110)]})
+    handle = log.log.topic("t")
+    store.forget()
+    found = []
+    for start in range(0, 110, 10):
+        found += values(list(fetch(store, split_of(handle, Range("t", 0, start, start + 10)))))
+    assert found == [b"%d" % i for i in range(110)]
+    assert store.reads == 2
 
 
 @pytest.fixture(params=["none", "lz4", "zstd"])
