@@ -19,14 +19,15 @@ from pyspark_log_storage.staged_chunk import StagedChunk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.store import ObjectWriter, Store
+    from pyspark_log_storage.store import ObjectWriter, Readable
 
 
 class AppendFileWriter:
     """Writes one append file."""
 
-    def __init__(self, store: Store, key: str, *, durable: bool) -> None:
-        self._writer: ObjectWriter = store.open_write(key, durable=durable)
+    def __init__(self, writer: ObjectWriter) -> None:
+        """`writer` is of the file's key, in one store or in several (`fan_out`)."""
+        self._writer = writer
         self._position = 0
         self.chunks: list[StagedChunk] = []
 
@@ -49,7 +50,7 @@ class AppendFileWriter:
         self._position += header.length
 
     def close(self) -> None:
-        """Publish the file, durable unless it was opened otherwise."""
+        """Publish the file."""
         self._writer.close()
 
     def discard(self) -> None:
@@ -57,7 +58,9 @@ class AppendFileWriter:
         self._writer.discard()
 
 
-def read_chunk(store: Store, key: str, place: StagedChunk, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
+def read_chunk(
+    store: Readable, key: str, place: StagedChunk, schemas: Sequence[pa.Schema], name: str
+) -> pa.RecordBatch:
     """Return the rows of the chunk at `place`.
 
     `name` is what errors call it: topic, partition and offset. Raises as `read_bytes` does.
@@ -66,7 +69,7 @@ def read_chunk(store: Store, key: str, place: StagedChunk, schemas: Sequence[pa.
     return chunk.decode(data, header, schemas, name)
 
 
-def read_bytes(store: Store, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:
+def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:
     """Return header and bytes of the chunk at `place`, checked.
 
     Raises `CorruptObject` where a bit differs from what the journal entry recorded, also where an intact but other
@@ -82,7 +85,7 @@ def read_bytes(store: Store, key: str, place: StagedChunk, name: str) -> tuple[c
     return header, data
 
 
-def scan(store: Store, key: str, start: int = 0) -> Iterator[tuple[int, chunk.Header, pa.Buffer]]:
+def scan(store: Readable, key: str, start: int = 0) -> Iterator[tuple[int, chunk.Header, pa.Buffer]]:
     """Yield position, header and bytes of every chunk from byte `start` on, each checked, from the file alone.
 
     Holds one chunk in memory. Raises `CorruptObject` at the first damaged one, `NewerFormat`.

@@ -123,6 +123,36 @@ def verify(data: pa.Buffer, name: str) -> Header:
     return Header(length, body_length, rows, schema_id, low, high, crc)
 
 
+class Verifier:
+    """Checks a chunk that comes in pieces, so that it need not be in memory; `verify` is for one that is."""
+
+    def __init__(self, head: bytes, name: str) -> None:
+        """`head` is the chunk's first 64 bytes. Raises `CorruptObject` where they are not a header."""
+        length = claimed_length(head, name)
+        _, self._version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
+        (crc,) = _CRC.unpack_from(head, _FIELDS.size)
+        self._header = Header(length, body_length, rows, schema_id, low, high, crc)
+        self._crc: int = google_crc32c.value(head[: _FIELDS.size])
+        self._name = name
+        self.left = length - HEADER_BYTES
+        """How many bytes have not come yet."""
+
+    def update(self, data: pa.Buffer) -> None:
+        """Take the next bytes, at most `left`."""
+        self.left -= data.size
+        assert self.left >= 0
+        self._crc = google_crc32c.extend(self._crc, data)
+
+    def finish(self) -> Header:
+        """Return the header, once all bytes have come. Raises `CorruptObject`, `NewerFormat`."""
+        assert self.left == 0
+        if self._header.crc != self._crc:
+            raise CorruptObject(self._name, "its checksum does not match its bytes")
+        if self._version > _VERSION:
+            raise NewerFormat(self._name, f"chunk format {self._version}, this version reads up to {_VERSION}")
+        return self._header
+
+
 def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
     """Return the rows of a chunk that `verify` has passed, without copying what is not compressed, unless it is small.
 

@@ -22,6 +22,7 @@
         |-- ObjectMissing             there is no such object
         |-- StoreUnavailable retriable    time-outs, I/O errors
         |-- StoreRefused              no permission, wrong credentials, no space: an operator must act
+        |   `-- StoreUnwritable       nobody can write there: the disk is full, or read-only
         |-- StoreUnfit                the store failed the self-test: it ignores conditions, or tears writes
         `-- NodeMissing               the node's marker is absent or of another incarnation
 
@@ -187,6 +188,10 @@ class StoreUnavailable(StoreError):
 
 class StoreRefused(StoreError):
     """The store said no: permission, credentials, configuration or space. An operator must act."""
+
+
+class StoreUnwritable(StoreRefused):
+    """The store takes nothing from anybody: its disk is full or read-only. A replica on it is out of sync."""
 
 
 class StoreUnfit(StoreError):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.store import Readable
 
 HEADER_BYTES = 64
 BLOCK_BYTES = 4096
@@ -138,7 +138,7 @@ class Index:
     Every method may raise `ObjectMissing`, `CorruptObject` and `NewerFormat`.
     """
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: Readable, key: str) -> None:
         self._store = store
         self._key = key
         self._name = f"index {store.url}/{key}"

@@ -1,6 +1,7 @@
 """Where things lie: the key of every stored object, in one place.
 
     node                                            the node's marker
+    cluster/journal-nodes                           where the journals live, if on several stores
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/entries/<number>
@@ -10,10 +11,13 @@
     topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.log, .index    segments
     topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
     topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
+    topics/<topic>/<topic id>/description
+    set-aside/<when>-<nonce>/<key>                  what a rebuild found no place for
 
 Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with
 its former life. Journals lie at the cluster root, append files on each node; with one node both are one
-store. Numbers have 20 digits, so that keys sort as numbers do.
+store. On several journal nodes an entry is several objects, `<number>.<ballot>` and `<number>.<ballot>.claim`. Numbers
+have 20 digits, so that keys sort as numbers do.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ _DIGITS = 20
 _NAME = re.compile(rf"([0-9]{{{_DIGITS}}}-){{1,2}}[0-9A-Za-z]+")
 NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
+JOURNAL_NODES = "cluster/journal-nodes"
 TOPICS = "topics/"
 
 

@@ -23,6 +23,7 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
     StoreUnfit,
+    StoreUnwritable,
 )
 from pyspark_log_storage.temporary import Temporary, TemporaryFolder
 
@@ -42,6 +43,8 @@ _ADVICE = {
     errno.ENAMETOOLONG: "the path is too long; choose a shorter one",
 }
 # What `link` answers where there are none. EPERM is Linux's word for it (FAT); the temporary file is our own.
+_NOBODYS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+"""What keeps everybody from writing, and not this process alone."""
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
 
 
@@ -305,8 +308,8 @@ def _errors(url: str, key: str) -> Iterator[None]:
     except OSError as error:
         where = f"{url}/{key}"
         if error.errno in _ADVICE:
-            advice = _ADVICE[error.errno]
-            raise StoreRefused(url, key, f"cannot use {where}: {advice}, then try again") from error
+            kind = StoreUnwritable if error.errno in _NOBODYS else StoreRefused
+            raise kind(url, key, f"cannot use {where}: {_ADVICE[error.errno]}, then try again") from error
         reason = error.strerror or error
         raise StoreUnavailable(
             url, key, f"cannot use {where}: {reason}; check the disk or mount, then try again"

@@ -1,6 +1,8 @@
 """A node's marker: which cluster and node a store is, and in which incarnation.
 
-    node        envelope b"PLND", version 1, body: JSON {"cluster": ..., "node": ..., "incarnation": ...}
+    node        envelope b"PLND", version 1, body: JSON {"cluster": ..., "node": ..., "incarnation": ..., "root": true}
+
+`root` is only there where the store is a cluster root, which holds the journals by itself: elsewhere nobody begins one.
 
 A marker that is absent or different means another, empty node (a disk that is not mounted, a wiped bucket),
 whatever its address says. It is created when the node joins, never replaced, and read again after a
@@ -24,12 +26,14 @@ _MAGIC = b"PLND"
 _VERSION = 1
 
 
-class Marker(msgspec.Struct, frozen=True):
+class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     """The identity of a node's store."""
 
     cluster: str
     node: str
     incarnation: str
+    root: bool = False
+    """Whether the journals of the cluster are on this store alone."""
 
 
 def encode(marker: Marker) -> bytes:
@@ -65,6 +69,20 @@ def require_marker(store: Store, node: str, incarnation: str) -> None:
             f"node {node!r} at {store.url} {state}: is its disk mounted, or was it wiped? "
             "Mount the right one; nothing was written",
         )
+
+
+def require_written(store: Store, node: str, incarnation: str, key: str) -> None:
+    """Raise `NodeMissing` unless the store is this node in this incarnation, and has the object that was written to it.
+
+    What was written while the disk was not mounted lies below the mount point: then the marker is there again, and the
+    object is not.
+    """
+    require_marker(store, node, incarnation)
+    try:
+        store.size(key)
+    except ObjectMissing as error:
+        message = f"node {node!r} at {store.url}: {key} was written and is not there: was its disk not mounted?"
+        raise NodeMissing(store.url, key, f"{message} Check its mount, and write it again") from error
 
 
 def self_test(store: Store, nonce: str) -> None:

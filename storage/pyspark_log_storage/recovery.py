@@ -61,7 +61,7 @@ def recover(store: Store, folder: str, recovery_point: int, *, dry_run: bool = F
     """
     checked, rebuilt = [], []
     for key, base_offset in _segments_from(store, folder, recovery_point):
-        entries, why = _read(store, key)
+        entries, why = good_chunks(store, key)
         checked.append(_Checked(key, base_offset, entries[-1].end_offset if entries else base_offset, why))
         if why is None and not segment.index_is_right(store, key, entries):
             rebuilt.append(key)
@@ -108,13 +108,16 @@ def _end_offset(store: Store, key: str) -> int:
     try:
         return int(Index(store, f"{key}.index").end_offset)
     except (CorruptObject, ObjectMissing):
-        entries, why = _read(store, key)
+        entries, why = good_chunks(store, key)
         # A damaged one may have held more.
         return layout.NUMBER_MAX if why is not None or not entries else entries[-1].end_offset
 
 
-def _read(store: Store, key: str) -> tuple[list[IndexEntry], str | None]:
-    """Return the good chunks at the beginning of a .log, and what is wrong with the next one."""
+def good_chunks(store: Store, key: str) -> tuple[list[IndexEntry], str | None]:
+    """Return the good chunks at the beginning of a .log, and what is wrong with the next one.
+
+    `key` is without ending. Raises `NewerFormat`, `StoreError`.
+    """
     entries: list[IndexEntry] = []
     try:
         entries.extend(entry for entry, _, _ in segment.chunks(store, key))  # keeps those before the error

@@ -21,7 +21,7 @@ committed bytes. The index is made from the .log alone; offsets follow from the 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import google_crc32c
 import msgspec
@@ -34,7 +34,7 @@ from pyspark_log_storage.index import Index, IndexEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.store import ObjectWriter, Readable, Store
 
 ALIGNMENT = 64
 
@@ -59,17 +59,27 @@ class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     max_timestamp: int
 
 
+class SegmentPlace(Protocol):
+    """Where a segment is written to: a store, or several at once."""
+
+    def open_write(self, key: str) -> ObjectWriter:
+        """Begin the .log. See `Store`."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Put the .index there, after the .log's last byte and before its end."""
+
+
 class SegmentWriter:
     """Writes a segment: its .log chunk by chunk, then its .index."""
 
-    def __init__(self, store: Store, folder: str, name: str, base_offset: int, epochs: EpochStarts) -> None:
+    def __init__(self, store: SegmentPlace, folder: str, name: str, base_offset: int, epochs: EpochStarts) -> None:
         """`folder` ends with "/". `epochs` are the leader epochs of the rows that will come, with their starts."""
         self._store = store
         self._folder = folder
         self._name = name
         self._epochs = epochs
         self._writer = store.open_write(f"{folder}{name}.log")
-        header = _encode_header(base_offset, epochs)
+        header = encode_header(base_offset, epochs)
         self._writer.write(header)
         self._position = len(header)
         self._base_offset = base_offset
@@ -83,7 +93,7 @@ class SegmentWriter:
     def append(self, header: chunk.Header, data: bytes) -> None:
         """Append a chunk as it is: `data` is all of its bytes, already checked."""
         self._writer.write(data)
-        self.entries.append(_entry(header, self.end_offset, self._position, self._epochs))
+        self.entries.append(entry_of(header, self.end_offset, self._position, self._epochs))
         self._position += header.length
 
     def close(self) -> SegmentFile:
@@ -98,47 +108,66 @@ class SegmentWriter:
         self._writer.discard()
 
 
-def entries_between(store: Store, key: str, start: int, end: int) -> list[IndexEntry]:
+def entries_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
     """Return the chunks of the segment at `key` (without ending) that hold any row of `[start, end)`.
 
     Reads only the blocks of the index that say so; where the index is missing or damaged, the whole .log instead.
     """
     try:
-        found = Index(store, f"{key}.index")
-        first, last = max(start, found.base_offset), min(end, found.end_offset)
-        if first >= last:
-            return []
-        return found.read(found.find_offset(first), found.find_offset(last - 1))
+        return indexed_between(store, key, start, end)
     except (CorruptObject, ObjectMissing):
-        entries = scan(store, key)
-        return [entry for entry in entries if max(start, entry.base_offset) < min(end, entry.end_offset)]
+        return scanned_between(store, key, start, end)
 
 
-def entry_reaching(store: Store, key: str, timestamp: int) -> IndexEntry | None:
+def indexed_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
+    """Return what `entries_between` does, by the index alone. Raises `CorruptObject`, `ObjectMissing`."""
+    found = Index(store, f"{key}.index")
+    first, last = max(start, found.base_offset), min(end, found.end_offset)
+    if first >= last:
+        return []
+    return found.read(found.find_offset(first), found.find_offset(last - 1))
+
+
+def scanned_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
+    """Return what `entries_between` does, by the .log alone, which is read as a whole."""
+    return [entry for entry in scan(store, key) if max(start, entry.base_offset) < min(end, entry.end_offset)]
+
+
+def entry_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
     """Return the first chunk with a row at or after `timestamp` (microseconds), or None."""
     try:
-        found = Index(store, f"{key}.index")
-        number = found.find_time(timestamp)
-        return None if number is None else found.read(number, number)[0]
+        return indexed_reaching(store, key, timestamp)
     except (CorruptObject, ObjectMissing):
-        return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
+        return scanned_reaching(store, key, timestamp)
 
 
-def chunks(store: Store, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
+def indexed_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
+    """Return what `entry_reaching` does, by the index alone. Raises `CorruptObject`, `ObjectMissing`."""
+    found = Index(store, f"{key}.index")
+    number = found.find_time(timestamp)
+    return None if number is None else found.read(number, number)[0]
+
+
+def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
+    """Return what `entry_reaching` does, by the .log alone, which is read as a whole."""
+    return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
+
+
+def chunks(store: Readable, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
     """Yield every chunk of the .log at `key` (without ending), each checked, from the .log alone.
 
     Holds one chunk in memory. Raises `CorruptObject` at the first damaged one.
     """
     log = f"{key}.log"
     name = f"segment {store.url}/{log}"
-    base_offset, epochs, position = _read_header(store, log, name)
+    base_offset, epochs, position = read_header(store, log, name)
     offset = base_offset
     for place, header, data in append_file.scan(store, log, position):
-        yield _entry(header, offset, place, epochs), header, data
+        yield entry_of(header, offset, place, epochs), header, data
         offset += header.rows
 
 
-def scan(store: Store, key: str) -> list[IndexEntry]:
+def scan(store: Readable, key: str) -> list[IndexEntry]:
     """Return the entries of every chunk of a .log, each checked: what its index must say."""
     return [entry for entry, _, _ in chunks(store, key)]
 
@@ -160,7 +189,8 @@ def rebuild_index(store: Store, key: str) -> None:
     store.put(f"{key}.index", index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries))
 
 
-def _encode_header(base_offset: int, epochs: EpochStarts) -> bytes:
+def encode_header(base_offset: int, epochs: EpochStarts) -> bytes:
+    """Return the bytes that a .log begins with."""
     length = _header_bytes(len(epochs))
     fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, len(epochs), base_offset)
     body = (fields + b"".join(_EPOCH.pack(epoch, 0, start) for epoch, start in epochs)).ljust(length - _CRC.size, b"\0")
@@ -172,8 +202,11 @@ def _header_bytes(epochs: int) -> int:
     return -(-used // ALIGNMENT) * ALIGNMENT
 
 
-def _read_header(store: Store, log: str, name: str) -> tuple[int, EpochStarts, int]:
-    """Return base offset, leader epochs and the position of the first chunk."""
+def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts, int]:
+    """Return base offset, leader epochs and the position of the first chunk of the .log at key `log`.
+
+    Raises `CorruptObject`, which calls it `name`, and `NewerFormat`.
+    """
     data = store.read(log, 0, _FIELDS.size)
     if len(data) < _FIELDS.size or data[:4] != _MAGIC:
         raise CorruptObject(name, f"it does not begin with {_MAGIC!r}")
@@ -189,7 +222,8 @@ def _read_header(store: Store, log: str, name: str) -> tuple[int, EpochStarts, i
     return base_offset, tuple((epoch, start) for epoch, _, start in starts), length
 
 
-def _entry(header: chunk.Header, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:
+def entry_of(header: chunk.Header, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:
+    """Return the entry of the chunk whose rows begin at `offset`, and which lies at byte `position` of the .log."""
     # The log start may cut the first chunk: its rows that are left are of the oldest epoch that is kept.
     epoch = max((number for number, start in epochs if start <= offset), default=epochs[0][0] if epochs else 0)
     return IndexEntry(

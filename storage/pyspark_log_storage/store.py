@@ -32,10 +32,20 @@ class ObjectWriter(Protocol):
         """Give the object up; nothing of it becomes visible. Does nothing after `close`."""
 
 
-class Store(Protocol):
-    """What the product asks of a place that holds bytes. Every method may raise `StoreError`."""
+class Readable(Protocol):
+    """What a reader asks of a store. Every method may raise `StoreError`."""
 
     url: str
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return up to `length` bytes from `start`, fewer where the object ends. Raises `ObjectMissing`."""
+
+    def size(self, key: str) -> int:
+        """Return the object's length in bytes. Raises `ObjectMissing`."""
+
+
+class Store(Readable, Protocol):
+    """What the product asks of a place that holds bytes. Every method may raise `StoreError`."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Put `data` at `key` if nothing is there: atomic and durable. True where this call did it.
@@ -46,12 +56,6 @@ class Store(Protocol):
 
     def put(self, key: str, data: bytes) -> None:
         """Put `data` at `key`, replacing what is there: atomic and durable."""
-
-    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return up to `length` bytes from `start`, fewer where the object ends. Raises `ObjectMissing`."""
-
-    def size(self, key: str) -> int:
-        """Return the object's length in bytes. Raises `ObjectMissing`."""
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         """Yield, in ascending order, all keys greater than `after` in the folder `prefix` and below.
@@ -97,6 +101,14 @@ def absolute_url(path: str) -> str:
         raise InvalidOption("path", "option 'path' is empty; give the cluster's address, for example /data/log")
     absolute = os.path.abspath(os.path.expanduser(path))
     return "/" + absolute.lstrip("/")  # two slashes in front would stay two
+
+
+def absolute_urls(path: str) -> tuple[str, ...]:
+    """Return the addresses in `path`, which has commas between them, each in its canonical form and each once.
+
+    So a folder whose path has a comma cannot be used. Raises `InvalidOption` where one is empty.
+    """
+    return tuple(dict.fromkeys(absolute_url(each.strip() if "," in path else each) for each in path.split(",")))
 
 
 def _path_of_file_url(url: str) -> str:

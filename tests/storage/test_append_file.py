@@ -24,7 +24,7 @@ def batch_of(*values):
 
 def write(store, batches, compression="none", key=KEY):
     """Write each batch as a chunk of the partition of its number; return where the chunks lie."""
-    writer = AppendFileWriter(store, key, durable=True)
+    writer = AppendFileWriter(store.open_write(key, durable=True))
     for partition, batch in enumerate(batches):
         writer.append(partition, batch, RECORD_ID, compression)
     writer.close()
@@ -72,20 +72,20 @@ def test_chunks_lie_back_to_back(memory):
 
 
 def test_the_writer_names_partitions_in_the_order_of_its_calls(memory):
-    writer = AppendFileWriter(memory, KEY, durable=True)
+    writer = AppendFileWriter(memory.open_write(KEY, durable=True))
     for partition in (3, 1, 3):
         writer.append(partition, batch_of(b"%d" % partition), RECORD_ID, "none")
     assert [place.partition for place in writer.chunks] == [3, 1, 3]
 
 
 def test_a_file_is_invisible_until_it_is_closed(memory):
-    writer = AppendFileWriter(memory, KEY, durable=True)
+    writer = AppendFileWriter(memory.open_write(KEY, durable=True))
     writer.append(0, batch_of(b"a"), RECORD_ID, "none")
     assert list(memory.list("")) == []
 
 
 def test_a_discarded_file_never_shows(memory):
-    writer = AppendFileWriter(memory, KEY, durable=True)
+    writer = AppendFileWriter(memory.open_write(KEY, durable=True))
     writer.append(0, batch_of(b"a"), RECORD_ID, "none")
     writer.discard()
     assert list(memory.list("")) == []

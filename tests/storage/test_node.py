@@ -23,7 +23,7 @@ def joined(marker=MARKER):
     return store
 
 
-@given(marker=st.builds(node.Marker, st.text(), st.text(), st.text()))
+@given(marker=st.builds(node.Marker, st.text(), st.text(), st.text(), st.booleans()))
 def test_a_marker_comes_back(marker):
     assert node.decode(node.encode(marker), "x") == marker
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.store import absolute_url, open_store
+from pyspark_log_storage.store import absolute_url, absolute_urls, open_store
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,26 @@ from pyspark_log_storage.store import absolute_url, open_store
 )
 def test_all_ways_to_write_an_address_are_one(given_as, meant):
     assert absolute_url(given_as) == meant
+
+
+@pytest.mark.parametrize(
+    ("given_as", "meant"),
+    [
+        ("/a/log", ("/a/log",)),
+        ("/a/log,/b/log", ("/a/log", "/b/log")),
+        (" /a/log/ , file:///b/log,/a//log", ("/a/log", "/b/log")),
+        ("s3a://bucket/log,/a/log", ("s3://bucket/log", "/a/log")),
+    ],
+)
+def test_several_addresses_have_commas_between_them(given_as, meant):
+    assert absolute_urls(given_as) == meant
+    assert absolute_urls(",".join(meant)) == meant
+
+
+@pytest.mark.parametrize("path", ["", "/a,", "/a,,/b"])
+def test_an_empty_one_of_several_addresses_is_refused(path):
+    with pytest.raises(InvalidOption, match="empty"):
+        absolute_urls(path)
 
 
 @pytest.mark.parametrize("path", ["log", "./log", "x/../log", "file:log"])

@@ -1,0 +1,230 @@
+"""Transfer: an append file or a segment is copied from store to store, under the same key and with the same bytes.
+
+It is read in ranges of 4 MiB, of which one or two are in memory, whatever the size of the object or of its chunks. What
+passes is checked: every chunk's CRC, and that the chunks are those which the journal names. The copy becomes visible,
+whole and durable, when all of it was right; so after an interruption an object is either there or not. Nothing is ever
+replaced: of what is there already the caller asks whether it is right.
+
+A segment's index is not read, but made from the .log that passes; as elsewhere, the .log comes last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from pyspark_log_storage import chunk, index, segment
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark_log_storage.index import IndexEntry
+    from pyspark_log_storage.staged_chunk import StagedChunk
+    from pyspark_log_storage.store import Store
+
+RANGE_BYTES = 4 * 1024 * 1024
+"""How much is read, checked and written at once."""
+
+
+class _Check(Protocol):
+    """Checks an object that passes."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes. Raises `CorruptObject`, `NewerFormat`."""
+
+    def end(self) -> None:
+        """Say that this was all. Raises `CorruptObject`."""
+
+
+def is_there(store: Store, key: str) -> bool:
+    """Return whether there is an object at `key`."""
+    try:
+        store.size(key)
+    except ObjectMissing:
+        return False
+    return True
+
+
+def copy_append_file(
+    source: Store, target: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = bool
+) -> None:
+    """Copy the append file at `key`, which is not there yet. `places` are the chunks that the journal names in it.
+
+    `moved` is told how many bytes have passed since it was told last; it may wait. Raises `CorruptObject` and
+    `NewerFormat`, always of the source, and `StoreError` of either.
+    """
+    writer = target.open_write(key)
+    try:
+        _pass(source, key, _AppendFileCheck(places, f"{source.url}/{key}"), writer.write, moved)
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def check_append_file(
+    store: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = bool
+) -> None:
+    """Read an append file and check it as a copy is. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+    _pass(store, key, _AppendFileCheck(places, f"{store.url}/{key}"), bool, moved)
+
+
+def copy_segment(
+    source: Store, target: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool
+) -> None:
+    """Copy the segment at `key` (without ending), which is not there yet and is as the journal says.
+
+    As `copy_append_file`.
+    """
+    log = f"{key}.log"
+    check = _SegmentCheck(source, log, expected)
+    writer = target.open_write(log)
+    try:
+        _pass(source, log, check, writer.write, moved)
+        _put_index(target, key, check.index())
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool) -> None:
+    """Read a segment and check it as a copy is; its index is made again where it is missing or damaged.
+
+    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    """
+    log = f"{key}.log"
+    check = _SegmentCheck(store, log, expected)
+    _pass(store, log, check, bool, moved)
+    _put_index(store, key, check.index())
+
+
+def _pass(
+    store: Store, key: str, check: _Check, write: Callable[[bytes], object], moved: Callable[[int], object]
+) -> None:
+    position = 0
+    while data := store.read(key, position, RANGE_BYTES):
+        check.feed(data)
+        write(data)
+        position += len(data)
+        moved(len(data))
+    check.end()
+
+
+def _put_index(store: Store, key: str, data: bytes) -> None:
+    """Write a segment's index. It follows from the .log, so one that is there and differs is damaged."""
+    index_key = f"{key}.index"
+    if not store.create(index_key, data) and store.read(index_key) != data:
+        store.put(index_key, data)
+
+
+class _Chunks:
+    """Chunks back to back, which come in pieces."""
+
+    def __init__(self, position: int, name: str, whole: Callable[[int, chunk.Header], object]) -> None:
+        """`whole` is told of each chunk that has passed: where it begins, and its header."""
+        self._begin = position
+        self._name = name
+        self._whole = whole
+        self._head = b""
+        self._verifier: chunk.Verifier | None = None
+
+    def feed(self, data: pa.Buffer) -> None:
+        while data.size or (self._verifier is not None and self._verifier.left == 0):
+            if self._verifier is None:
+                missing = chunk.HEADER_BYTES - len(self._head)
+                self._head += data[:missing].to_pybytes()
+                data = data[missing:]
+                if len(self._head) == chunk.HEADER_BYTES:
+                    self._verifier = chunk.Verifier(self._head, f"{self._name} at byte {self._begin}")
+            elif self._verifier.left:
+                piece = data[: self._verifier.left]
+                self._verifier.update(piece)
+                data = data[piece.size :]
+            else:
+                header = self._verifier.finish()
+                self._whole(self._begin, header)
+                self._begin += header.length
+                self._head, self._verifier = b"", None
+
+    def end(self) -> None:
+        if self._head:
+            raise CorruptObject(f"{self._name} at byte {self._begin}", "the file ends inside a chunk")
+
+
+class _AppendFileCheck:
+    """Checks that a file is whole chunks, and has those that the journal names."""
+
+    def __init__(self, places: Sequence[StagedChunk], name: str) -> None:
+        self._name = name
+        self._expected = {place.position: place for place in places}
+        self._chunks = _Chunks(0, name, self._take)
+
+    def feed(self, data: bytes) -> None:
+        self._chunks.feed(pa.py_buffer(data))
+
+    def _take(self, position: int, header: chunk.Header) -> None:
+        place = self._expected.pop(position, None)
+        if place is not None and (header.crc, header.length, header.rows, header.schema_id) != (
+            place.crc,
+            place.length,
+            place.rows,
+            place.schema_id,
+        ):
+            name = f"{self._name} at byte {position}"
+            raise CorruptObject(name, "another chunk than the journal says lies there")
+
+    def end(self) -> None:
+        self._chunks.end()
+        if self._expected:
+            name = f"{self._name} at byte {min(self._expected)}"
+            raise CorruptObject(name, "no chunk begins where the journal says that one does")
+
+
+class _SegmentCheck:
+    """Checks that a .log is the segment that the journal names."""
+
+    def __init__(self, store: Store, log: str, expected: segment.SegmentFile) -> None:
+        self._name = f"segment {store.url}/{log}"
+        self._expected = expected
+        base_offset, self._epochs, length = segment.read_header(store, log, self._name)
+        if base_offset != expected.base_offset:
+            raise CorruptObject(self._name, f"it begins at offset {base_offset}, not {expected.base_offset}")
+        self._header = segment.encode_header(base_offset, self._epochs)
+        self._header_read = b""
+        self._length = length
+        self._offset = base_offset
+        self._entries: list[IndexEntry] = []
+        self._chunks = _Chunks(length, self._name, self._take)
+
+    def feed(self, data: bytes) -> None:
+        left = pa.py_buffer(data)
+        missing = len(self._header) - len(self._header_read)
+        if missing:
+            self._header_read += left[:missing].to_pybytes()
+            left = left[missing:]
+            if not self._header.startswith(self._header_read):
+                raise CorruptObject(self._name, "its header changed while it was read")
+        self._chunks.feed(left)
+
+    def _take(self, position: int, header: chunk.Header) -> None:
+        self._entries.append(segment.entry_of(header, self._offset, position, self._epochs))
+        self._offset += header.rows
+        self._length += header.length
+
+    def end(self) -> None:
+        self._chunks.end()
+        expected = self._expected
+        found = (self._offset, len(self._entries), self._length)
+        if found != (expected.end_offset, expected.chunks, expected.log_bytes):
+            raise CorruptObject(
+                self._name,
+                f"it has {len(self._entries)} chunks up to offset {self._offset} in {self._length} bytes, where the "
+                f"journal says {expected.chunks} up to {expected.end_offset} in {expected.log_bytes}",
+            )
+
+    def index(self) -> bytes:
+        """Return the index of what has passed."""
+        return index.encode(self._expected.base_offset, self._length, self._entries)

@@ -1,0 +1,134 @@
+"""Writing one object to several stores at once: who fails is left out, who hangs is waited for once."""
+
+import threading
+import time
+
+import pytest
+
+from pyspark_log_storage.errors import StoreRefused, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.fan_out import FanOutWriter
+from pyspark_log_storage.memory import MemoryStore
+
+KEY = "folder/object"
+
+
+class FailingStore(MemoryStore):
+    """Fails at one step of a write: open, write or close. `hangs` is waited for before."""
+
+    def __init__(self, step, error=StoreUnavailable, hangs=None):
+        super().__init__()
+        self.step, self.error, self.hangs = step, error, hangs
+        self.discarded = 0
+
+    def fail(self, step):
+        if step == self.step:
+            if self.hangs is not None:
+                self.hangs.wait()
+            if self.error is not None:
+                raise self.error("the url", KEY, f"the test made {step} fail")
+
+    def open_write(self, key, *, durable=True):
+        self.fail("open")
+        return FailingWriter(self, super().open_write(key, durable=durable))
+
+
+class FailingWriter:
+    def __init__(self, store, inner):
+        self.store, self.inner = store, inner
+
+    def write(self, data):
+        self.store.fail("write")
+        self.inner.write(data)
+
+    def close(self):
+        self.store.fail("close")
+        self.inner.close()
+
+    def discard(self):
+        self.store.discarded += 1
+        self.inner.discard()
+
+
+def write(stores, pieces=8, **kwargs):
+    writer = FanOutWriter(stores, KEY, **kwargs)
+    for number in range(pieces):
+        writer.write(b"%d;" % number)
+    writer.close()
+    return writer
+
+
+def test_all_stores_get_the_same_bytes():
+    stores = {name: MemoryStore() for name in "abc"}
+    assert write(stores).done == ("a", "b", "c")
+    assert {store.read(KEY) for store in stores.values()} == {b"0;1;2;3;4;5;6;7;"}
+
+
+@pytest.mark.parametrize("step", ["open", "write", "close"])
+def test_a_store_that_fails_is_left_out_and_the_others_get_all(step):
+    stores = {"good": MemoryStore(), "bad": FailingStore(step), "well": MemoryStore()}
+    writer = write(stores)
+    assert writer.done == ("good", "well")
+    assert "made" in writer.failures["bad"].message
+    assert stores["good"].read(KEY) == stores["well"].read(KEY) == b"0;1;2;3;4;5;6;7;"
+    assert list(stores["bad"].list("")) == []
+
+
+@pytest.mark.parametrize("step", ["open", "write", "close"])
+def test_the_error_is_raised_where_no_store_is_left(step):
+    with pytest.raises(StoreUnavailable, match=f"made {step} fail"):
+        write({"a": FailingStore(step), "b": FailingStore(step)})
+
+
+@pytest.mark.parametrize("step", ["open", "write", "close"])
+def test_missing_rights_fail_the_whole_write(step):
+    with pytest.raises(StoreRefused, match=f"made {step} fail"):
+        write({"good": MemoryStore(), "bad": FailingStore(step, StoreRefused)})
+
+
+def test_a_full_disk_is_left_out():
+    assert write({"good": MemoryStore(), "full": FailingStore("write", StoreUnwritable)}).done == ("good",)
+
+
+@pytest.mark.parametrize("step", ["open", "write", "close"])
+def test_a_store_that_hangs_is_waited_for_once(step):
+    release = threading.Event()
+    hanging = FailingStore(step, None, release)
+    begun = time.monotonic()
+    writer = write({"good": MemoryStore(), "hangs": hanging}, slower_seconds=0.2)
+    assert time.monotonic() - begun < 5
+    assert writer.done == ("good",)
+    assert "takes too long" in writer.failures["hangs"].message
+    release.set()
+
+
+def test_who_needs_only_some_does_not_wait_for_the_slowest_which_goes_on():
+    release = threading.Event()
+    slow = FailingStore("close", None, release)
+    stores = {"a": MemoryStore(), "slow": slow, "b": MemoryStore()}
+    assert write(stores, enough=2).done == ("a", "b")
+    assert list(slow.list("")) == []
+    release.set()
+    for _ in range(100):
+        if list(slow.list("")):
+            break
+        time.sleep(0.01)
+    assert slow.read(KEY) == stores["a"].read(KEY)
+
+
+def test_what_is_given_up_appears_nowhere():
+    stores = {"a": MemoryStore(), "b": MemoryStore()}
+    writer = FanOutWriter(stores, KEY)
+    writer.write(b"x")
+    writer.discard()
+    time.sleep(0.05)
+    assert [list(store.list("")) for store in stores.values()] == [[], []]
+    assert not [each for each in threading.enumerate() if each.name.startswith("write to")]
+
+
+def test_bugs_are_raised_as_they_are():
+    class Broken(MemoryStore):
+        def open_write(self, key, *, durable=True):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write({"a": MemoryStore(), "b": Broken()})

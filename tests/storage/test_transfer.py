@@ -1,0 +1,290 @@
+"""Transfer: a copy has the same bytes, or there is none."""
+
+import datetime as dt
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage import chunk, index, segment, transfer
+from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
+from pyspark_log_storage.memory import MemoryStore
+from pyspark_log_storage.schema import RECORD, RECORD_ID
+
+FILE = "topics/t/1/append/a"
+NAME = "00000000000000001000-00000000000000000007-abc"
+SEGMENT = f"topics/t/1/0/{NAME}"
+EPOCHS = ((3, 1000), (5, 1004))
+WHEN = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+SMALL = [[b"a", b"b"], [b"c"], [b"d", b"e", b"f"]]
+
+values = st.lists(st.lists(st.binary(max_size=100), min_size=1, max_size=5), min_size=1, max_size=5)
+
+
+def batch_of(values):
+    return pa.RecordBatch.from_pylist([{"key": None, "value": v, "timestamp": WHEN} for v in values], RECORD)
+
+
+def write_file(store, chunks=SMALL):
+    """Write an append file with these values; return where its chunks lie."""
+    writer = AppendFileWriter(store.open_write(FILE, durable=True))
+    for partition, each in enumerate(chunks):
+        writer.append(partition, batch_of(each), RECORD_ID, "none")
+    writer.close()
+    return writer.chunks
+
+
+def write_segment(store, chunks=SMALL):
+    """Write a segment with these values; return what it says of itself."""
+    writer = segment.SegmentWriter(store, "topics/t/1/0/", NAME, 1000, EPOCHS)
+    for each in chunks:
+        writer.append(*chunk.encode(batch_of(each), RECORD_ID, "none"))
+    return writer.close()
+
+
+class File:
+    """An append file, and how it is copied and checked."""
+
+    keys = (FILE,)
+    write = staticmethod(write_file)
+
+    @staticmethod
+    def copy(source, target, expected, moved=bool):
+        transfer.copy_append_file(source, target, FILE, expected, moved)
+
+    @staticmethod
+    def check(store, expected):
+        transfer.check_append_file(store, FILE, expected)
+
+
+class Segment:
+    """A segment, and how it is copied and checked. Its .log is what the source is asked for."""
+
+    keys = (f"{SEGMENT}.log", f"{SEGMENT}.index")
+    write = staticmethod(write_segment)
+
+    @staticmethod
+    def copy(source, target, expected, moved=bool):
+        transfer.copy_segment(source, target, SEGMENT, expected, moved)
+
+    @staticmethod
+    def check(store, expected):
+        transfer.check_segment(store, SEGMENT, expected)
+
+
+both = pytest.mark.parametrize("kind", [File, Segment])
+
+
+@pytest.fixture(params=["local", "memory"])
+def target(request):
+    return MemoryStore("the target") if request.param == "memory" else request.getfixturevalue("local")
+
+
+@pytest.fixture
+def source():
+    return MemoryStore("the source")
+
+
+def there(store):
+    return list(store.list(""))
+
+
+def damaged(source, key, data):
+    """Return a store like `source`, in which `key` has other bytes."""
+    other = MemoryStore("the source")
+    for each in source.list(""):
+        other.create(each, data if each == key else source.read(each))
+    return other
+
+
+# Copies
+
+
+@both
+@given(stored=values, range_bytes=st.integers(1, 700))
+def test_a_copy_has_the_same_bytes_whatever_is_read_at_once(kind, stored, range_bytes):
+    source, target = MemoryStore(), MemoryStore()
+    expected = kind.write(source, stored)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "RANGE_BYTES", range_bytes)
+        kind.copy(source, target, expected)
+        kind.check(target, expected)
+    assert {key: target.read(key) for key in there(target)} == {key: source.read(key) for key in kind.keys}
+
+
+@both
+def test_a_copy_is_made_between_any_two_stores(kind, source, target):
+    expected = kind.write(source)
+    kind.copy(source, target, expected)
+    assert [target.read(key) for key in sorted(kind.keys)] == [source.read(key) for key in sorted(kind.keys)]
+    assert there(target) == sorted(kind.keys)
+
+
+@both
+def test_no_more_than_a_range_is_read_at_once_and_all_of_it_is_told(kind, source, monkeypatch):
+    class Asked(MemoryStore):
+        def read(self, key, start=0, length=None):
+            lengths.append(length)
+            return super().read(key, start, length)
+
+    monkeypatch.setattr(transfer, "RANGE_BYTES", 1000)
+    lengths, told, source = [], [], Asked()
+    expected = kind.write(source, [[b"x" * 5000], [b"y" * 300]])
+    lengths.clear()
+    kind.copy(source, MemoryStore(), expected, told.append)
+    assert max(lengths) == 1000
+    assert sum(told) == source.size(kind.keys[0])
+    assert max(told) == 1000
+
+
+def test_a_file_of_which_the_journal_names_a_part_is_copied_whole(source):
+    places = write_file(source)
+    target = MemoryStore()
+    transfer.copy_append_file(source, target, FILE, places[1:2])
+    assert target.read(FILE) == source.read(FILE)
+
+
+# What is wrong with the source
+
+
+@both
+def test_every_flipped_bit_is_noticed_and_leaves_nothing(kind, source):
+    expected, (key, *_) = kind.write(source, [[b"a", b"b"], [b"c"]]), kind.keys
+    whole = source.read(key)
+    for bit in range(len(whole) * 8):
+        bytes_ = bytearray(whole)
+        bytes_[bit // 8] ^= 1 << bit % 8
+        target = MemoryStore()
+        with pytest.raises(LogError, match="the source"):
+            kind.copy(damaged(source, key, bytes(bytes_)), target, expected)
+        assert there(target) == [], bit
+
+
+@both
+def test_every_cut_is_noticed_and_leaves_nothing(kind, source):
+    expected, (key, *_) = kind.write(source), kind.keys
+    whole = source.read(key)
+    for length in range(0, len(whole), 8):
+        target = MemoryStore()
+        with pytest.raises(CorruptObject, match="the source"):
+            kind.copy(damaged(source, key, whole[:length]), target, expected)
+        assert there(target) == [], length
+
+
+@both
+@pytest.mark.parametrize("added", [b"x", b"x" * 200])
+def test_bytes_that_were_added_are_noticed(kind, source, added):
+    expected, (key, *_) = kind.write(source), kind.keys
+    with pytest.raises(CorruptObject, match="the source"):
+        kind.copy(damaged(source, key, source.read(key) + added), MemoryStore(), expected)
+
+
+def test_an_intact_but_other_chunk_is_noticed(source):
+    expected = write_file(source)
+    other = MemoryStore("the source")
+    write_file(other, [[b"a", b"x"], *SMALL[1:]])
+    with pytest.raises(CorruptObject, match="at byte 0 is damaged: another chunk than the journal says"):
+        transfer.copy_append_file(other, MemoryStore(), FILE, expected)
+
+
+def test_a_chunk_that_is_not_where_the_journal_says_is_noticed(source):
+    *_, last = write_file(source)
+    moved = msgspec.structs.replace(last, position=last.position + 64)
+    with pytest.raises(CorruptObject, match=f"at byte {moved.position} is damaged: no chunk begins"):
+        transfer.copy_append_file(source, MemoryStore(), FILE, [moved])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("base_offset", 999), ("end_offset", 1007), ("chunks", 2), ("log_bytes", 64)]
+)
+def test_a_segment_that_is_not_what_the_journal_names_is_noticed(source, field, value):
+    expected = msgspec.structs.replace(write_segment(source), **{field: value})
+    target = MemoryStore()
+    with pytest.raises(CorruptObject, match="the source"):
+        transfer.copy_segment(source, target, SEGMENT, expected)
+    assert there(target) == []
+
+
+def test_a_lost_or_damaged_index_of_the_source_is_no_harm(source):
+    expected = write_segment(source)
+    right = source.read(f"{SEGMENT}.index")
+    source.put(f"{SEGMENT}.index", b"?")
+    target = MemoryStore()
+    transfer.copy_segment(source, target, SEGMENT, expected)
+    assert target.read(f"{SEGMENT}.index") == right
+    assert index.Index(target, f"{SEGMENT}.index").entries == 3
+
+
+@both
+def test_what_the_source_does_not_have_is_missing(kind, source):
+    expected = kind.write(MemoryStore())
+    with pytest.raises(ObjectMissing, match="the source"):
+        kind.copy(source, MemoryStore(), expected)
+
+
+# Interruptions
+
+
+@both
+def test_an_interrupted_copy_leaves_nothing_and_is_made_by_the_next_attempt(kind, source, target, monkeypatch):
+    monkeypatch.setattr(transfer, "RANGE_BYTES", 500)
+    expected = kind.write(source)
+
+    def interrupt(count):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kind.copy(source, target, expected, interrupt)
+    assert there(target) == []
+    assert not list(target.sweep())
+    kind.copy(source, target, expected)
+    kind.check(target, expected)
+
+
+def test_a_copy_cut_before_the_log_had_its_name_is_made_by_the_next_attempt(source):
+    class Failing(MemoryStore):
+        fails = True
+
+        def create(self, key, data):
+            if key.endswith(".log") and self.fails:
+                raise StoreUnavailable(self.url, key, "the test made this up")
+            return super().create(key, data)
+
+    expected, target = write_segment(source), Failing()
+    with pytest.raises(StoreUnavailable):
+        transfer.copy_segment(source, target, SEGMENT, expected)
+    assert there(target) == [f"{SEGMENT}.index"]
+    target.fails = False
+    transfer.copy_segment(source, target, SEGMENT, expected)
+    transfer.check_segment(target, SEGMENT, expected)
+
+
+@both
+def test_what_is_there_is_never_replaced(kind, source, target):
+    expected, (key, *_) = kind.write(source), kind.keys
+    target.create(key, b"somebody else's")
+    with pytest.raises(StoreError, match="exists already"):
+        kind.copy(source, target, expected)
+    assert target.read(key) == b"somebody else's"
+    with pytest.raises(CorruptObject):
+        kind.check(target, expected)
+
+
+def test_to_check_a_segment_mends_its_index(source):
+    expected = write_segment(source)
+    right = source.read(f"{SEGMENT}.index")
+    for wrong in (None, b"?"):
+        source.delete(f"{SEGMENT}.index")
+        if wrong is not None:
+            source.create(f"{SEGMENT}.index", wrong)
+        transfer.check_segment(source, SEGMENT, expected)
+        assert source.read(f"{SEGMENT}.index") == right
+
+
+def test_whether_an_object_is_there(source):
+    assert not transfer.is_there(source, FILE)
+    write_file(source)
+    assert transfer.is_there(source, FILE)
