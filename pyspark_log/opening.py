@@ -6,16 +6,32 @@ import functools
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import Log
-from pyspark_log_storage.store import absolute_url, open_store
+from pyspark_log_storage.store import absolute_urls, open_store
+
+
+def canonical(path: str) -> str:
+    """Return the address in its one form, which means the same on every machine. Raises `InvalidOption`.
+
+    Several addresses have commas between them: any journal nodes of one cluster.
+    """
+    return ",".join(absolute_urls(path))
 
 
 @functools.lru_cache(maxsize=16)
-def log_at(url: str) -> Log:
-    """Return the log at `url`, which `absolute_url` made, as far as this process has opened it.
+def log_at(address: str) -> Log:
+    """Return the log at `address`, which `canonical` made, as far as this process has opened it.
 
     For tasks, which were told what to read and write: to open the log again would cost each of them its price.
+    Raises `InvalidOption`, `StoreError`.
     """
-    return Log(open_store(url), real_environment())
+    log = Log([open_store(url) for url in address.split(",")], real_environment())
+    log.locate()
+    return log
+
+
+def own_log(path: str) -> Log:
+    """Return a log at `path` that nobody else has, for a thread of its own; not opened. Raises `InvalidOption`."""
+    return Log([open_store(url) for url in canonical(path).split(",")], real_environment())
 
 
 def open_log(path: str, *, create: bool = False) -> Log:
@@ -23,6 +39,6 @@ def open_log(path: str, *, create: bool = False) -> Log:
 
     Raises `NoCluster` where there is none and `create` is not set; `InvalidOption`, `NodeMissing`, `StoreError`.
     """
-    log = log_at(absolute_url(path))
+    log = log_at(canonical(path))
     log.open(create=create)
     return log

@@ -1,12 +1,15 @@
 """Where a journal's entries are decided: write-once slots, numbered from 1.
 
-One store decides by put-if-absent. Several stores will decide by a majority behind the same two methods.
+    <journal>/entries/<number, 20 digits>
+
+One store decides by put-if-absent. Several stores decide by a majority behind the same methods (`registers`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator import snapshot
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
 
@@ -19,52 +22,66 @@ if TYPE_CHECKING:
 _BACKOFF_SECONDS_MAX = 1.0
 
 
+def slot_of(name: str) -> int | None:
+    """Return whose entry's a file of this name is, None for one that a file system left there."""
+    return int(name) if name.isdigit() else None
+
+
 class EntryLog:
     """The slots of a journal on one store."""
 
-    def __init__(self, store: Store, folder: str, environment: Environment, patience_ms: int) -> None:
-        """`folder` ends with "/". `patience_ms` bounds how long `propose` asks a silent store."""
+    def __init__(self, store: Store, journal: str, environment: Environment, patience_ms: int) -> None:
+        """`journal`, its folder, ends with "/". `patience_ms` bounds how long `propose` asks a silent store."""
         self._store = store
-        self._folder = folder
+        self._journal = journal
+        self._folder = f"{journal}entries/"
         self._environment = environment
         self._patience_ms = patience_ms
 
     def name(self, n: int) -> str:
         """Return what errors call entry `n`."""
-        return f"journal entry {self._store.url}/{self._folder}{digits(n)}"
+        return f"journal entry {self._store.url}/{self._key(n)}"
 
-    def key(self, n: int) -> str:
-        """Return where entry `n` lies."""
-        return f"{self._folder}{digits(n)}"
+    def keys(self, n: int) -> tuple[str, ...]:
+        """Return the keys of what holds entry `n`."""
+        return (self._key(n),)
 
     def read(self, n: int) -> bytes | None:
         """Return the bytes decided for slot `n`, or None where none are yet."""
         try:
-            return self._store.read(self.key(n))
+            return self._store.read(self._key(n))
         except ObjectMissing:
             return None
 
-    def keys_below(self, n: int) -> Iterator[str]:
-        """Yield the keys of the entries before `n`, in ascending order."""
+    def newest_snapshot(self) -> int:
+        """Return the number of the newest snapshot, 0 where there is none."""
+        return next(snapshot.numbers(self._store, self._journal), 0)
+
+    def leads(self, n: int) -> bool:
+        """Return whether nobody can have been faster at slot `n` but who took it from this process: never known."""
+        return False
+
+    def numbers_below(self, n: int) -> Iterator[int]:
+        """Yield the numbers of the entries before `n` that are there, in ascending order."""
         for key in self._store.list(self._folder):
-            name = key.removeprefix(self._folder)
-            if name >= digits(n):
+            slot = slot_of(key.removeprefix(self._folder))
+            if slot is not None and slot >= n:
                 return
-            if name.isdigit():  # a file system may leave files of its own in any folder
-                yield key
+            if slot is not None:
+                yield slot
 
     def numbers_after(self, n: int) -> Iterator[int]:
         """Yield the numbers of the entries behind `n`, in ascending order, whether or not one is missing between."""
-        for key in self._store.list(self._folder, self.key(n)):
-            name = key.removeprefix(self._folder)
-            if name.isdigit():
-                yield int(name)
+        for key in self._store.list(self._folder, self._key(n)):
+            slot = slot_of(key.removeprefix(self._folder))
+            if slot is not None:
+                yield slot
 
     def confirm(self, n: int) -> None:
         """Return once the entry in slot `n`, and so all before it, is durable; nothing for 0, before the first."""
         data = self.read(n) if n > 0 else None
         if data is not None:
-            self._store.create(self.key(n), data)
+            self._store.create(self._key(n), data)
 
     def propose(self, n: int, data: bytes) -> bytes:
         """Return the bytes decided for slot `n`: `data`, or what another got in first.
@@ -74,7 +91,7 @@ class EntryLog:
         only `create` promises that what it finds is durable. Raises `OutcomeUnknown` where the store did not
         answer within the patience, other `StoreError`s where nothing can have been written.
         """
-        key = self.key(n)
+        key = self._key(n)
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff, doubtful = 0.01, False
@@ -94,3 +111,6 @@ class EntryLog:
                     raise OutcomeUnknown(message) from error
             environment.sleep(environment.uniform(backoff / 2, backoff))
             backoff = min(backoff * 2, _BACKOFF_SECONDS_MAX)
+
+    def _key(self, n: int) -> str:
+        return f"{self._folder}{digits(n)}"

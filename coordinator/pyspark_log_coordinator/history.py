@@ -9,6 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_log_coordinator import journal as journals
+from pyspark_log_coordinator.replay import EntryMissing
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, UnknownVersion
 
 if TYPE_CHECKING:
@@ -37,11 +38,7 @@ def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
                 continue
             events = past.take_next()
         except (CorruptObject, ObjectMissing) as error:
-            # What was trimmed while this was read is no damage.
-            kept = _kept_snapshots(past)
-            tried, begin = begin, min(kept, default=0)
-            if begin <= max(tried, past.number) or not (_is_trimmed(past, begin) or _may_be_void(error, kept)):
-                raise
+            begin = _begin_again(past, begin, error)
             continue
         yield past.number, events, past.state
         with contextlib.suppress(ObjectMissing):  # trimmed likewise
@@ -71,10 +68,36 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
         except (CorruptObject, ObjectMissing) as error:
             # What has been trimmed while it was read is no damage, and another look shows that it is gone.
             if (oldest, *snapshots) == before:
-                if number < min(snapshots, default=0) and _may_be_void(error, snapshots):
-                    raise UnknownVersion(number, snapshots[0], journal.number) from error
-                raise
+                behind = _behind(past, past.number, error)
+                if behind is None and number < min(snapshots, default=0) and _may_be_void(error, snapshots):
+                    behind = snapshots[0]
+                if behind is None:
+                    raise
+                raise UnknownVersion(number, behind, journal.number) from error
             before = (oldest, *snapshots)
+
+
+def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
+    """Return the snapshot at which to go on where nothing further can be read. Raises `error` where that is damage."""
+    if (behind := _behind(past, max(tried, past.number), error)) is not None:
+        return behind
+    # What was trimmed while this was read is no damage.
+    kept = _kept_snapshots(past)
+    begin = min(kept, default=0)
+    if begin <= max(tried, past.number) or not (_is_trimmed(past, begin) or _may_be_void(error, kept)):
+        raise error
+    return begin
+
+
+def _behind(past: Replay[Any, Any], number: int, error: LogError) -> int | None:
+    """Return the next snapshot behind `number` where several stores have no more of the entries, None else: damage.
+
+    A trimming that reaches one store and not the next leaves entries of which a majority has nothing any more, or has
+    what others put there. Nobody needs them while there is a snapshot behind them.
+    """
+    if past.place.certain or not isinstance(error, (EntryMissing, OutOfChain, ObjectMissing)):
+        return None
+    return min((each for each in past.snapshot_numbers(everywhere=True) if each > number), default=None)
 
 
 def _may_be_void(error: LogError, snapshots: Sequence[int]) -> bool:
@@ -98,19 +121,21 @@ def _kept_snapshots(past: Replay[Any, Any]) -> list[int]:
     """Return the numbers of the snapshots after which all entries are kept, ascending.
 
     Trimming leaves the newest. An older one, after which an entry is missing, was written late by a process that
-    slept, or came back after a power failure.
+    slept, or came back after a power failure, or on a store that was away. Several stores say nothing for certain
+    but of the newest snapshot: which of the others trimming left is not to be told while one store is silent.
     """
-    numbers = sorted(past.snapshot_numbers())
-    older, newest = numbers[: -journals.SNAPSHOTS_KEPT], numbers[-journals.SNAPSHOTS_KEPT :]
+    numbers = sorted(past.snapshot_numbers(everywhere=True))
+    left = journals.SNAPSHOTS_KEPT if past.place.certain else 1
+    older, newest = numbers[:-left], numbers[-left:]
     if not older:
         return newest
-    there = set(past.entries.keys_below(newest[0]))
+    there = set(past.entries.numbers_below(newest[0]))
     first = newest[0]
-    while past.entries.key(first - 1) in there:
+    while first - 1 in there:
         first -= 1
     return [number for number in older if number + 1 >= first] + newest
 
 
 def _is_trimmed(past: Replay[Any, Any], oldest: int) -> bool:
     """Return whether entries before the oldest snapshot's are missing; after a power failure some may be back."""
-    return sum(1 for _ in past.entries.keys_below(oldest)) < oldest - 1
+    return sum(1 for _ in past.entries.numbers_below(oldest)) < oldest - 1

@@ -14,6 +14,7 @@ counts only if no newer snapshot says otherwise. No clock decides this.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -22,12 +23,14 @@ from pyspark_log_coordinator import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal_entry import NO_EVENTS, Entry, ManifestName, digest
 from pyspark_log_coordinator.replay import PATIENCE_MS, Machine, Replay
 from pyspark_log_coordinator.snapshot import Snapshot
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutcomeUnknown, StoreError
-from pyspark_log_storage.layout import born_name, born_of, has_born
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
+from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_storage.store import Store
+    from pyspark_log_coordinator.journal_place import JournalPlace
 
 SNAPSHOT_EVERY = 256
 SNAPSHOTS_KEPT = 4
@@ -52,14 +55,14 @@ class Journal(Replay[S, C]):
 
     def __init__(
         self,
-        store: Store,
+        place: JournalPlace,
         folder: str,
         machine: Machine[S, C],
         environment: Environment,
         patience_ms: int = PATIENCE_MS,
     ) -> None:
         """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet."""
-        super().__init__(store, folder, machine, environment, patience_ms)
+        super().__init__(place, folder, machine, environment, patience_ms)
         self._opened = False
 
     def _reset(self) -> None:
@@ -79,9 +82,12 @@ class Journal(Replay[S, C]):
         while True:
             if (data := self.entries.read(self.number + 1)) is not None:
                 self._take(data)
-            elif self._newest_snapshot() > self.number:
+            elif (newest := self.entries.newest_snapshot()) > self.number:
                 # This process slept: what came next has been trimmed, or lies beyond a slot that was.
+                known = self.number
                 self._reload()
+                if self.number == known:
+                    self.load(newest)  # which could not be read just now, and nothing else leads on
             else:
                 return self.state
 
@@ -90,10 +96,9 @@ class Journal(Replay[S, C]):
 
         Raises what `decide` raises, and `OutcomeUnknown` where it cannot be known whether the entry was written.
         """
-        self.refresh()
         backoff = _CONFLICT_BACKOFF_SECONDS
         while True:
-            events = self._machine.decide(self.state, command, self._environment.now_ms())
+            events = self._decide(command)
             if not events:
                 # The promise rests on entries that were only read: their writer may have died before they were durable.
                 self.entries.confirm(self.number)
@@ -110,7 +115,38 @@ class Journal(Replay[S, C]):
                 self._take(decided)
             self._environment.sleep(self._environment.uniform(0, backoff))
             backoff = min(backoff * 2, _CONFLICT_BACKOFF_SECONDS_MAX)
-            self.refresh()
+
+    def _decide(self, command: C) -> list[Any]:
+        """Return what a command comes to, by the newest entry. Raises where it is refused.
+
+        Who leads at the next entry need not look whether it is there: the proposal tells, if there is one.
+        """
+        if self._opened and self.entries.leads(self.number + 1):
+            with contextlib.suppress(LogError):
+                events = self._machine.decide(self.state, command, self._environment.now_ms())
+                if events:
+                    return events
+        self.refresh()
+        return self._machine.decide(self.state, command, self._environment.now_ms())
+
+    def begin_at(self, number: int, command: C) -> Outcome[S]:
+        """Begin the journal, of which nothing is there, with an entry of this number and its snapshot.
+
+        It looks like one whose older entries were trimmed. So it takes the place of one that was lost: whoever knows an
+        older entry of that one, and looks for the next, finds the snapshot. Raises `StoreError`, and `OutcomeUnknown`
+        where another began it.
+        """
+        self._reset()
+        self.number = number - 1
+        self._opened = True
+        events = self._machine.decide(self.state, command, self._environment.now_ms())
+        mine = self._encode(events)
+        if self.entries.propose(number, mine) != mine:
+            self._reset()
+            raise OutcomeUnknown(f"{self.entries.name(number)} was written by another; do not do this twice at once")
+        self._fold(mine, events)
+        self._create_snapshot()
+        return Outcome(number, self.state, events)
 
     def trim(self) -> int:
         """Remove entries, manifests and snapshots that nobody needs; return how many objects went.
@@ -119,7 +155,7 @@ class Journal(Replay[S, C]):
         that one that is there has all its successors, wherever this is cut short; then entries in ascending order.
         """
         self.refresh()
-        numbers = sorted(self.snapshot_numbers())
+        numbers = sorted(self.snapshot_numbers(everywhere=True))
         if len(numbers) <= SNAPSHOTS_KEPT:
             return 0
         return self._remove_before(numbers[-SNAPSHOTS_KEPT])
@@ -134,24 +170,13 @@ class Journal(Replay[S, C]):
         self._create_snapshot()
         return self._remove_before(self.number)
 
-    def end_keys(self) -> tuple[str, str]:
-        """Return the keys of the newest known entry and of its snapshot."""
-        return self.entries.key(self.number), self._snapshot_key(self.number)
+    def end_keys(self) -> tuple[str, ...]:
+        """Return the keys of what holds the newest known entry, and of its snapshot."""
+        return *self.entries.keys(self.number), snapshot.key(self._folder, self.number)
 
     def _remove_before(self, oldest: int) -> int:
         """Remove what is older than a snapshot that is there; return how many objects went."""
-        older = sorted(number for number in self.snapshot_numbers() if number < oldest)
-        doomed = [self._snapshot_key(number) for number in older]
-        doomed += self.entries.keys_below(oldest)
-        folder = f"{self._folder}manifests/"
-        # A manifest is of the entry after its born, and of no other: with that slot it goes.
-        for key in self._store.list(folder):
-            name = key.removeprefix(folder)
-            if has_born(name) and born_of(name) + 1 < oldest:
-                doomed.append(key)
-        for key in doomed:
-            self._store.delete(key)
-        return len(doomed)
+        return self._objects.remove_before(oldest, partial(snapshot.decode_of, oldest))
 
     def _counts(self, number: int, mine: bytes) -> bool:
         """Return whether the entry just created at `number` is part of the journal.
@@ -176,7 +201,7 @@ class Journal(Replay[S, C]):
         A snapshot of it or a later one means that the slot may have been collected before: the snapshot's hashes
         tell. Raises `OutcomeUnknown` where they do not go back so far.
         """
-        newest = self._newest_snapshot()
+        newest = self.entries.newest_snapshot()
         if newest < number:
             return True
         hashes = self.read_snapshot(newest).hashes
@@ -200,7 +225,7 @@ class Journal(Replay[S, C]):
         if len(encoded) > journal_entry.INLINE_BYTES_MAX:
             stored = manifest.encode(encoded)
             named = ManifestName(born_name(self.number, nonce), digest(stored))
-            self._store.create(f"{self._folder}manifests/{named.name}", stored)
+            self._objects.create(manifest.key(self._folder, named.name), stored, manifest.decode)
         raw = NO_EVENTS if named else msgspec.Raw(encoded)
         return journal_entry.encode(Entry(nonce, self._environment.now_ms(), self.last_hash, raw, named))
 
@@ -218,15 +243,27 @@ class Journal(Replay[S, C]):
             self._fold(data, events)
 
     def _load_snapshot(self) -> None:
-        while (number := self._newest_snapshot()) > 0:
+        while numbers := list(self.snapshot_numbers()):
             try:
-                self.load(number)
+                self._load_newest(numbers)
             except ObjectMissing:
                 # Removed since it was listed: there is a newer one.
-                if self._newest_snapshot() == number:
+                if self._newest_snapshot() == numbers[0]:
                     raise
             else:
                 return
+
+    def _load_newest(self, numbers: Sequence[int]) -> None:
+        """Take the newest snapshot; on several stores the newest that can be read, for few may have the very newest."""
+        for number in numbers[:-1]:
+            try:
+                self.load(number)
+            except (CorruptObject, StoreError):
+                if self._place.certain:
+                    raise
+            else:
+                return
+        self.load(numbers[-1])
 
     def _newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, 0 where there is none."""
@@ -254,4 +291,4 @@ class Journal(Replay[S, C]):
     def _create_snapshot(self) -> None:
         state = msgspec.Raw(self._machine.encode_state(self.state))
         data = snapshot.encode(Snapshot(self.number, list(self._hashes), state))
-        self._store.create(self._snapshot_key(self.number), data)
+        self._objects.create(snapshot.key(self._folder, self.number), data, partial(snapshot.decode_of, self.number))

@@ -13,6 +13,11 @@ _MAGIC = b"PLMF"
 _VERSION = 1
 
 
+def key(journal: str, name: str) -> str:
+    """Return where a manifest lies. `journal` is the journal's folder, and ends with "/"."""
+    return f"{journal}manifests/{name}"
+
+
 def encode(events: bytes) -> bytes:
     """Return the manifest's stored bytes."""
     return seal(_MAGIC, _VERSION, events)

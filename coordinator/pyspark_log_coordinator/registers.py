@@ -1,30 +1,29 @@
 """Registers: where a journal's entries are decided when several stores hold it, each on a node of its own.
 
-    <folder><number, 20 digits>.<ballot>            envelope b"PLRG", version 1, body: b"V" and the value, or b"N" (nil)
-    <folder><number, 20 digits>.<ballot>.claim      the same, body: b"C" and the nonce of the attempt that claims
+    <journal>/entries/<number, 20 digits>.<ballot>          the vote: b"V" and the value, or b"N" (nil)
+    <journal>/entries/<number, 20 digits>.<ballot>.claim    b"C" and the nonce of the attempt that claims the ballot
 
+Each is the body of an envelope b"PLRG", version 1. A value is a stored journal entry.
 Created once and never replaced; `agreement` says who may write what, and what is decided. All keys of a journal lie in
-one folder: a folder for each entry would cost a local store more flushes.
+one folder: a folder for each entry would cost a local store more flushes. `members` says which stores count.
 
-A store counts only in the incarnation that the journal was told: its marker is read before the first call, and again
-after each. A store that was wiped, or is not mounted, has lost what it promised. One that is restored from a backup
-has, too, and its marker does not show that: it must be given a new incarnation before it is used.
+**Trimmed slots.** A store lets go of registers only when it has a newer snapshot itself. So who finds a register
+empty, or fills it, looks at that store's snapshots next, in the same call: of the stores that answer one had a vote of
+whatever was decided there, and its snapshot tells. What is decided in such a slot later on is void (`journal`).
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import os
-import queue
-import threading
-import weakref
+import re
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-import msgspec
-
-from pyspark_log_coordinator import agreement
+from pyspark_log_coordinator import agreement, snapshot
 from pyspark_log_coordinator.agreement import NIL, Attempt, Call, Register, Task
+from pyspark_log_coordinator.members import ANSWER_SECONDS
+from pyspark_log_coordinator.store_calls import BACKLOG_MAX
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -37,51 +36,21 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import number as digits
-from pyspark_log_storage.node import require_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.members import Members
     from pyspark_log_storage.store import Store
 
-ANSWER_SECONDS = 1.0
-"""How long a store may take where the others do not suffice without it, until one goes on without its answer."""
-BACKLOG_MAX = 256
-"""How many calls may wait for one store: a store that hangs is not asked for more."""
 _BACKOFF_SECONDS_MIN = 0.01
 _BACKOFF_SECONDS_MAX = 1.0
 _MAGIC = b"PLRG"
 _VERSION = 1
 _VALUE, _NIL, _CLAIM = b"V", b"N", b"C"
-
-
-class Member(msgspec.Struct, frozen=True):
-    """A store that takes part in deciding, and as which node's, in which incarnation."""
-
-    store: Store
-    node: str
-    incarnation: str
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What came of a call at a store."""
-
-    nonce: bytes
-    store: int
-    call: Call
-    content: bytes | None
-    error: Exception | None
-
-
-class Calls(Protocol):
-    """Makes calls at several stores at once. Used by one thread."""
-
-    def start(self, store: int, call: Callable[[], Answer]) -> bool:
-        """Begin a call at the store of this number. False where too many wait there already."""
-
-    def next(self, seconds: float) -> Answer | None:
-        """Return the next answer, None where none came in so many seconds."""
+T = TypeVar("T")
+_NAME = re.compile(r"([0-9]{20})\.([0-9]+)(\.claim)?")
 
 
 def encode(register: Register, content: bytes) -> bytes:
@@ -101,38 +70,52 @@ def decode(register: Register, data: bytes, name: str) -> bytes:
     return content
 
 
+def parse(name: str) -> tuple[int, Register] | None:
+    """Return which entry's register a file of this name is, None for one that a file system left there."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), Register(int(found[2]), found[3] is not None)) if found else None
+
+
+def slot_of(name: str) -> int | None:
+    """Return whose entry's a file of this name is, None for one that a file system left there."""
+    found = parse(name)
+    return found[0] if found else None
+
+
 class Registers:
     """The slots of a journal on several stores, as one thread of one process sees them. Does what `EntryLog` does."""
 
-    def __init__(
-        self,
-        members: Sequence[Member],
-        folder: str,
-        environment: Environment,
-        patience_ms: int,
-        calls: Calls | None = None,
-    ) -> None:
-        """`folder` ends with "/". `patience_ms` bounds how long a majority that does not answer is asked."""
-        self._members = tuple(members)
-        self._folder = folder
+    def __init__(self, members: Members, journal: str, environment: Environment, patience_ms: int) -> None:
+        """`journal`, its folder, ends with "/". `patience_ms` bounds how long a majority that is silent is asked."""
+        self._members = members
+        self._journal = journal
+        self._folder = f"{journal}entries/"
         self._environment = environment
         self._patience_ms = patience_ms
-        self._calls = calls or ThreadCalls(len(self._members))
-        self._greeted: set[int] = set()
-        """The stores that have shown their markers since they last failed to."""
         self._process = os.getpid()
         self._leads = 0
         """The entry whose vote 0 this process may fill, once; 0 for none."""
         self._led = 0
         """The newest entry for which it ever might: nobody may twice."""
+        self._snapshot: int | None = None
+        """The newest snapshot that the stores had when they gave their last answers; None where they were not asked."""
 
     def name(self, n: int) -> str:
         """Return what errors call entry `n`."""
-        return f"journal entry {digits(n)} in {self._folder} of {', '.join(each.store.url for each in self._members)}"
+        return f"journal entry {digits(n)} in {self._folder} of {self._members.urls}"
 
     def key(self, n: int, register: Register) -> str:
         """Return where a register of entry `n` lies on each store."""
         return f"{self._folder}{digits(n)}.{register.ballot}{'.claim' if register.is_claim else ''}"
+
+    def keys(self, n: int) -> tuple[str, ...]:
+        """Return the keys of what holds entry `n`, on any store. Raises `StoreUnavailable` without a majority."""
+
+        def keys_in(store: Store) -> list[str]:
+            after = store.list(self._folder, f"{self._folder}{digits(n)}")
+            return list(itertools.takewhile(lambda key: slot_of(key.removeprefix(self._folder)) == n, after))
+
+        return tuple(sorted({key for keys in self._list(keys_in) for key in keys}))
 
     def read(self, n: int) -> bytes | None:
         """Return the bytes decided for slot `n`, or None where none were when this was called.
@@ -153,10 +136,10 @@ class Registers:
         `data` holds a nonce, so equal bytes are one's own. Raises `OutcomeUnknown` where a majority did not answer and
         `data` may be decided yet; `StoreUnavailable`, which is retriable, or another error where it cannot be.
         """
-        leads = self._leads == n and self._process == os.getpid()
+        leads = self.leads(n)
         self._leads = 0
         attempt = agreement.propose(len(self._members), self._nonce(), data, leads=leads)
-        decided = self._run(n, attempt).value
+        decided = self._run(n, attempt, is_proposal=True).value
         assert decided is not None, "who proposes a value does not end without one"
         if decided == data and n + 1 > self._led:
             # A forked process has this memory too, and must not lead: the process is part of the right.
@@ -164,15 +147,73 @@ class Registers:
             self._process = os.getpid()
         return decided
 
+    def leads(self, n: int) -> bool:
+        """Return whether this process was the last to decide an entry, as far as it knows, and `n` is the next."""
+        return self._leads == n and self._process == os.getpid()
+
+    def newest_snapshot(self) -> int:
+        """Return the newest snapshot that there was when `read` or `propose` answered last, or later; 0 for none.
+
+        Raises `StoreUnavailable` where a majority does not answer.
+        """
+        newest, self._snapshot = self._snapshot, None
+        if newest is not None:
+            return newest
+        return max(self._list(lambda store: next(snapshot.numbers(store, self._journal), 0)))
+
+    def numbers_below(self, n: int) -> Iterator[int]:
+        """Yield the numbers of the entries before `n` that are there for certain, in ascending order.
+
+        That is where a majority has a vote 0: it is filled or closed before anything is decided, and is the first of
+        its slot to go. A store that is away may hide some, and one that was away may have more.
+        """
+        counts: dict[int, int] = {}
+        for slots in self._list(lambda store: self._voted(store, below=n), all_within_a_second=True):
+            for slot in slots:
+                counts[slot] = counts.get(slot, 0) + 1
+        yield from sorted(slot for slot, count in counts.items() if count >= self._members.majority)
+
+    def numbers_after(self, n: int) -> Iterator[int]:
+        """Yield the numbers of the entries behind `n`, in ascending order, whether or not one is missing between."""
+        listed = self._list(lambda store: self._voted(store, above=n), all_within_a_second=True)
+        for slot in sorted(set().union(*listed)):
+            if self.read(slot) is not None:
+                yield slot
+
+    def _voted(self, store: Store, *, above: int = 0, below: int | None = None) -> set[int]:
+        """Return the slots of which a store has the vote 0."""
+        slots = set()
+        for key in store.list(self._folder, f"{self._folder}{digits(above)}~"):
+            found = parse(key.removeprefix(self._folder))
+            if found is not None and below is not None and found[0] >= below:
+                break
+            if found is not None and found[1] == Register(0):
+                slots.add(found[0])
+        return slots
+
+    def _list(self, act: Callable[[Store], T], *, all_within_a_second: bool = False) -> list[T]:
+        """Return what `act` gives at a majority of the stores, at all that answer within a second if so asked."""
+        is_majority = self._members.is_majority
+        enough = None if all_within_a_second else is_majority
+        answers = self._members.ask(act, self._environment, self._patience_ms, enough=enough, settled=is_majority)
+        if not is_majority(answers):
+            raise self._members.failure(f"the journal in {self._folder} cannot be listed", answers)
+        return [each.result for each in answers if each.error is None]
+
     def _nonce(self) -> bytes:
         return self._environment.nonce().encode()
 
-    def _run(self, n: int, attempt: Attempt) -> Attempt:
-        """Make the calls that an attempt wants until it is done."""
+    def _run(self, n: int, attempt: Attempt, *, is_proposal: bool = False) -> Attempt:
+        """Make the calls that an attempt wants until it is done.
+
+        Where a proposal has lost the vote 0 another has most likely been decided: to read that takes one round or two,
+        and to claim a ballot, which is safe too, more.
+        """
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff = _BACKOFF_SECONDS_MIN
         troubles = _Troubles(self.name(n), self._members, attempt.own)
+        self._snapshot = None
         while attempt.task is not Task.DONE:
             before = attempt
             calls = agreement.wanted(attempt)
@@ -182,57 +223,53 @@ class Registers:
                 troubles.raise_if_hopeless(in_time=environment.monotonic() < deadline)
                 attempt = agreement.again(attempt)
             lost = attempt.task is Task.CLAIM and (before.task, before.ballot) != (attempt.task, attempt.ballot)
+            if lost and is_proposal and before.ballot == 0:
+                is_proposal = False
+                found = self._run(n, agreement.read(len(self._members), self._nonce()))
+                if found.value is not None:
+                    return found
             if lost and environment.monotonic() >= deadline:
                 troubles.give_up(f"others claimed ballot after ballot, up to {attempt.ballot - 1}")
             if lost or not calls:
                 environment.sleep(environment.uniform(backoff / 2, backoff))
                 backoff = min(backoff * 2, _BACKOFF_SECONDS_MAX)
+            if attempt.task is Task.DONE and not _looked_at_snapshots(before.task, attempt.value):
+                self._snapshot = None
         return attempt
 
     def _ask(self, n: int, attempt: Attempt, calls: dict[int, Call], troubles: _Troubles) -> Attempt:
         """Begin the calls that are not on their way, and return the attempt after the next answer."""
         for store, call in calls.items():
             if (store, call) not in troubles.under_way:
-                if not self._calls.start(store, partial(self._answer, n, attempt.nonce, store, call)):
-                    troubles.note(store, call, self._unavailable(store, f"{BACKLOG_MAX} calls wait for its answer"))
+                if not self._members.start(attempt.nonce, store, call, partial(self._content, n, call)):
+                    error = self._members.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer")
+                    troubles.note(store, call, error)
                     return agreement.silent(attempt, [store])
                 troubles.under_way.add((store, call))
-        answer = self._calls.next(ANSWER_SECONDS)
+        answer = self._members.next(ANSWER_SECONDS)
         if answer is None:
             for store, call in calls.items():
-                troubles.note(store, call, self._unavailable(store, f"no answer within {ANSWER_SECONDS:g} s"))
+                troubles.note(store, call, self._members.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s"))
             return agreement.silent(attempt, list(calls))
-        if answer.nonce != attempt.nonce:
+        if answer.asker != attempt.nonce:
             return attempt  # of an attempt that is over
+        assert isinstance(answer.call, Call)
         troubles.under_way.discard((answer.store, answer.call))
         troubles.note(answer.store, answer.call, answer.error)
         if calls.get(answer.store) != answer.call:
             return attempt  # of a task that is over
         if answer.error is not None:
             return agreement.silent(attempt, [answer.store])
-        return agreement.answered(attempt, answer.store, answer.content)
+        content, newest = answer.result
+        self._snapshot = max(self._snapshot or 0, newest)
+        return agreement.answered(attempt, answer.store, content)
 
-    def _answer(self, n: int, nonce: bytes, store: int, call: Call) -> Answer:
-        """Make one call. Runs beside the calls at other stores."""
-        try:
-            return Answer(nonce, store, call, self._content(n, store, call), None)
-        except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
-            return Answer(nonce, store, call, None, error)
-
-    def _content(self, n: int, number: int, call: Call) -> bytes | None:
-        """Return what is in a register after a call, of the store in the incarnation that is expected."""
-        member = self._members[number]
-        if number not in self._greeted:
-            # Else what is written below a mount point could count, once the disk is mounted.
-            require_marker(member.store, member.node, member.incarnation)
-            self._greeted.add(number)
-        content = self._create_or_read(n, member.store, call)
-        try:
-            require_marker(member.store, member.node, member.incarnation)
-        except LogError:
-            self._greeted.discard(number)
-            raise
-        return content
+    def _content(self, n: int, call: Call, store: Store) -> tuple[bytes | None, int]:
+        """Return what is in a register after a call, and the store's newest snapshot where that is of interest."""
+        content = self._create_or_read(n, store, call)
+        if call.register.is_claim or content not in {None, call.content} or content == NIL:
+            return content, 0
+        return content, next(snapshot.numbers(store, self._journal), 0)
 
     def _create_or_read(self, n: int, store: Store, call: Call) -> bytes | None:
         key = self.key(n, call.register)
@@ -246,14 +283,16 @@ class Registers:
             raise StoreUnavailable(store.url, key, f"{key} was there and is gone: it is asked for again") from error
         return decode(call.register, data, f"{store.url}/{key}")
 
-    def _unavailable(self, store: int, reason: str) -> StoreUnavailable:
-        return StoreUnavailable(self._members[store].store.url, self._folder, reason)
+
+def _looked_at_snapshots(last: Task, value: bytes | None) -> bool:
+    """Return whether those whose answers ended an attempt were asked for their snapshots, too."""
+    return last is Task.FILL or (last is Task.LOOK and value is None)
 
 
 class _Troubles:
     """What went wrong at each store since it last answered, and whether one's own value may be somewhere."""
 
-    def __init__(self, name: str, members: Sequence[Member], own: bytes | None) -> None:
+    def __init__(self, name: str, members: Members, own: bytes | None) -> None:
         self._name = name
         self._members = members
         self._own = own
@@ -263,9 +302,8 @@ class _Troubles:
         """The calls that were begun and have not been answered."""
 
     def note(self, store: int, call: Call, error: Exception | None) -> None:
-        """Take in how a call ended. An error of another kind than the world's is raised at once."""
-        if error is not None and not isinstance(error, LogError):
-            raise error
+        """Take in how a call ended."""
+        assert error is None or isinstance(error, LogError), error
         if error is None:
             self._errors.pop(store, None)
         else:
@@ -276,7 +314,7 @@ class _Troubles:
 
     def raise_if_hopeless(self, *, in_time: bool) -> None:
         """Raise where too few stores will answer, whatever one waits for; all that do not answer have errors."""
-        spare = len(self._members) - agreement.majority(len(self._members))
+        spare = len(self._members) - self._members.majority
         lasting = [error for error in self._errors.values() if not error.retriable]
         if in_time and len(lasting) <= spare:
             return
@@ -285,18 +323,14 @@ class _Troubles:
 
     def give_up(self, reason: str, *, act: bool = False) -> NoReturn:
         """Raise what says whether the own value may be decided yet. `act`: an operator must, else nothing changes."""
-        stores = [
-            f"node {self._members[store].node!r} at {self._members[store].store.url}: {error}"
-            for store, error in sorted(self._errors.items())
-        ]
-        facts = "; ".join([reason, *stores])
+        facts = "; ".join(filter(None, [reason, self._members.blame(self._errors)]))
         first = next(iter(self._errors.values()), None)
         if self._written or any(self._is_own(call) for _, call in self.under_way):
             message = (
                 f"{self._name} may or may not be decided as proposed: {facts}. Look for its effect before trying again"
             )
             raise OutcomeUnknown(message) from first
-        urls = ", ".join(self._members[store].store.url for store in sorted(self._errors))
+        urls = ", ".join(self._members.members[store].store.url for store in sorted(self._errors))
         if act:
             message = f"{self._name} cannot be decided or read: {facts}. Nothing was proposed; repair a store"
             raise StoreRefused(urls, "", message) from first
@@ -305,51 +339,3 @@ class _Troubles:
 
     def _is_own(self, call: Call) -> bool:
         return self._own is not None and call.content == self._own
-
-
-class ThreadCalls:
-    """Calls in threads, one for each store: one that hangs holds up no other. They end with this object."""
-
-    def __init__(self, stores: int) -> None:
-        """Begin a thread for a store with its first call."""
-        self._stores = stores
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process = os.getpid()
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self._waiting: dict[int, queue.Queue[Callable[[], Answer] | None]] = {}
-        weakref.finalize(self, _end, self._waiting)
-
-    def start(self, store: int, call: Callable[[], Answer]) -> bool:
-        if self._process != os.getpid():
-            self._begin()  # a forked process has no threads
-        if store not in self._waiting:
-            waiting: queue.Queue[Callable[[], Answer] | None] = queue.Queue(BACKLOG_MAX)
-            self._waiting[store] = waiting
-            name = f"journal store {store}"
-            # A daemon: a store that hangs must not keep the process from ending.
-            threading.Thread(target=_work, args=(waiting, self._answers), name=name, daemon=True).start()
-        try:
-            self._waiting[store].put_nowait(call)
-        except queue.Full:
-            return False
-        return True
-
-    def next(self, seconds: float) -> Answer | None:
-        try:
-            return self._answers.get(timeout=seconds)
-        except queue.Empty:
-            return None
-
-
-def _work(waiting: queue.Queue[Callable[[], Answer] | None], answers: queue.SimpleQueue[Answer]) -> None:
-    while (call := waiting.get()) is not None:
-        answers.put(call())
-        del call  # it refers to whoever made it, who could not go while it is kept here
-
-
-def _end(waiting: dict[int, queue.Queue[Callable[[], Answer] | None]]) -> None:
-    for each in waiting.values():
-        with contextlib.suppress(queue.Full):
-            each.put_nowait(None)

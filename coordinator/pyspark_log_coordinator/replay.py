@@ -8,7 +8,6 @@ journal is one that follows the newest entry; its history begins another.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,22 +15,24 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from pyspark_log_coordinator import journal_entry, manifest, snapshot
-from pyspark_log_coordinator.entry_log import EntryLog
 from pyspark_log_coordinator.journal_entry import NO_HASH, Entry, digest
 from pyspark_log_coordinator.snapshot import HASHES_MAX, Snapshot
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutOfChain
-from pyspark_log_storage.layout import newest_first, number_of_newest_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_storage.store import Store
+    from pyspark_log_coordinator.journal_place import JournalPlace
 
 PATIENCE_MS = 120_000
 
 S = TypeVar("S")
 C = TypeVar("C")
+
+
+class EntryMissing(CorruptObject):
+    """An entry is not there, and one behind it is."""
 
 
 class Machine(msgspec.Struct, Generic[S, C], frozen=True):
@@ -52,20 +53,20 @@ class Replay(Generic[S, C]):
 
     def __init__(
         self,
-        store: Store,
+        place: JournalPlace,
         folder: str,
         machine: Machine[S, C],
         environment: Environment,
         patience_ms: int = PATIENCE_MS,
     ) -> None:
         """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet."""
-        self._store = store
+        self._place = place
         self._folder = folder
-        self._snapshots = f"{folder}snapshots/"
         self._machine = machine
         self._environment = environment
         self._patience_ms = patience_ms
-        self.entries = EntryLog(store, f"{folder}entries/", environment, patience_ms)
+        self.entries = place.entries(folder, environment, patience_ms)
+        self._objects = place.objects(folder, environment, patience_ms)
         self._events = msgspec.msgpack.Decoder(GenericAlias(list, (machine.event_types,)))
         self._reset()
 
@@ -75,9 +76,14 @@ class Replay(Generic[S, C]):
         """The newest entry that `state` contains."""
         self._hashes: deque[bytes] = deque(maxlen=HASHES_MAX)
 
+    @property
+    def place(self) -> JournalPlace:
+        """Where the journal lives."""
+        return self._place
+
     def begin(self) -> Replay[S, C]:
         """Return another replay of the same journal, before its first entry."""
-        return Replay(self._store, self._folder, self._machine, self._environment, self._patience_ms)
+        return Replay(self._place, self._folder, self._machine, self._environment, self._patience_ms)
 
     def load(self, number: int) -> None:
         """Take the state from a snapshot. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
@@ -91,18 +97,18 @@ class Replay(Generic[S, C]):
         name = self.entries.name(self.number + 1)
         data = self.entries.read(self.number + 1)
         if data is None:
-            raise CorruptObject(name, "it is missing, and a later one is there")
+            raise EntryMissing(name, "it is missing, and a later one is there")
         events = self._decode(data, name)
         self._fold(data, events)
         return events
 
     def read_snapshot(self, number: int) -> Snapshot:
         """Return the snapshot of an entry. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
-        name = self.snapshot_name(number)
-        found = snapshot.decode(self._store.read(self._snapshot_key(number)), name)
-        if found.number != number:
-            raise CorruptObject(name, f"it is the snapshot of entry {found.number}")
-        return found
+
+        def decode(data: bytes, name: str) -> Snapshot:
+            return snapshot.decode_of(number, data, name)
+
+        return self._objects.read(snapshot.key(self._folder, number), decode)
 
     def state_in(self, found: Snapshot) -> S:
         """Return the state that a snapshot holds. Raises `NewerFormat`."""
@@ -113,21 +119,16 @@ class Replay(Generic[S, C]):
 
     def snapshot_name(self, number: int) -> str:
         """Return what errors call the snapshot of entry `number`."""
-        return f"snapshot {self._store.url}/{self._snapshot_key(number)}"
+        return self._objects.name(snapshot.key(self._folder, number))
 
-    def snapshot_numbers(self) -> Iterator[int]:
-        """Yield the numbers of the snapshots, newest first."""
-        for key in self._store.list(self._snapshots):
-            with contextlib.suppress(ValueError):  # a file system may leave files of its own in any folder
-                yield number_of_newest_first(key.removeprefix(self._snapshots))
+    def snapshot_numbers(self, *, everywhere: bool = False) -> Iterator[int]:
+        """Return the numbers of the snapshots, newest first; see `Objects.snapshots`."""
+        return self._objects.snapshots(everywhere=everywhere)
 
     @property
     def last_hash(self) -> bytes:
         """The hash of the newest entry, zeros before the first."""
         return self._hashes[-1] if self._hashes else NO_HASH
-
-    def _snapshot_key(self, number: int) -> str:
-        return f"{self._snapshots}{newest_first(number)}"
 
     def _fold(self, data: bytes, events: list[Any]) -> None:
         state = self.state
@@ -156,9 +157,11 @@ class Replay(Generic[S, C]):
         """Return an entry's encoded events, and what errors call the object that holds them."""
         if entry.manifest is None:
             return entry.events, name
-        key = f"{self._folder}manifests/{entry.manifest.name}"
-        name = f"manifest {self._store.url}/{key}"
-        stored = self._store.read(key)
-        if digest(stored) != entry.manifest.hash:
-            raise CorruptObject(name, "its hash is not the one that its entry names")
-        return manifest.decode(stored, name), name
+        named = entry.manifest
+
+        def decode(stored: bytes, name: str) -> tuple[bytes, str]:
+            if digest(stored) != named.hash:
+                raise CorruptObject(name, "its hash is not the one that its entry names")
+            return manifest.decode(stored, name), name
+
+        return self._objects.read(manifest.key(self._folder, named.name), decode)

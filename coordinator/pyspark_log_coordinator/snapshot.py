@@ -11,10 +11,19 @@ entry write the same state.
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.layout import newest_first, number_of_newest_first
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark_log_storage.store import Store
 
 HASHES_MAX = 4096
 
@@ -28,6 +37,19 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     number: int
     hashes: list[bytes]
     state: msgspec.Raw
+
+
+def key(journal: str, number: int) -> str:
+    """Return where the snapshot of an entry lies. `journal` is the journal's folder, and ends with "/"."""
+    return f"{journal}snapshots/{newest_first(number)}"
+
+
+def numbers(store: Store, journal: str) -> Iterator[int]:
+    """Yield the numbers of the snapshots that a store has, newest first."""
+    folder = f"{journal}snapshots/"
+    for each in store.list(folder):
+        with contextlib.suppress(ValueError):  # a file system may leave files of its own in any folder
+            yield number_of_newest_first(each.removeprefix(folder))
 
 
 def encode(snapshot: Snapshot) -> bytes:
@@ -44,3 +66,11 @@ def decode(data: bytes, name: str) -> Snapshot:
         raise NewerFormat(name, str(error)) from error
     except msgspec.DecodeError as error:
         raise CorruptObject(name, str(error)) from error
+
+
+def decode_of(number: int, data: bytes, name: str) -> Snapshot:
+    """Return the snapshot in `data`, which is that of entry `number`. Raises `CorruptObject`, `NewerFormat`."""
+    found = decode(data, name)
+    if found.number != number:
+        raise CorruptObject(name, f"it is the snapshot of entry {found.number}")
+    return found

@@ -4,10 +4,12 @@ import msgspec
 
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.journal_place import JournalPlace, OneStore
 from pyspark_log_coordinator.replay import Machine
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import Store
 from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.three_stores import ThreeStores
 
 FOLDER = "shelf/"
 
@@ -55,6 +57,7 @@ MACHINE: Machine[Shelf, Place] = Machine(
 )
 
 
-def open_shelf(store: Store, environment: Environment | None = None) -> Journal[Shelf, Place]:
+def open_shelf(store: Store | ThreeStores, environment: Environment | None = None) -> Journal[Shelf, Place]:
     """Return the journal of a shelf as a process sees it that has just begun."""
-    return Journal(store, FOLDER, MACHINE, environment or fake_environment())
+    place: JournalPlace = store.place() if isinstance(store, ThreeStores) else OneStore(store)
+    return Journal(place, FOLDER, MACHINE, environment or fake_environment())

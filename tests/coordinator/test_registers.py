@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import registers
+from pyspark_log_coordinator import members, registers
 from pyspark_log_coordinator.agreement import NIL, Register
 from pyspark_log_coordinator.environment import Environment, real_environment
-from pyspark_log_coordinator.registers import Member, Registers
+from pyspark_log_coordinator.members import Member, Members
+from pyspark_log_coordinator.registers import Registers
 from pyspark_log_storage import node
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -30,7 +31,8 @@ from tests.coordinator.troubled_store import TroubledStore
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed, Objects, SimulatedStore, Weather
 
-FOLDER = "journal/entries/"
+JOURNAL = "journal/"
+FOLDER = f"{JOURNAL}entries/"
 PATIENCE_MS = 30_000
 
 
@@ -45,10 +47,11 @@ class Stores:
     def open(self, seed=0, calls=None):
         """Return the journal as another process sees it: connections of its own, and no right to anything."""
         connections = [TroubledStore(store) for store in self.inner]
-        members = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
-        slots = Registers(members, FOLDER, fake_environment(), PATIENCE_MS, calls or ShuffledCalls(seed))
+        joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
+        calls = calls or ShuffledCalls(seed)
+        slots = Registers(Members(joined, calls), JOURNAL, fake_environment(), PATIENCE_MS)
         slots.stores = connections
-        slots.calls = slots._calls
+        slots.calls = calls
         return slots
 
     def held(self, n=None):
@@ -114,6 +117,16 @@ def test_after_an_entry_of_another_a_process_claims_a_ballot(stores):
     assert slots.propose(1, b"mine") == b"another"
     slots.propose(2, b"mine")
     assert all("1.claim" in held and held["0"] == NIL for held in stores.held(2) if "1" in held)
+
+
+def test_who_led_and_was_overtaken_reads_what_was_decided_and_claims_nothing(stores):
+    slots, other = stores.open(), stores.open()
+    slots.propose(1, b"one")
+    other.propose(2, b"another")
+    began = slots._environment.monotonic()
+    assert slots.propose(2, b"mine") == b"another"
+    assert slots._environment.monotonic() == began  # it has not waited for anybody
+    assert all(len([key for key in store.creates if f"{2:020d}" in key]) <= 1 for store in slots.stores)
 
 
 def test_nobody_leads_twice_at_one_entry(stores):
@@ -342,20 +355,20 @@ def test_a_store_that_hangs_holds_up_nobody(stores):
             return super().create(key, data)
 
     connections = [TroubledStore(stores.inner[0]), TroubledStore(stores.inner[1]), Hanging(stores.inner[2])]
-    members = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
-    slots = Registers(members, FOLDER, real_environment(), PATIENCE_MS)
+    joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
+    slots = Registers(Members(joined), JOURNAL, real_environment(), PATIENCE_MS)
     began = time.monotonic()
     for n in range(1, 101):
         assert slots.propose(n, b"%d" % n) == b"%d" % n
         assert slots.read(n) == b"%d" % n
-    assert time.monotonic() - began < registers.ANSWER_SECONDS
+    assert time.monotonic() - began < members.ANSWER_SECONDS
     release.set()
 
 
 def test_threads_end_with_the_journal(stores):
-    members = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(stores.inner)]
+    joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(stores.inner)]
     before = set(threading.enumerate())
-    slots = Registers(members, FOLDER, real_environment(), PATIENCE_MS)
+    slots = Registers(Members(joined), JOURNAL, real_environment(), PATIENCE_MS)
     slots.propose(1, b"one")
     started = set(threading.enumerate()) - before
     assert len(started) == 3
@@ -389,7 +402,7 @@ def race(seed, processes=4, entries=4):
 
     def process(name):
         connections = [SimulatedStore(disk, clock, chance, weather, lambda *_: None) for disk in disks]
-        members = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
+        joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
         nonces = iter(range(10**6))
         environment = Environment(
             now_ms=lambda: 0,
@@ -398,7 +411,7 @@ def race(seed, processes=4, entries=4):
             uniform=chance.uniform,
             nonce=lambda: f"{name}-{next(nonces)}",
         )
-        slots = Registers(members, FOLDER, environment, PATIENCE_MS, SimulatedCalls(clock))
+        slots = Registers(Members(joined, SimulatedCalls(clock)), JOURNAL, environment, PATIENCE_MS)
         n = 1
         while n <= entries:
             try:

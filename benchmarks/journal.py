@@ -1,0 +1,117 @@
+"""Journal: what a commit costs where three stores agree on it, beside one that decides alone. All on one disk.
+
+A commit is an entry of a topic's journal: a batch with a chunk in each of 8 partitions, from 8 tasks. No bytes of rows
+are written. Commits on one store and on three take turns, with a pause after each, in which the third store catches up.
+With stores on disks of their own the three would not wait for one another's flushes, so the ratio here is the worst.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.report import Line, at_most, information
+from benchmarks.stopwatch import percentile
+from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
+from pyspark_log_coordinator.members import Member, Members
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage import node
+from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.staged_chunk import StagedChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+PARTITIONS = 8
+STORES = 3
+WARM_UP = 20
+PAUSE_SECONDS = 0.005
+TARGET = 1.5
+MILLI = 1_000
+
+
+class Writer:
+    """A process that commits batches to one topic's journal."""
+
+    def __init__(self, place: JournalPlace, name: str) -> None:
+        self._environment = real_environment()
+        self._journal = Journal(place, "topics/t/1/journal/", topic.MACHINE, self._environment)
+        self._name = name
+        self._batches = 0
+        if not self._journal.refresh().started:
+            assignments = (("0",),) * PARTITIONS
+            self._journal.submit(topic.StartTopic("t", "1", TopicConfig(), (), {"0": "i"}, assignments))
+
+    def commit(self) -> float:
+        """Commit a batch; return the milliseconds that it takes."""
+        born = self._journal.number
+        files = tuple(
+            topic.SequencedFile(
+                born_name(born, self._environment.nonce()),
+                (topic.Holder("0", "i"),),
+                (StagedChunk(partition, 0, 8_192, 125, 0, 0, 0, 0),),
+            )
+            for partition in range(PARTITIONS)
+        )
+        claim = ProducerClaim(self._name, self._name, "run", self._batches)
+        self._batches += 1
+        begun = time.perf_counter()
+        outcome = self._journal.submit(topic.CommitBatch(claim, files))
+        took = time.perf_counter() - begun
+        assert len(outcome.events) > 0, "the batch was in the log already"
+        return took * MILLI
+
+
+def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> list[Line]:
+    """Return the lines of commits by one writer, by two that take turns, and with a store away."""
+    base = folder / "journal"
+    roots = [base / f"disk-{number}" for number in range(STORES)]
+    for number, root in enumerate(roots):
+        LocalStore(str(root)).create(node.KEY, node.encode(node.Marker("c", str(number), "life")))
+
+    def three() -> SeveralStores:
+        stores = [LocalStore(str(root)) for root in roots]
+        return SeveralStores(Members([Member(store, str(number), "life") for number, store in enumerate(stores)]))
+
+    def one() -> OneStore:
+        return OneStore(LocalStore(str(base / "alone")))
+
+    alone, agreed = Writer(one(), "first"), Writer(three(), "first")
+    lines = _compared("commit, a journal on three stores beside one", [agreed], [alone], commits, target=True)
+    say(f"commits by one writer: {lines[0].product:.2f} ms on three stores, {lines[0].ceiling:.2f} ms on one")
+    others = Writer(three(), "second"), Writer(one(), "second")
+    lines += _compared("commit after another writer's", [agreed, others[0]], [alone, others[1]], commits)
+    shutil.move(roots[-1], base / "away")
+    lines += _compared("commit, one of the three stores away", [agreed], [alone], commits)
+    return lines
+
+
+def _compared(
+    name: str, agreed: Sequence[Writer], alone: Sequence[Writer], commits: int, *, target: bool = False
+) -> list[Line]:
+    """Return the median and the 95th percentile of commits, the writers of each side taking turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(WARM_UP + commits):
+        took = []
+        for side in (agreed, alone):
+            time.sleep(PAUSE_SECONDS)
+            took.append(side[number % len(side)].commit())
+        if number >= WARM_UP:
+            for every, each in zip(times, took, strict=True):
+                every.append(each)
+    lines = []
+    for what, value in (("median", statistics.median), ("95th percentile", lambda side: percentile(side, 95))):
+        ours, theirs = value(times[0]), value(times[1])
+        if target:
+            lines.append(Line(f"{name}, {what}", "ms", ours, theirs, ours / theirs, at_most(TARGET)))
+        else:
+            lines.append(information(f"{name}, {what}", "ms", ours, theirs))
+    return lines

@@ -1,0 +1,179 @@
+"""Journal nodes: which stores hold the journals of a cluster, written on each of them.
+
+    cluster/journal-nodes    envelope b"PLJN", version 1, body: JSON
+        {"cluster": ..., "nodes": [{"node": ..., "url": ..., "incarnation": ...}, ...]}
+
+Created when the cluster is, and never replaced. Who is given the address of any journal node reads it there, and goes
+on with all of them. A cluster whose journals live on one store has no such object. It holds what the agreement on
+entries rests on, so it must not change while that goes on: a version that can move journals to other nodes will have
+to end them here, and say in a later object where they begin.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.members import ANSWER_SECONDS
+from pyspark_log_coordinator.store_calls import Answer, ThreadCalls
+from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    InvalidOption,
+    LogError,
+    NewerFormat,
+    ObjectMissing,
+    StoreUnavailable,
+)
+from pyspark_log_storage.layout import JOURNAL_NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.members import Members
+    from pyspark_log_storage.store import Store
+
+LEAST = 3
+"""With fewer, the loss of one would end the journals."""
+PATIENCE_SECONDS = 5.0
+"""How long one waits where no store answers."""
+_MAGIC = b"PLJN"
+_VERSION = 1
+
+
+class JournalNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node whose store holds the journals, and in which incarnation."""
+
+    node: str
+    url: str
+    incarnation: str
+
+
+class JournalNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The journal nodes of a cluster, in an order that never changes."""
+
+    cluster: str
+    nodes: tuple[JournalNode, ...]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of their stores."""
+        return tuple(each.url for each in self.nodes)
+
+
+def encode(nodes: JournalNodes) -> bytes:
+    """Return the stored bytes."""
+    return seal(_MAGIC, _VERSION, msgspec.json.encode(nodes))
+
+
+def decode(data: bytes, name: str) -> JournalNodes:
+    """Return the journal nodes in `data`. Raises `CorruptObject`, `NewerFormat`."""
+    body = unseal(_MAGIC, _VERSION, data, name)
+    try:
+        return msgspec.json.decode(body, type=JournalNodes)
+    except msgspec.ValidationError as error:
+        raise NewerFormat(name, str(error)) from error
+    except msgspec.DecodeError as error:
+        raise CorruptObject(name, str(error)) from error
+
+
+def read(store: Store) -> JournalNodes | None:
+    """Return what a store says, None where it says nothing. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+    try:
+        return decode(store.read(JOURNAL_NODES), f"{store.url}/{JOURNAL_NODES}")
+    except ObjectMissing:
+        return None
+
+
+def find(stores: Sequence[Store]) -> JournalNodes | None:
+    """Return the journal nodes of the cluster that these stores are of, None for one whose journals live on one store.
+
+    Any one of them that answers will do; but one that is not among the journal nodes must say the same, else it may be
+    another cluster's. Raises `InvalidOption` where several stores do not belong together, or none is a journal node;
+    what a store raises where none can be read.
+    """
+    if len(stores) == 1:
+        return read(stores[0])
+    told: dict[str, JournalNodes] = {}
+    errors: dict[str, LogError] = {}
+    mute: list[str] = []
+    waited = 0.0
+    calls = ThreadCalls()
+    for number, store in enumerate(stores):
+        calls.start(number, partial(_ask, number, store))
+    while len(told) + len(errors) + len(mute) < len(stores):
+        known = {*told, *errors, *mute, *(next(iter(told.values())).urls if told else ())}
+        if told and all(each.url in known for each in stores):
+            break
+        answer = calls.next(ANSWER_SECONDS)
+        if answer is None:
+            waited += ANSWER_SECONDS
+            if told or waited >= PATIENCE_SECONDS:
+                break
+        elif isinstance(answer.error, LogError):
+            errors[stores[answer.store].url] = answer.error
+        elif answer.error is not None:
+            raise answer.error
+        elif answer.result is None:
+            mute.append(stores[answer.store].url)
+        else:
+            told[stores[answer.store].url] = answer.result
+    if not told:
+        raise _nothing_told(stores, errors, mute)
+    first, nodes = next(iter(told.items()))
+    for url, other in told.items():
+        if other != nodes:
+            raise _refused(f"{first} is of cluster {nodes.cluster}, and {url} of cluster {other.cluster}")
+    for url in mute:
+        if url not in nodes.urls:
+            raise _refused(f"{first} is a journal node of a cluster, and {url} is none")
+    return nodes
+
+
+def missing(nodes: JournalNodes, members: Members, environment: Environment) -> dict[str, LogError]:
+    """Return what is wrong with journal nodes that do not take part in the journals, by their ids."""
+
+    def look(store: Store) -> None:
+        found = read(store)
+        if found != nodes:
+            told = "none" if found is None else ", ".join(found.urls)
+            raise CorruptObject(f"{store.url}/{JOURNAL_NODES}", f"it names other journal nodes: {told}")
+
+    answers = members.ask(look, environment, int(PATIENCE_SECONDS * 1000))
+    errors = {each.store: each.error for each in answers}
+    found = {}
+    for number, each in enumerate(nodes.nodes):
+        error = errors.get(number, members.unavailable(number, f"no answer within {PATIENCE_SECONDS:g} s"))
+        if isinstance(error, LogError):
+            found[each.node] = error
+    return found
+
+
+def _ask(number: int, store: Store) -> Answer:
+    try:
+        return Answer(b"", number, None, read(store), None)
+    except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
+        return Answer(b"", number, None, None, error)
+
+
+def _nothing_told(stores: Sequence[Store], errors: Mapping[str, LogError], mute: Sequence[str]) -> LogError:
+    """Return the error where no store says which the journal nodes are."""
+    if len(mute) == len(stores):
+        return _refused(f"none of {', '.join(each.url for each in stores)} is a journal node")
+    for error in errors.values():
+        if not error.retriable:
+            return error
+    silent = [each.url for each in stores if each.url not in mute]
+    facts = "; ".join(str(error) for error in errors.values()) or f"no answer within {PATIENCE_SECONDS:g} s"
+    return StoreUnavailable(
+        ", ".join(silent), JOURNAL_NODES, f"no journal node can be read at {', '.join(silent)}: {facts}; try again"
+    )
+
+
+def _refused(reason: str) -> InvalidOption:
+    return InvalidOption(
+        "path", f"{reason}; give the addresses of one cluster's journal nodes, or the one address of its root"
+    )

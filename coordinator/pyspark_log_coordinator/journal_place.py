@@ -1,0 +1,271 @@
+"""Where journals live: on one store, or on several of which a majority decides.
+
+    OneStore        an entry is one object, created once (`entry_log`)
+    SeveralStores   an entry is agreed upon (`registers`); snapshots and manifests are on a majority
+
+A journal takes a place in place of a store, and asks it for its entries, and for its other objects: snapshots and
+manifests, which are created once, with the same bytes by whoever creates them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pyspark_log_coordinator import entry_log, manifest, registers, snapshot, trimming
+from pyspark_log_coordinator.entry_log import EntryLog
+from pyspark_log_coordinator.registers import Registers
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.members import Members
+    from pyspark_log_coordinator.store_calls import Answer
+    from pyspark_log_storage.store import Store
+
+T = TypeVar("T")
+
+
+class Entries(Protocol):
+    """The slots of a journal. `EntryLog` and `Registers` say what each method does, and raises."""
+
+    def name(self, n: int) -> str: ...
+    def keys(self, n: int) -> tuple[str, ...]: ...
+    def read(self, n: int) -> bytes | None: ...
+    def propose(self, n: int, data: bytes) -> bytes: ...
+    def confirm(self, n: int) -> None: ...
+    def leads(self, n: int) -> bool: ...
+    def newest_snapshot(self) -> int: ...
+    def numbers_below(self, n: int) -> Iterator[int]: ...
+    def numbers_after(self, n: int) -> Iterator[int]: ...
+
+
+class Objects(Protocol):
+    """The snapshots and manifests of a journal."""
+
+    def name(self, key: str) -> str:
+        """Return what errors call an object."""
+
+    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
+        """Make an object durable. `check` raises where other bytes under the same key are not as good."""
+
+    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
+        """Return what `decode` makes of the bytes of an object and of its name; it raises where they are damaged.
+
+        Raises `ObjectMissing`, what `decode` raises, `StoreError`.
+        """
+
+    def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
+        """Yield the numbers of the snapshots, newest first.
+
+        Of several stores a majority is asked, which suffices for all that entries were trimmed by; `everywhere` means
+        all stores that answer within a second.
+        """
+
+    def remove_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+        """Remove what is older than a snapshot that is there, entries too; return how many objects went.
+
+        `check` raises where the bytes of that snapshot are damaged.
+        """
+
+
+class JournalPlace(Protocol):
+    """Where journals live."""
+
+    certain: bool
+    """Whether what is listed can be read. On several stores it may be on a few of them only, and nothing be wrong."""
+    stores: Sequence[Store]
+
+    @property
+    def url(self) -> str:
+        """The address, or addresses, for people."""
+
+    def slot_of(self, name: str) -> int | None:
+        """Return whose entry's a file among the entries is, None for a file that is no part of the journal."""
+
+    def entries(self, journal: str, environment: Environment, patience_ms: int) -> Entries:
+        """Return the slots of the journal in the folder `journal`, which ends with "/"."""
+
+    def objects(self, journal: str, environment: Environment, patience_ms: int) -> Objects:
+        """Return the other objects of the journal in the folder `journal`."""
+
+
+class OneStore:
+    """Journals on one store."""
+
+    certain = True
+
+    def __init__(self, store: Store) -> None:
+        self.stores: Sequence[Store] = (store,)
+        self._store = store
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    def slot_of(self, name: str) -> int | None:
+        return entry_log.slot_of(name)
+
+    def entries(self, journal: str, environment: Environment, patience_ms: int) -> EntryLog:
+        return EntryLog(self._store, journal, environment, patience_ms)
+
+    def objects(self, journal: str, environment: Environment, patience_ms: int) -> OneStoreObjects:
+        return OneStoreObjects(self._store, journal)
+
+
+class OneStoreObjects:
+    """The snapshots and manifests of a journal on one store."""
+
+    def __init__(self, store: Store, journal: str) -> None:
+        self._store = store
+        self._journal = journal
+
+    def name(self, key: str) -> str:
+        return _name(self._journal, self._store.url, key)
+
+    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
+        self._store.create(key, data)
+
+    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
+        return decode(self._store.read(key), self.name(key))
+
+    def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
+        return snapshot.numbers(self._store, self._journal)
+
+    def remove_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+        doomed = trimming.older(self._store, self._journal, oldest, entry_log.slot_of)
+        for key in doomed:
+            self._store.delete(key)
+        return len(doomed)
+
+
+class SeveralStores:
+    """Journals on several stores, any minority of which may be lost."""
+
+    certain = False
+
+    def __init__(self, members: Members) -> None:
+        self.members = members
+        self.stores: Sequence[Store] = tuple(each.store for each in members.members)
+
+    @property
+    def url(self) -> str:
+        return self.members.urls
+
+    def slot_of(self, name: str) -> int | None:
+        return registers.slot_of(name)
+
+    def entries(self, journal: str, environment: Environment, patience_ms: int) -> Registers:
+        return Registers(self.members, journal, environment, patience_ms)
+
+    def objects(self, journal: str, environment: Environment, patience_ms: int) -> MajorityObjects:
+        return MajorityObjects(self.members, journal, environment, patience_ms)
+
+
+class MajorityObjects:
+    """The snapshots and manifests of a journal on several stores: created on a majority, read from any.
+
+    What is found on fewer was begun by somebody who was stopped, or is on a store that was away. It is right all the
+    same: a snapshot is what decided entries fold into, and the entry that names a manifest has its hash. But only
+    what a majority has can stand in for what is removed.
+    """
+
+    def __init__(self, members: Members, journal: str, environment: Environment, patience_ms: int) -> None:
+        self._members = members
+        self._journal = journal
+        self._environment = environment
+        self._patience_ms = patience_ms
+
+    def name(self, key: str) -> str:
+        return _name(self._journal, self._members.urls, key)
+
+    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
+        def create_in(store: Store) -> None:
+            if not store.create(key, data) and (found := store.read(key)) != data:
+                check(found, _name(self._journal, store.url, key))
+
+        answers = self._ask(create_in, enough=self._members.is_majority)
+        if not self._members.is_majority(answers):
+            raise self._members.failure(f"{key} cannot be written", answers)
+
+    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
+        def read_in(store: Store) -> T:
+            return decode(store.read(key), _name(self._journal, store.url, key))
+
+        answers = self._ask(read_in, enough=_has_result, settled=self._is_hopeless)
+        for each in answers:
+            if each.error is None:
+                found: T = each.result
+                return found
+        if self._is_hopeless(answers):
+            errors = [each.error for each in answers]
+            # What a majority does not have is gone, or never was; else one that is damaged tells more.
+            is_gone = sum(isinstance(error, ObjectMissing) for error in errors) >= self._members.majority
+            worst = ObjectMissing if is_gone else CorruptObject
+            for error in errors:
+                if isinstance(error, worst):
+                    raise error
+        raise self._members.failure(f"{self.name(key)} cannot be read", answers, must=1)
+
+    def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
+        answers = self._ask(
+            lambda store: tuple(snapshot.numbers(store, self._journal)),
+            enough=None if everywhere else self._members.is_majority,
+            settled=self._members.is_majority,
+        )
+        if not self._members.is_majority(answers):
+            raise self._members.failure(f"the snapshots in {self._journal} cannot be listed", answers)
+        yield from sorted({number for each in answers if each.error is None for number in each.result}, reverse=True)
+
+    def remove_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+        """See `Objects`. A store that is away, or has not got the snapshot, keeps what it has until the next time.
+
+        So each store that lets go of something has a newer snapshot to show, and its newest one never gets older.
+        """
+        key = snapshot.key(self._journal, oldest)
+
+        def checked(data: bytes, name: str) -> bytes:
+            check(data, name)
+            return data
+
+        try:
+            data = self.read(key, checked)
+        except ObjectMissing:
+            return 0  # only a store had it that has gone away since
+        self.create(key, data, check)
+
+        def remove_in(store: Store) -> int:
+            if next(snapshot.numbers(store, self._journal), 0) < oldest:
+                return 0
+            doomed = trimming.older(store, self._journal, oldest, registers.slot_of)
+            for each in doomed:
+                store.delete(each)
+            return len(doomed)
+
+        answers = self._ask(remove_in, settled=self._members.is_majority)
+        if not self._members.is_majority(answers):
+            raise self._members.failure(f"the journal in {self._journal} cannot be trimmed", answers)
+        return sum(each.result for each in answers if each.error is None)
+
+    def _ask(
+        self,
+        act: Callable[[Store], object],
+        enough: Callable[[Sequence[Answer]], bool] | None = None,
+        settled: Callable[[Sequence[Answer]], bool] | None = None,
+    ) -> list[Answer]:
+        return self._members.ask(act, self._environment, self._patience_ms, enough=enough, settled=settled)
+
+    def _is_hopeless(self, answers: Sequence[Answer]) -> bool:
+        """Return whether a majority has answered that it cannot give the object, however long one asks."""
+        told = (each for each in answers if isinstance(each.error, LogError) and not each.error.retriable)
+        return sum(1 for _ in told) >= self._members.majority
+
+
+def _has_result(answers: Sequence[Answer]) -> bool:
+    return any(each.error is None for each in answers)
+
+
+def _name(journal: str, url: str, key: str) -> str:
+    kind = "manifest" if key.startswith(manifest.key(journal, "")) else "snapshot"
+    return f"{kind} {url}/{key}"

@@ -1,0 +1,38 @@
+"""Trimming: what of a journal on one store is older than a snapshot, in the order in which it goes.
+
+Snapshots first, so that one that is there has all its successors, wherever this is cut short; then entries in
+ascending order; then manifests. A manifest is of the entry after its born, and of no other: with that slot it goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator import manifest, snapshot
+from pyspark_log_storage.layout import born_of, has_born
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_log_storage.store import Store
+
+
+def older(store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None]) -> list[str]:
+    """Return the keys of what nobody needs who has the snapshot of entry `oldest`.
+
+    `slot_of` tells whose entry's a file among the entries is, None for a file that is no part of the journal.
+    """
+    doomed = [snapshot.key(journal, each) for each in sorted(snapshot.numbers(store, journal)) if each < oldest]
+    entries = f"{journal}entries/"
+    for key in store.list(entries):
+        slot = slot_of(key.removeprefix(entries))
+        if slot is not None and slot >= oldest:
+            break
+        if slot is not None:
+            doomed.append(key)
+    manifests = manifest.key(journal, "")
+    for key in store.list(manifests):
+        name = key.removeprefix(manifests)
+        if has_born(name) and born_of(name) + 1 < oldest:
+            doomed.append(key)
+    return doomed

@@ -1,0 +1,90 @@
+"""`pyspark-log cluster`: create one on several journal nodes, describe one, rebuild one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, rebuild
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log import Log
+
+app = typer.Typer(
+    help="Create a cluster on several journal nodes, describe a cluster, rebuild one without journals.",
+    no_args_is_help=True,
+)
+app.command(epilog=rebuild.EXAMPLES)(rebuild.rebuild)
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log cluster create --journal-nodes /disk1/log,/disk2/log,/disk3/log")
+def create(
+    nodes: Annotated[
+        str,
+        typer.Option(
+            "--journal-nodes",
+            metavar="ADDRESS,ADDRESS,ADDRESS",
+            help="Three places or more that fail independently; an odd number. They get the ids 0, 1, 2 and so on.",
+            show_default=False,
+        ),
+    ],
+    json: arguments.Json = False,
+) -> None:
+    """Begin a cluster whose journals survive the loss of a minority of its journal nodes.
+
+    Each store is tried, and must be empty. The journal nodes are the cluster's first nodes; they cannot be changed
+    later in this version. A cluster on one store needs no command: the first topic begins it.
+    """
+    from pyspark_log_coordinator import founding
+    from pyspark_log_coordinator.environment import real_environment
+    from pyspark_log_coordinator.log import Log
+    from pyspark_log_storage.store import absolute_url, open_store
+
+    stores = [open_store(absolute_url(each)) for each in nodes.split(",")]
+    environment = real_environment()
+    founding.mark(stores, environment)
+    log = Log(stores, environment)
+    log.open(create=True)
+    assert log.journal_nodes is not None
+    if json:
+        from pyspark_log.cli.output import print_json
+
+        print_json({"cluster": log.journal_nodes.cluster, "journal_nodes": list(log.journal_nodes.urls)})
+    else:
+        typer.echo(f"created cluster {log.journal_nodes.cluster} on {len(stores)} journal nodes")
+        typer.echo(f"its address: {','.join(log.journal_nodes.urls)}")
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log cluster describe")
+def describe(path: arguments.Path, json: arguments.Json = False) -> None:
+    """Show where the journals live, and whether all journal nodes take part."""
+    from pyspark_log.cli import output
+    from pyspark_log.opening import open_log
+
+    log = open_log(path)
+    nodes = _journal_nodes(log)
+    state = log.cluster.state
+    if json:
+        facts = {"entry": log.cluster.number, "nodes": len(state.nodes), "topics": len(state.topics)}
+        output.print_json({"cluster": state.cluster_id, **facts, "journal_nodes": nodes})
+        return
+    typer.echo(f"cluster        {state.cluster_id}")
+    typer.echo(f"journal entry  {log.cluster.number:,}")
+    typer.echo(f"nodes          {len(state.nodes):,}")
+    typer.echo(f"topics         {len(state.topics):,}\n")
+    output.print_table(
+        ("journal node", "address", "incarnation", "state"),
+        [(each["node"], each["url"], each["incarnation"], each["missing"] or "takes part") for each in nodes],
+    )
+
+
+def _journal_nodes(log: Log) -> list[dict[str, Any]]:
+    if log.journal_nodes is None:
+        (only,) = (each for each in log.cluster.state.nodes.values() if log.node_store(each.node_id) is log.store)
+        return [{"node": only.node_id, "url": log.store.url, "incarnation": only.incarnation, "missing": None}]
+    missing = {name: error.message for name, error in log.missing_journal_nodes().items()}
+    return [
+        {"node": each.node, "url": each.url, "incarnation": each.incarnation, "missing": missing.get(each.node)}
+        for each in log.journal_nodes.nodes
+    ]

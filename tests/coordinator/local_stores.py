@@ -1,0 +1,27 @@
+"""A shelf's journal in one folder, or in several, as many processes use it."""
+
+from collections.abc import Sequence
+
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
+from pyspark_log_coordinator.members import Member, Members
+from pyspark_log_storage import node
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.node import Marker
+from tests.coordinator.shelf import FOLDER, MACHINE, Place, Shelf
+
+
+def begin(roots: Sequence[str]) -> None:
+    """Mark several folders as nodes; one alone needs no marker."""
+    for number, root in enumerate(roots if len(roots) > 1 else []):
+        LocalStore(root).create(node.KEY, node.encode(Marker("c", str(number), f"life-{number}")))
+
+
+def open_at(roots: Sequence[str]) -> Journal[Shelf, Place]:
+    """Return the journal as a process sees it that has just begun."""
+    stores = [LocalStore(root) for root in roots]
+    place: JournalPlace = OneStore(stores[0])
+    if len(stores) > 1:
+        place = SeveralStores(Members([Member(store, str(i), f"life-{i}") for i, store in enumerate(stores)]))
+    return Journal(place, FOLDER, MACHINE, real_environment())

@@ -1,0 +1,342 @@
+"""Clusters whose journals live on several stores: founded, found by any address, opened with one store away."""
+
+import threading
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator import cluster_upkeep, founding, journal_nodes, verify
+from pyspark_log_coordinator.journal_nodes import JournalNode, JournalNodes
+from pyspark_log_coordinator.log import Log
+from pyspark_log_storage import layout, node
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    InvalidOption,
+    NewerFormat,
+    NoCluster,
+    OutcomeUnknown,
+    StoreRefused,
+    StoreUnavailable,
+)
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.several_nodes import one_after_another
+from tests.coordinator.troubled_store import TroubledStore
+
+URLS = ("/disk/a", "/disk/b", "/disk/c")
+
+
+class Disks:
+    """Stores by address, as every process sees them; some may be away."""
+
+    def __init__(self, *urls):
+        self.at = {url: MemoryStore(url) for url in urls or URLS}
+        self.away = set()
+
+    def open(self, url):
+        store = TroubledStore(self.at.setdefault(url, MemoryStore(url)))
+        reading, creating = store.read, store.create
+
+        def check():
+            if url in self.away:
+                raise StoreUnavailable(url, "", "it is away")
+
+        def read(*args, **more):
+            check()
+            return reading(*args, **more)
+
+        def create(*args):
+            check()
+            return creating(*args)
+
+        store.read, store.create = read, create
+        return store
+
+    def found(self, *urls):
+        return founding.mark([self.open(url) for url in urls or URLS], fake_environment())
+
+    def log(self, *urls, create=False):
+        """Return the log as a process sees it that was given these addresses."""
+        stores = [self.open(url) for url in urls or URLS]
+        log = Log(stores, fake_environment(), open_node=self.open, roll_call=one_after_another)
+        log.open(create=create)
+        return log
+
+
+@pytest.fixture
+def disks():
+    return Disks()
+
+
+@pytest.fixture
+def founded(disks):
+    disks.found()
+    disks.log(create=True)
+    return disks
+
+
+# Founding
+
+
+def test_a_founded_cluster_has_its_journal_nodes_as_nodes(founded):
+    log = founded.log()
+    assert log.journal_nodes.urls == URLS
+    assert {name: each.url for name, each in log.cluster.state.nodes.items()} == dict(zip("012", URLS, strict=True))
+    assert {each.cluster for each in map(node.read_marker, founded.at.values())} == {log.cluster.state.cluster_id}
+    assert {journal_nodes.read(store) for store in founded.at.values()} == {log.journal_nodes}
+
+
+def test_founding_again_changes_nothing(founded):
+    before = founded.log()
+    assert founded.found() == before.journal_nodes
+    assert founded.log(create=True).cluster.number == before.cluster.number
+
+
+@pytest.mark.parametrize("creates", range(20))
+def test_founding_that_is_cut_short_anywhere_is_finished_by_another_call(disks, creates):
+    left = [creates]
+
+    def limited(url):
+        store = disks.open(url)
+        creating = store.create
+
+        def create(key, data):
+            if left[0] == 0:
+                raise StoreRefused(url, key, "the process ended")
+            left[0] -= 1
+            return creating(key, data)
+
+        store.create = create
+        return store
+
+    def process(open_store):
+        founding.mark([open_store(url) for url in URLS], fake_environment())
+        log = Log([open_store(url) for url in URLS], fake_environment(), open_node=open_store)
+        log.open(create=True)
+
+    try:
+        process(limited)
+    except (StoreRefused, OutcomeUnknown):
+        # Meanwhile nobody may begin a cluster on one of the stores that have a marker.
+        for url in URLS:
+            if node.read_marker(disks.at[url]) is not None and journal_nodes.read(disks.at[url]) is None:
+                with pytest.raises(NoCluster, match="pyspark-log cluster create"):
+                    disks.log(url, create=True)
+        left[0] = 10**9
+        process(limited)
+    state = disks.log().cluster.state
+    assert list(state.nodes) == ["0", "1", "2"]
+    assert disks.log(URLS[2]).cluster.state == state
+
+
+@pytest.mark.parametrize(
+    ("urls", "reason"),
+    [
+        (URLS[:2], "cannot do without one"),
+        (("/disk/a", "/disk/b", "/disk/a"), "one place"),
+        (("/disk/a", "/disk/b", "/disk/a/log"), "lie in one another"),
+    ],
+)
+def test_places_that_would_be_lost_together_are_refused(disks, urls, reason):
+    with pytest.raises(InvalidOption, match=reason):
+        disks.found(*urls)
+    assert all(list(store.list("")) == [] for store in disks.at.values())
+
+
+def test_a_store_of_another_cluster_is_refused_and_nothing_is_written(disks):
+    disks.log("/disk/b", create=True)
+    with pytest.raises(InvalidOption, match="/disk/b is node '0' of the cluster"):
+        disks.found()
+    assert list(disks.at["/disk/a"].list("")) == []
+
+
+def test_the_root_of_a_cluster_on_one_store_does_not_become_a_journal_node(disks):
+    disks.log("/disk/a", create=True)
+    with pytest.raises(InvalidOption, match="/disk/a is node '0'"):
+        disks.found()
+
+
+def test_journal_nodes_in_another_order_are_other_ones(founded):
+    with pytest.raises(InvalidOption, match="already"):
+        founded.found("/disk/b", "/disk/a", "/disk/c")
+
+
+def test_one_store_by_two_addresses_is_refused(disks):
+    disks.at["/mnt/a"] = disks.at["/disk/a"]
+    with pytest.raises(InvalidOption, match=r"/disk/a|/mnt/a"):
+        disks.found("/disk/a", "/mnt/a", "/disk/b")
+
+
+def test_a_node_that_is_no_root_does_not_begin_a_cluster(disks):
+    disks.at["/disk/a"].create(node.KEY, node.encode(node.Marker("c", "7", "i")))
+    with pytest.raises(NoCluster, match="node '7' of the cluster c, and no root"):
+        disks.log("/disk/a", create=True)
+
+
+# Finding
+
+
+@pytest.mark.parametrize("given", [URLS[:1], URLS[1:2], URLS[1:], URLS, URLS[::-1]], ids=str)
+def test_any_addresses_lead_to_all_journal_nodes(founded, given):
+    log = founded.log(*given)
+    assert log.journal_nodes.urls == URLS
+    assert log.store.url == URLS[0]
+    log.create_topic("t", 1)
+    assert "t" in founded.log(*URLS[:1]).topics()
+
+
+@pytest.mark.parametrize("away", URLS)
+def test_a_cluster_is_opened_and_used_with_one_journal_node_away(founded, away):
+    founded.log().create_topic("before", 1)
+    founded.away = {away}
+    log = founded.log()
+    log.create_topic("t", 1)
+    assert sorted(founded.log().topics()) == ["before", "t"]
+    founded.away = set()
+    assert sorted(founded.log(away).topics()) == ["before", "t"]
+
+
+def test_an_address_that_is_away_alone_is_an_error_that_can_be_tried_again(founded):
+    founded.away = {"/disk/b"}
+    with pytest.raises(StoreUnavailable):
+        founded.log("/disk/b")
+    founded.away = set(URLS)
+    with pytest.raises(StoreUnavailable, match=r"/disk/a, /disk/b.*it is away"):
+        founded.log("/disk/a", "/disk/b")
+
+
+def test_a_journal_node_by_another_address_leads_to_the_cluster_too(founded):
+    founded.at["/mnt/b"] = founded.at["/disk/b"]
+    assert founded.log("/mnt/b").journal_nodes.urls == URLS
+    assert founded.log("/disk/a", "/mnt/b").journal_nodes.urls == URLS
+
+
+def test_addresses_of_two_clusters_are_refused(founded):
+    others = ("/other/a", "/other/b", "/other/c")
+    founded.found(*others)
+    for urls in (("/disk/a", "/other/b"), ("/other/b", "/disk/a")):
+        with pytest.raises(InvalidOption, match="of cluster"):
+            founded.log(*urls)
+
+
+def test_an_address_that_is_no_journal_node_is_refused(founded):
+    founded.log("/root", create=True)
+    with pytest.raises(InvalidOption, match="/root is none"):
+        founded.log("/disk/a", "/root")
+    with pytest.raises(InvalidOption, match="none of /root, /root2 is a journal node"):
+        founded.log("/root", "/root2")
+
+
+def test_a_store_that_hangs_holds_up_nobody(founded):
+    release = threading.Event()
+    hanging = founded.open("/disk/a")
+
+    def hang(*args, **more):
+        release.wait()
+        raise StoreUnavailable("/disk/a", "", "it was away")
+
+    hanging.read = hanging.create = hang
+    nodes = journal_nodes.find([hanging, founded.open("/disk/b"), founded.open("/disk/c")])
+    release.set()
+    assert nodes.urls == URLS
+
+
+def test_what_was_opened_before_there_was_a_cluster_finds_the_journal_nodes_later(disks):
+    log = Log(disks.open("/disk/b"), fake_environment(), open_node=disks.open, roll_call=one_after_another)
+    with pytest.raises(NoCluster):
+        log.open(create=False)
+    disks.found()
+    disks.log(create=True)
+    log.open(create=False)
+    assert log.journal_nodes.urls == URLS
+
+
+def test_a_cluster_on_one_store_has_no_list_and_opening_it_again_looks_for_none(disks):
+    store = disks.open("/disk/a")
+    log = Log(store, fake_environment())
+    log.open(create=True)
+    assert log.journal_nodes is None
+    assert layout.JOURNAL_NODES not in list(store.list(""))
+    store.reads.clear()
+    log.open(create=True)
+    assert layout.JOURNAL_NODES not in store.reads
+
+
+# Upkeep and audits
+
+
+def test_a_deleted_topic_leaves_the_end_of_its_journal_on_each_store(founded):
+    log = founded.log()
+    handle = log.create_topic("t", 1)
+    log.delete_topic("t")
+    for store in log.stores():
+        store.create(f"{layout.topic_folder('t', handle.topic_id)}append/x", b"bytes")
+    later = Log([founded.open(url) for url in URLS], patient(), open_node=founded.open, roll_call=one_after_another)
+    later.open(create=False)
+    [gone] = cluster_upkeep.tidy(later).deleted_topics
+    assert gone.objects > 3
+    # The third store may have been behind; what comes late goes the next time.
+    cluster_upkeep.tidy(later)
+    journal = cluster_upkeep.journal_of(later, "t", handle.topic_id)
+    assert journal.refresh().deleted
+    for store in founded.at.values():
+        assert set(store.list(layout.topic_folder("t", handle.topic_id))) <= set(journal.end_keys())
+    assert cluster_upkeep.tidy(later).deleted_topics == ()
+
+
+def patient():
+    return msgspec.structs.replace(fake_environment(), now_ms=lambda: 10**12)
+
+
+def test_an_audit_names_the_journal_node_that_is_away(founded):
+    log = founded.log()
+    log.create_topic("t", 1)
+    assert verify.verify_cluster(log).sound
+    founded.away = {"/disk/c"}
+    [finding] = verify.verify_cluster(founded.log()).findings
+    assert (finding.what, "it is away" in finding.detail) == ("journal node '2'", True)
+    founded.away = set()
+    founded.at["/disk/b"].put(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", ())))
+    [finding] = verify.verify_cluster(founded.log("/disk/a")).findings
+    assert (finding.what, "other journal nodes" in finding.detail) == ("journal node '1'", True)
+
+
+def test_an_entry_that_is_missing_on_a_majority_is_a_finding(founded):
+    log = founded.log()
+    for name in ("t", "u", "v"):
+        log.create_topic(name, 1)
+    founded.log()
+    newest = log.cluster.number
+    for url in URLS[:2]:
+        for key in list(founded.at[url].list("cluster/entries/")):
+            if layout.number(newest - 1) in key:
+                founded.at[url].delete(key)
+    report = verify.verify_cluster(founded.log())
+    assert not report.sound
+    assert layout.number(newest - 1) in report.findings[0].what
+
+
+# The format
+
+texts = st.text(max_size=20)
+
+
+@given(texts, st.lists(st.builds(JournalNode, texts, texts, texts)))
+def test_the_list_is_read_as_it_was_written(cluster_id, nodes):
+    stored = JournalNodes(cluster_id, tuple(nodes))
+    assert journal_nodes.decode(journal_nodes.encode(stored), "it") == stored
+
+
+def test_a_damaged_list_is_an_error_that_names_it(founded):
+    founded.at["/disk/a"].put(layout.JOURNAL_NODES, b"rotten")
+    with pytest.raises(CorruptObject, match="/disk/a/cluster/journal-nodes"):
+        founded.log("/disk/a")
+    assert founded.log().journal_nodes.urls == URLS
+
+
+def test_a_list_with_another_field_stops_this_version():
+    body = b'{"cluster": "c", "nodes": [], "moved": true}'
+    with pytest.raises(NewerFormat):
+        journal_nodes.decode(journal_nodes.seal(b"PLJN", 1, body), "it")

@@ -1,0 +1,97 @@
+"""`pyspark-log cluster`: a cluster on several journal nodes, created and described, with one of them away."""
+
+import json
+import shutil
+
+import pytest
+
+from pyspark_log.opening import canonical, open_log
+from tests.command_line import CommandLine
+
+
+@pytest.fixture
+def disks(tmp_path):
+    return [tmp_path / name for name in "abc"]
+
+
+def create(disks, *options):
+    return CommandLine(disks[0]).out("cluster", "create", "--journal-nodes", ",".join(map(str, disks)), *options)
+
+
+def test_a_created_cluster_is_used_by_any_of_its_addresses(disks):
+    printed = create(disks)
+    assert "on 3 journal nodes" in printed
+    assert ",".join(map(str, disks)) in printed
+    CommandLine(disks[1]).run("topics", "create", "t")
+    assert [each["topic"] for each in CommandLine(disks[2]).documents("topics", "list")] == ["t"]
+
+
+def test_creating_it_again_is_no_error_and_the_same_cluster(disks):
+    [first, again] = [json.loads(create(disks, "--json")) for _ in range(2)]
+    assert first == again
+    assert first["journal_nodes"] == [str(disk) for disk in disks]
+
+
+def test_a_description_says_which_journal_node_is_away(disks):
+    create(disks)
+    cli = CommandLine(f"{disks[0]},{disks[1]}")
+    [told] = cli.documents("cluster", "describe")
+    assert [each["missing"] for each in told["journal_nodes"]] == [None, None, None]
+    assert (told["nodes"], told["topics"]) == (3, 0)
+    assert cli.out("cluster", "describe").count("takes part") == 3
+    shutil.rmtree(disks[0])
+    [told] = cli.documents("cluster", "describe")
+    assert [each["missing"] is None for each in told["journal_nodes"]] == [False, True, True]
+    assert "is its disk mounted, or was it wiped" in told["journal_nodes"][0]["missing"]
+    assert not disks[0].exists()
+
+
+def test_a_cluster_on_one_store_is_described_too(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    cli.run("topics", "create", "t")
+    [told] = cli.documents("cluster", "describe")
+    [only] = told["journal_nodes"]
+    assert (only["node"], only["url"], only["missing"]) == ("0", str(cli.path), None)
+
+
+def test_too_few_journal_nodes_are_refused(disks):
+    message = CommandLine(disks[0]).error("cluster", "create", "--journal-nodes", f"{disks[0]},{disks[1]}")
+    assert "3 survive the loss of one" in message
+    assert not disks[0].exists()
+
+
+def test_an_audit_of_a_whole_cluster_is_sound_and_one_without_a_node_is_not(disks):
+    create(disks)
+    cli = CommandLine(disks[0])
+    cli.run("topics", "create", "t")
+    cli.run("verify")
+    shutil.rmtree(disks[2])
+    result = cli.run("verify", code=1)
+    assert "journal node '2'" in result.stdout
+
+
+def test_a_register_and_the_list_of_journal_nodes_are_shown(disks):
+    create(disks)
+    CommandLine(disks[0]).run("topics", "create", "t")
+    entries = disks[0] / "cluster" / "entries"
+
+    def dumped(path):
+        return [json.loads(line) for line in CommandLine(disks[0]).out("dump", path).splitlines()]
+
+    [listed] = dumped(disks[0] / "cluster" / "journal-nodes")
+    assert (listed["is"], [each["node"] for each in listed["nodes"]]) == ("journal nodes", ["0", "1", "2"])
+    # Who begins the journal leads at nothing yet: it claims a ballot, and closes the votes below.
+    [claim] = dumped(entries / "00000000000000000001.1.claim")
+    assert (claim["register"], claim["entry"], claim["ballot"], len(claim["nonce"])) == ("claim", 1, 1, 32)
+    [closed] = dumped(entries / "00000000000000000001.0")
+    assert closed["value"] is None
+    vote, entry, *events = dumped(entries / "00000000000000000001.1")
+    assert (vote["register"], entry["is"]) == ("vote", "journal entry")
+    assert [each["event"] for each in events] == ["ClusterStarted", "NodeAdded", "NodeAdded", "NodeAdded"]
+
+
+def test_an_address_has_one_form_and_gives_one_log(disks, monkeypatch):
+    create(disks)
+    monkeypatch.chdir(disks[0].parent)
+    assert canonical("a, b") == f"{disks[0]},{disks[1]}"
+    assert open_log("a,b") is open_log(f"{disks[0]},{disks[1]}")
