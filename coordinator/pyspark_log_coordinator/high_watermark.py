@@ -2,6 +2,7 @@
 
 HW = min(LEO of the ISR). It never goes back in a clean history, and does not move while the ISR is
 smaller than min.insync.replicas (KIP-966). Offsets are row counts from the partition's start.
+With `replication.mode=quorum` a majority of the replicas decides in place of the ISR.
 """
 
 from __future__ import annotations
@@ -23,3 +24,14 @@ def advance(
     if not isr or len(isr) < min(min_insync, replicas):
         return current
     return max(current, min(log_end_offsets[node] for node in isr))
+
+
+def advance_by_majority(log_end_offsets: Mapping[str, int], current: int) -> int:
+    """Return the new HW of a quorum: of 2f+1 replicas the (f+1)-th highest LEO."""
+    highest_first = sorted(log_end_offsets.values(), reverse=True)
+    return max(current, highest_first[majority(len(highest_first)) - 1])
+
+
+def majority(replicas: int) -> int:
+    """Return how many of `replicas` are more than half of them."""
+    return replicas // 2 + 1

@@ -96,6 +96,8 @@ def must_roll(topic: Topic) -> bool:
 
 def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> Job | None:
     partition = topic.partitions[number]
+    if partition.staged:
+        return None  # what was made last is still being copied
     chunks = _to_roll(topic, partition, now, budget)
     segments: tuple[SegmentRef, ...] = ()
     level = 1

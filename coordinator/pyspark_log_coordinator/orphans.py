@@ -50,7 +50,26 @@ class ReleasedForgotten(msgspec.Struct, frozen=True, tag=True, array_like=True, 
     count: int
 
 
-def decide_floor(topic: Topic, command: RaiseOrphanFloor, now: int) -> list[OrphanFloor | FloorMarked]:
+Event = OrphanFloor | FloorMarked | ReleasedForgotten
+
+
+def decide(topic: Topic, command: RaiseOrphanFloor | ForgetReleased, now: int) -> list[Event]:
+    """Return the events of a command about orphans, none where it is done already."""
+    return decide_floor(topic, command, now) if isinstance(command, RaiseOrphanFloor) else decide_forget(topic, command)
+
+
+def evolve(topic: Topic, event: Event) -> Topic:
+    """Return the topic after `event`."""
+    match event:
+        case OrphanFloor():
+            return msgspec.structs.replace(topic, orphan_floor=event.floor)
+        case FloorMarked():
+            return msgspec.structs.replace(topic, floor_mark=event.mark)
+        case ReleasedForgotten():
+            return msgspec.structs.replace(topic, released=topic.released.drop(event.count))
+
+
+def decide_floor(topic: Topic, command: RaiseOrphanFloor, now: int) -> list[Event]:
     """Return the new floor and the new mark, nothing where the mark is too young."""
     marked = FloorMarked(FloorMark(command.number, now))
     mark = topic.floor_mark
@@ -61,7 +80,7 @@ def decide_floor(topic: Topic, command: RaiseOrphanFloor, now: int) -> list[Orph
     return [OrphanFloor(mark.number), marked] if mark.number > topic.orphan_floor else [marked]
 
 
-def decide_forget(topic: Topic, command: ForgetReleased) -> list[ReleasedForgotten]:
+def decide_forget(topic: Topic, command: ForgetReleased) -> list[Event]:
     """Return how many released files go from the state; nothing where another did it."""
     for index, released in enumerate(topic.released):
         if released.key == command.last:

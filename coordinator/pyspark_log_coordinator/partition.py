@@ -7,10 +7,18 @@ from bisect import bisect_left, bisect_right
 import msgspec
 
 from pyspark_log_coordinator.tail import Tail
+from pyspark_log_storage import layout
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 NodeId = str
 BEFORE_ALL_TIMES = -(2**63)
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A node, in one incarnation, on which a file is known to be durable."""
+
+    node: NodeId
+    incarnation: str
 
 
 class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -60,7 +68,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """
 
     name: str
-    holders: tuple[NodeId, ...]
+    holders: tuple[Holder, ...]
     base_offset: int
     end_offset: int
     chunks: int
@@ -69,6 +77,11 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     min_timestamp: int
     max_timestamp: int
     timestamp_reached: int
+
+    @property
+    def born(self) -> int:
+        """The newest journal entry that its writer knew."""
+        return layout.born_of(self.name)
 
 
 class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,11 +99,26 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the next chunk goes. The sequence is one, so this is of the partition, not of a node."""
     high_watermark: int
     log_end_offsets: dict[NodeId, int]
-    """LEO of each replica."""
+    """LEO of each replica: to there, from the log start on, it holds all that the log consists of."""
     segments: tuple[SegmentRef, ...]
     """The rolled part of the log, oldest first."""
     chunks: Tail[ChunkRef]
     """The unrolled part: it goes on where the segments end."""
+    staged: tuple[SegmentRef, ...] = ()
+    """Segments that come into their place as soon as every member of the ISR holds them."""
+    adding: tuple[NodeId, ...] = ()
+    """Replicas that a reassignment brings: the removing ones leave when these are in the ISR (KIP-455)."""
+    removing: tuple[NodeId, ...] = ()
+
+    @property
+    def leader_end(self) -> int:
+        """The leader's LEO, the log end where nobody leads."""
+        return self.log_end if self.leader is None else self.log_end_offsets[self.leader]
+
+    @property
+    def epoch_start(self) -> int:
+        """Where the rows of the present leader epoch begin."""
+        return self.epoch_starts[-1][1]
 
     @property
     def rolled_end(self) -> int:
@@ -139,6 +167,23 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the unrolled chunks with a row at or after `timestamp` (microseconds), in order."""
         first = bisect_right(self.chunks, timestamp - 1, key=_timestamp_reached)
         return [each for each in self.chunks[first:] if each.max_timestamp >= timestamp]
+
+
+def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:
+    """Return a partition without rows on these nodes, preferred leader first; the first of those in sync leads."""
+    return Partition(
+        replicas=nodes,
+        isr=in_sync,
+        leader=in_sync[0] if in_sync else None,
+        leader_epoch=0,
+        epoch_starts=((0, 0),),
+        log_start=0,
+        log_end=0,
+        high_watermark=0,
+        log_end_offsets=dict.fromkeys(nodes, 0),
+        segments=(),
+        chunks=Tail(),
+    )
 
 
 def _base_offset(piece: ChunkRef | SegmentRef) -> int:

@@ -40,6 +40,8 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     rows: int
     retired_runs: tuple[str, ...] = ()
     retired_queries: tuple[str, ...] = ()
+    rows_lost: int = 0
+    """How many rows of the last batch an election has cut off the log."""
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:
@@ -47,7 +49,7 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
 
     Raises `ProducerFenced` for a run that a newer one replaced and for an application id that another query
     owns or took over, `BatchMismatch` for the same batch with another number of rows and for a number that
-    went backwards.
+    went backwards, and for a batch of which an election cut rows.
     """
     if known is None:
         return False
@@ -92,6 +94,15 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
             f"topic {topic!r}: producer {who!r} sends batch {batch} again with {rows} rows, and {known.rows} "
             "are in the log: the source is not replayable or the query was changed. Make the query "
             "deterministic, or start it with a new checkpoint (and a new txnAppId)",
+        )
+    if known.rows_lost:
+        raise BatchMismatch(
+            who,
+            batch,
+            f"topic {topic!r}: batch {batch} of producer {who!r} was in the log, and the leader's node was lost before "
+            f"others had copied it (acks=1): {known.rows_lost} of its {rows} rows are gone. Appending it again would "
+            "write what is left twice. Write the missing rows by hand or do without them, and go on with a new "
+            "checkpoint (and a new txnAppId); acks=all keeps this from happening",
         )
     return True
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator import rolling
-from pyspark_log_coordinator.partition import Partition
+from pyspark_log_coordinator import replicas, rolling
+from pyspark_log_coordinator.partition import NodeId, Partition
 from pyspark_log_coordinator.topic_config import UNLIMITED, TopicConfig
-from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_coordinator.topic_state import Topic, with_partition
 from pyspark_log_storage.errors import InvalidInput
 
 _US_PER_MS = 1000
@@ -78,9 +78,20 @@ def evolve(topic: Topic, event: LogStartMoved) -> Topic:
         chunks=partition.chunks.drop(partition.chunks_ending_by(event.log_start)),
         epoch_starts=_epochs_from(partition, event.log_start),
     )
-    partitions = (*topic.partitions[: event.partition], changed, *topic.partitions[event.partition + 1 :])
+    if any(end < event.log_start for end in changed.log_end_offsets.values()):
+        changed = msgspec.structs.replace(changed, log_end_offsets=_ends_from(topic, changed))
     keys = [rolling.segment_key(event.partition, each.name) for each in gone]
-    return rolling.release(msgspec.structs.replace(topic, partitions=partitions), keys, event.at_ms)
+    topic = rolling.release(with_partition(topic, event.partition, changed), keys, event.at_ms)
+    return rolling.unstage_stale(topic, event.partition, event.at_ms)
+
+
+def _ends_from(topic: Topic, partition: Partition) -> dict[NodeId, int]:
+    """Return the LEOs: who had not come as far as the log start goes on there (Kafka: it begins anew)."""
+    start = partition.log_start
+    return {
+        node: end if end >= start else replicas.reach(topic, partition, node, start)
+        for node, end in partition.log_end_offsets.items()
+    }
 
 
 def _retained_from(partition: Partition, config: TopicConfig, now: int) -> int:

@@ -4,6 +4,11 @@ Unrolled chunks become a segment; small neighbouring segments become one. The ro
 they are, so readers, writers and replayed batches never notice. The job was done by somebody who looked at an
 older state: a swap whose range does not begin and end where pieces do now has gone stale and is dropped; it
 never fails a batch.
+
+One node makes the segment and the others copy it. Until every member of the ISR holds it, it is staged: followers know
+it and copy it, and the pieces that it replaces stay in the log. So at every moment each member of the ISR holds all
+that the log consists of, and any of them may lead. The LEO of a replica that is out of the ISR may go back to the
+segment's base: what it lacks lies only there now.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_coordinator import replicas
 from pyspark_log_coordinator.partition import ChunkRef, Partition, SegmentRef
-from pyspark_log_coordinator.topic_state import Released, Topic
+from pyspark_log_coordinator.topic_state import Released, Topic, with_partition
 from pyspark_log_storage import layout
 
 if TYPE_CHECKING:
@@ -37,15 +43,48 @@ class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, fo
     at_ms: int
 
 
-def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[SegmentsSwapped]:
+class SegmentStaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The segment is there, and replaces the pieces of its range as soon as every member of the ISR holds it."""
+
+    partition: int
+    segment: SegmentRef
+
+
+def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[SegmentsSwapped | SegmentStaged]:
     """Return the swaps that still fit, in order; the others have gone stale."""
-    events = []
+    events: list[SegmentsSwapped | SegmentStaged] = []
     for swap in swaps:
-        event = SegmentsSwapped(swap.partition, swap.segment, now)
-        if _fits(topic, swap):
-            events.append(event)
+        if not _fits(topic, swap):
+            continue
+        segment = msgspec.structs.replace(swap.segment, holders=replicas.present(topic, swap.segment.holders))
+        event: SegmentsSwapped | SegmentStaged
+        if _all_hold(topic, topic.partitions[swap.partition], segment):
+            event = SegmentsSwapped(swap.partition, segment, now)
             topic = evolve(topic, event)
+        elif segment.holders:
+            event = SegmentStaged(swap.partition, segment)
+            topic = evolve_staged(topic, event)
+        else:
+            continue
+        events.append(event)
     return events
+
+
+def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
+    """Return the swaps of staged segments that every member of the ISR holds by now."""
+    return [
+        SegmentsSwapped(number, segment, now)
+        for number, partition in enumerate(topic.partitions)
+        for segment in partition.staged
+        if _all_hold(topic, partition, segment)
+    ]
+
+
+def evolve_staged(topic: Topic, event: SegmentStaged) -> Topic:
+    """Return the topic with the segment waiting for the ISR to hold it."""
+    partition = topic.partitions[event.partition]
+    changed = msgspec.structs.replace(partition, staged=(*partition.staged, event.segment))
+    return with_partition(topic, event.partition, changed)
 
 
 def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
@@ -55,10 +94,37 @@ def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
     first = bisect_left(partition.segments, new.base_offset, key=lambda each: each.base_offset)
     before, after = partition.segments[:first], partition.segments[first + len(replaced) :]
     rolled = len(partition.chunks_between(new.base_offset, new.end_offset))
-    changed = msgspec.structs.replace(partition, segments=(*before, new, *after), chunks=partition.chunks.drop(rolled))
-    partitions = (*topic.partitions[: event.partition], changed, *topic.partitions[event.partition + 1 :])
+    changed = msgspec.structs.replace(
+        partition,
+        segments=(*before, new, *after),
+        chunks=partition.chunks.drop(rolled),
+        staged=tuple(each for each in partition.staged if each.name != new.name),
+    )
+    changed = _with_ends(topic, changed, new)
     gone = [segment_key(event.partition, each.name) for each in replaced]
-    return release(msgspec.structs.replace(topic, partitions=partitions), gone, event.at_ms)
+    return release(with_partition(topic, event.partition, changed), gone, event.at_ms)
+
+
+def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition:
+    """Return the partition with the LEOs that follow from who holds the segment."""
+    ends = dict(partition.log_end_offsets)
+    for node, end in ends.items():
+        if not replicas.is_held(new.holders, node):
+            ends[node] = min(end, max(new.base_offset, partition.log_start))
+        elif new.base_offset <= end < new.end_offset:
+            ends[node] = replicas.reach(topic, partition, node, end)
+    return partition if ends == partition.log_end_offsets else msgspec.structs.replace(partition, log_end_offsets=ends)
+
+
+def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
+    """Return the topic without the staged segments of a partition whose range is no longer one of whole pieces."""
+    partition = topic.partitions[number]
+    stale = [each for each in partition.staged if not _is_whole(partition, each)]
+    if not stale:
+        return topic
+    changed = msgspec.structs.replace(partition, staged=tuple(each for each in partition.staged if each not in stale))
+    keys = [segment_key(number, each.name) for each in stale]
+    return release(with_partition(topic, number, changed), keys, at_ms)
 
 
 def release(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
@@ -87,13 +153,32 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
         return False
     if swap.based_on != partition.leader_epoch:
         return False
+    if any(each.base_offset < new.end_offset and new.base_offset < each.end_offset for each in partition.staged):
+        return False  # another is on its way into this range
     there = partition.segments_between(new.base_offset, new.end_offset)
     if len(there) == 1 and there[0].end_offset == new.end_offset:
         return False  # done already, by another or by an attempt whose answer was lost
     # A range of unrolled chunks must be the first ones, for segments come before chunks.
     if new.end_offset > partition.rolled_end and new.base_offset > partition.rolled_end:
         return False
-    return _is_bound(partition, new.base_offset, start=True) and _is_bound(partition, new.end_offset, start=False)
+    return _is_whole(partition, new)
+
+
+def _all_hold(topic: Topic, partition: Partition, segment: SegmentRef) -> bool:
+    """Return whether every member of the ISR holds the segment, and these are enough.
+
+    What it replaces may be on more nodes, for so many held it when it was acknowledged.
+    """
+    if len(partition.isr) < max(1, replicas.needed(partition, topic.config)):
+        return False
+    return all(replicas.is_held(segment.holders, node) for node in partition.isr)
+
+
+def _is_whole(partition: Partition, segment: SegmentRef) -> bool:
+    """Return whether pieces begin and end where the segment does."""
+    return _is_bound(partition, segment.base_offset, start=True) and _is_bound(
+        partition, segment.end_offset, start=False
+    )
 
 
 def _is_bound(partition: Partition, offset: int, *, start: bool) -> bool:

@@ -2,8 +2,10 @@
 
 All chunks of all partitions of a batch get their offsets in one entry, in the order of the writing tasks,
 then of the chunks in a task's file. Each holder whose LEO reaches the log end moves it. With acks=all the
-same entry sets ISR' = those of the ISR whose LEO is the log end afterwards; below min.insync.replicas the
-batch is refused.
+same entry sets ISR' = those of the ISR whose LEO is the log end afterwards, and another of them leads where the leader
+is none of them; below min.insync.replicas the batch is refused. So a node that fails costs no retry. Where nobody in
+the ISR has all the rows before the batch, the only copy of some is gone, and the batch is refused until an election has
+cut them. With acks=1 the leader must hold the batch, and the ISR stays.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pyspark_log_coordinator import high_watermark, orphans, producers, rolling
+from pyspark_log_coordinator import election, orphans, producers, replicas, suspicion
+from pyspark_log_coordinator.election import LeaderElected
+from pyspark_log_coordinator.isr import IsrShrunk
 from pyspark_log_coordinator.partition import ChunkRef, NodeId, Partition
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic
+from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic, with_partitions
 from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
 from pyspark_log_storage.staged_chunk import StagedChunk
 
@@ -61,23 +65,12 @@ class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, for
     """The writer's clock."""
 
 
-class IsrShrunk(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """Members that missed an acks=all batch left the ISR of a partition."""
-
-    partition: int
-    isr: tuple[NodeId, ...]
-
-
 def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
-    """Return the events of a batch: swaps alone, or nothing, for a replay and for a new batch without rows.
+    """Return the events of a batch, none for a replay and for a new batch without rows.
 
     Raises `ProducerFenced`, `BatchMismatch` (see `producers`), `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord`
     for a partition that the topic does not have.
     """
-    return [*_sequence(topic, command, now), *rolling.decide(topic, command.swaps, now)]
-
-
-def _sequence(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     rows = command.rows
     claim = command.claim
     if claim is not None and producers.is_replay(topic.producers.get(claim.producer), claim, rows, topic.name):
@@ -87,37 +80,67 @@ def _sequence(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     _check_partitions(topic, command)
     orphans.check_born(topic, (file.name for file in command.files))
     files = tuple(
-        msgspec.structs.replace(
-            file, holders=tuple(h for h in file.holders if topic.incarnations.get(h.node) == h.incarnation)
-        )
-        for file in command.files
+        msgspec.structs.replace(file, holders=replicas.present(topic, file.holders)) for file in command.files
     )
     growths = lay_out(topic.partitions, files, topic.next_file)
-    shrunk = [
+    changed = [
         event for index in sorted(growths) if (event := _check_holders(topic, command.acks, index, growths[index]))
     ]
-    return [*shrunk, BatchSequenced(claim, rows, command.acks, files, now)]
+    return [*changed, BatchSequenced(claim, rows, command.acks, files, now)]
 
 
-def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrShrunk | None:
-    """Return how the ISR of partition `index` shrinks, if it does. Raises `NotEnoughReplicas`."""
+def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrShrunk | LeaderElected | None:
+    """Return how the ISR of partition `index` shrinks, or who leads from now on. Raises `NotEnoughReplicas`."""
     partition = topic.partitions[index]
+    where = f"topic {topic.name!r}, partition {index}"
     end = growth.chunks[-1].end_offset
-    holding = tuple(node for node in partition.isr if growth.log_end_offsets[node] == end)
-    if partition.leader not in holding:
-        raise NotEnoughReplicas(
-            f"topic {topic.name!r}, partition {index}: the leader's node {partition.leader!r} does not hold "
-            "the batch; check that its disk is mounted and of the expected incarnation, then try again"
-        )
+    voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
+    holding = tuple(node for node in voters if growth.log_end_offsets[node] == end and node not in topic.fenced)
     if acks != "all":
+        if partition.leader not in holding:
+            raise NotEnoughReplicas(f"{where}: {_why_not(partition)}")
         return None
-    needed = min(topic.config.min_insync_replicas, len(partition.replicas))
+    if not holding:
+        raise NotEnoughReplicas(f"{where}: {_why_nobody(partition)}")
+    needed = replicas.needed(partition, topic.config)
     if len(holding) < needed:
         raise NotEnoughReplicas(
-            f"topic {topic.name!r}, partition {index}: {len(holding)} in-sync replicas hold the batch and "
-            f"min.insync.replicas is {needed}; bring nodes back, then try again"
+            f"{where}: {len(holding)} in-sync replicas hold the batch and {_why_needed(topic)} {needed}; bring nodes "
+            "back, then try again"
         )
+    if partition.leader not in holding:
+        return election.to_lead(partition, index, holding[0], holding)
     return None if holding == partition.isr else IsrShrunk(index, holding)
+
+
+def _why_not(partition: Partition) -> str:
+    if partition.leader is None:
+        return (
+            f"nobody leads, for no in-sync replica is there (the ISR is {', '.join(partition.isr) or 'empty'}); bring "
+            "one back, then try again. Rows below the high watermark can be read"
+        )
+    return (
+        f"the leader's node {partition.leader!r} does not hold the batch; check that its disk is mounted and of the "
+        "expected incarnation, then try again"
+    )
+
+
+def _why_nobody(partition: Partition) -> str:
+    ends = partition.log_end_offsets
+    having = [node for node in partition.isr if ends[node] == partition.log_end]
+    if len(having) == len(partition.isr):
+        disks = ", ".join(having) or "the replicas"
+        return f"no in-sync replica holds the batch; check the disks of {disks}, then try again"
+    known = max((ends[node] for node in partition.isr if node not in having), default=partition.log_end)
+    return (
+        f"no in-sync replica holds the batch and all rows before it: of offsets {known} to {partition.log_end - 1} the "
+        f"only copy is on {', '.join(having) or 'no node'}. Try again when that is back, or when an election has cut "
+        "these rows off, which were written with acks=1"
+    )
+
+
+def _why_needed(topic: Topic) -> str:
+    return "a majority is" if topic.config.replication_mode == "quorum" else "min.insync.replicas is"
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -159,21 +182,21 @@ def lay_out(partitions: tuple[Partition, ...], files: Sequence[SequencedFile], f
     return growths
 
 
-def _grow(partition: Partition, growth: Growth, min_insync: int) -> Partition:
-    """Return the partition with the batch's chunks at its end."""
-    return msgspec.structs.replace(
+def _grow(topic: Topic, partition: Partition, growth: Growth) -> Partition:
+    """Return the partition with the batch's chunks at its end; a replica that has them all is in the ISR again."""
+    end = growth.chunks[-1].end_offset
+    grown = msgspec.structs.replace(
         partition,
-        log_end=growth.chunks[-1].end_offset,
+        log_end=end,
         log_end_offsets=growth.log_end_offsets,
-        high_watermark=high_watermark.advance(
-            growth.log_end_offsets,
-            partition.isr,
-            partition.high_watermark,
-            len(partition.replicas),
-            min_insync,
-        ),
         chunks=partition.chunks.append(growth.chunks),
     )
+    joining = []
+    if len(grown.isr) < len(grown.replicas):
+        joining = [
+            node for node, reached in growth.log_end_offsets.items() if reached == end and node not in topic.fenced
+        ]
+    return replicas.settle(grown, topic.config, joining)
 
 
 def evolve(topic: Topic, event: BatchSequenced) -> Topic:
@@ -182,11 +205,16 @@ def evolve(topic: Topic, event: BatchSequenced) -> Topic:
     if event.claim is not None:
         moved = producers.move(known.get(event.claim.producer), event.claim, event.rows)
         known = {**known, event.claim.producer: moved}
-    partitions = list(topic.partitions)
-    for index, growth in lay_out(topic.partitions, event.files, topic.next_file).items():
-        partitions[index] = _grow(partitions[index], growth, topic.config.min_insync_replicas)
-    files = topic.files.append([FileRef(file.name, file.holders, event.at_ms) for file in event.files])
-    return msgspec.structs.replace(topic, partitions=tuple(partitions), files=files, producers=known)
+    grown = {
+        index: _grow(topic, topic.partitions[index], growth)
+        for index, growth in lay_out(topic.partitions, event.files, topic.next_file).items()
+    }
+    producer, batch_id = (event.claim.producer, event.claim.batch_id) if event.claim is not None else ("", 0)
+    files = topic.files.append(
+        [FileRef(file.name, file.holders, event.at_ms, producer, batch_id) for file in event.files]
+    )
+    topic = with_partitions(topic, grown.items(), files=files, producers=known)
+    return suspicion.cleared(topic, (holder.node for file in event.files for holder in file.holders))
 
 
 def _end(partition: Partition, placed: Sequence[ChunkRef]) -> tuple[int, int]:

@@ -2,13 +2,16 @@
 
     command           events
     StartTopic     -> TopicStarted                     the journal's first entry; no event where it is there
-    CommitBatch    -> IsrShrunk ..., BatchSequenced    no event for a batch that is in the log already
-    MaintainSegments -> SegmentsSwapped ...            also in passing, as a part of CommitBatch
+    RestoreTopic   -> TopicRestored                    likewise, of a topic whose journal was lost
+    CommitBatch    -> IsrShrunk, LeaderElected ..., BatchSequenced    no event for a batch that is in the log already
+    MaintainSegments -> SegmentsSwapped, SegmentStaged ...    also in passing, as a part of CommitBatch
     ApplyRetention, DeleteRecords -> LogStartMoved ...
     RaiseOrphanFloor -> OrphanFloor, FloorMarked
     ForgetReleased -> ReleasedForgotten                after the bytes are gone
     AlterConfig    -> ConfigAltered
     DeleteTopic    -> TopicDeleted                     the last entry
+
+and the commands about replicas, which are in `replication`.
 
 One entry sequences a whole batch: readers see it in all partitions or in none.
 """
@@ -19,7 +22,20 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator import orphans, retention, rolling, sequencing, topic_config, topic_state
+from pyspark_log_coordinator import (
+    orphans,
+    replication,
+    restoring,
+    retention,
+    rolling,
+    sequencing,
+    topic_config,
+    topic_state,
+)
+from pyspark_log_coordinator.election import ElectLeaders, ElectPreferred
+from pyspark_log_coordinator.holding import HoldFiles
+from pyspark_log_coordinator.isr import ShrinkIsr
+from pyspark_log_coordinator.node_changes import AlterNode
 from pyspark_log_coordinator.orphans import (
     FloorMarked,
     ForgetReleased,
@@ -27,11 +43,14 @@ from pyspark_log_coordinator.orphans import (
     RaiseOrphanFloor,
     ReleasedForgotten,
 )
-from pyspark_log_coordinator.partition import NodeId, Partition
+from pyspark_log_coordinator.partition import NodeId, empty
+from pyspark_log_coordinator.reassignment import AddPartitions, AlterReplicas, Assignment
 from pyspark_log_coordinator.replay import Machine
+from pyspark_log_coordinator.restoring import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.retention import ApplyRetention, DeleteRecords, LogStartMoved
-from pyspark_log_coordinator.rolling import SegmentsSwapped, SwapSegments
-from pyspark_log_coordinator.sequencing import BatchSequenced, CommitBatch, IsrShrunk, SequencedFile
+from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged, SwapSegments
+from pyspark_log_coordinator.sequencing import BatchSequenced, CommitBatch, SequencedFile
+from pyspark_log_coordinator.suspicion import Suspect, Suspicion
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic
@@ -91,6 +110,7 @@ class ConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
 
 Command = (
     StartTopic
+    | RestoreTopic
     | CommitBatch
     | MaintainSegments
     | ApplyRetention
@@ -99,49 +119,73 @@ Command = (
     | ForgetReleased
     | AlterConfig
     | DeleteTopic
+    | replication.Command
 )
 Event = (
     TopicStarted
+    | TopicRestored
     | BatchSequenced
-    | IsrShrunk
     | SegmentsSwapped
+    | SegmentStaged
     | LogStartMoved
     | OrphanFloor
     | FloorMarked
     | ReleasedForgotten
     | ConfigAltered
     | TopicDeleted
+    | replication.Event
 )
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none where it is done already. Raises where refused."""
-    if isinstance(command, StartTopic):
-        if state.started:
-            return []
-        fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
-        return [TopicStarted(**fields)]
+    events = _decide(state, command, now)
+    if events and replication.may_have_consequences(state, command):
+        return [*events, *replication.decide_consequences(_after(state, events), now)]
+    return events
+
+
+def _decide(state: Topic, command: Command, now: int) -> list[Any]:
+    if isinstance(command, StartTopic | RestoreTopic):
+        return _begin(state, command)
     assert state.started, "TopicHandle.refresh begins the journal before anything else is asked of it"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
     match command:
         case CommitBatch():
-            return sequencing.decide(state, command, now)
+            events = sequencing.decide(state, command, now)
+            # The batch may bring a replica into the ISR, which must hold a segment before that is swapped in.
+            return [*events, *rolling.decide(_after(state, events), command.swaps, now)] if command.swaps else events
         case MaintainSegments():
             return list(rolling.decide(state, command.swaps, now))
         case ApplyRetention():
             return list(retention.decide_retention(state, now))
         case DeleteRecords():
             return list(retention.decide_deletion(state, command, now))
-        case RaiseOrphanFloor():
-            return list(orphans.decide_floor(state, command, now))
-        case ForgetReleased():
-            return list(orphans.decide_forget(state, command))
+        case RaiseOrphanFloor() | ForgetReleased():
+            return list(orphans.decide(state, command, now))
         case AlterConfig():
             changed = topic_config.alter(state.config, command.settings)
             return [] if changed == state.config else [ConfigAltered(changed)]
         case DeleteTopic():
             return [] if state.deleted else [TopicDeleted(now)]
+        case _:
+            return list(replication.decide(state, command))
+
+
+def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:
+    if isinstance(command, RestoreTopic):
+        return list(restoring.decide(state, command))
+    if state.started:
+        return []
+    fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
+    return [TopicStarted(**fields)]
+
+
+def _after(state: Topic, events: list[Any]) -> Topic:
+    for event in events:
+        state = evolve(state, event)
+    return state
 
 
 def evolve(state: Topic, event: Event) -> Topic:
@@ -149,45 +193,28 @@ def evolve(state: Topic, event: Event) -> Topic:
     match event:
         case TopicStarted():
             return _start(event)
-        case IsrShrunk():
-            partitions = list(state.partitions)
-            partitions[event.partition] = msgspec.structs.replace(partitions[event.partition], isr=event.isr)
-            return msgspec.structs.replace(state, partitions=tuple(partitions))
+        case TopicRestored():
+            return restoring.evolve(event)
         case BatchSequenced():
             return sequencing.evolve(state, event)
+        case SegmentStaged():
+            return rolling.evolve_staged(state, event)
         case SegmentsSwapped():
             return rolling.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
-        case OrphanFloor():
-            return msgspec.structs.replace(state, orphan_floor=event.floor)
-        case FloorMarked():
-            return msgspec.structs.replace(state, floor_mark=event.mark)
-        case ReleasedForgotten():
-            return msgspec.structs.replace(state, released=state.released.drop(event.count))
+        case OrphanFloor() | FloorMarked() | ReleasedForgotten():
+            return orphans.evolve(state, event)
         case ConfigAltered():
             return msgspec.structs.replace(state, config=event.config)
         case TopicDeleted():
             return _end(state, event)
+        case _:
+            return replication.evolve(state, event)
 
 
 def _start(event: TopicStarted) -> Topic:
-    partitions = tuple(
-        Partition(
-            replicas=nodes,
-            isr=nodes,
-            leader=nodes[0],
-            leader_epoch=0,
-            epoch_starts=((0, 0),),
-            log_start=0,
-            log_end=0,
-            high_watermark=0,
-            log_end_offsets=dict.fromkeys(nodes, 0),
-            segments=(),
-            chunks=Tail(),
-        )
-        for nodes in event.assignments
-    )
+    partitions = tuple(empty(nodes, nodes) for nodes in event.assignments)
     return Topic(
         name=event.name,
         topic_id=event.topic_id,
@@ -201,7 +228,7 @@ def _start(event: TopicStarted) -> Topic:
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
     """Return the deleted topic without the lists of what it held: its last snapshot stays for ever."""
-    emptied = (msgspec.structs.replace(each, segments=(), chunks=Tail()) for each in state.partitions)
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=Tail(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
         state, partitions=tuple(emptied), files=Tail(), released=Tail(), producers={}, deleted_ms=event.at_ms
     )
@@ -218,19 +245,30 @@ MACHINE: Machine[Topic, Command] = Machine(
 
 __all__ = [
     "MACHINE",
+    "AddPartitions",
     "AlterConfig",
+    "AlterNode",
+    "AlterReplicas",
     "ApplyRetention",
+    "Assignment",
     "CommitBatch",
     "DeleteRecords",
     "DeleteTopic",
+    "ElectLeaders",
+    "ElectPreferred",
     "Event",
     "FileRef",
     "ForgetReleased",
+    "HoldFiles",
     "Holder",
     "MaintainSegments",
     "RaiseOrphanFloor",
+    "RestoreTopic",
     "SequencedFile",
+    "ShrinkIsr",
     "StartTopic",
+    "Suspect",
+    "Suspicion",
     "Topic",
     "decide",
     "evolve",

@@ -28,6 +28,8 @@ _NAMES = {
     "retention_bytes": "retention.bytes",
     "file_delete_delay_ms": "file.delete.delay.ms",
     "orphan_retention_ms": "orphan.retention.ms",
+    "unclean_leader_election_enable": "unclean.leader.election.enable",
+    "replication_mode": "replication.mode",
 }
 _LOWEST = {
     "min_insync_replicas": 1,
@@ -42,6 +44,11 @@ _LOWEST = {
     "orphan_retention_ms": 0,
 }
 """The smallest value of each number."""
+_WORDS = {
+    "compression.type": ("none", "lz4", "zstd"),
+    "unclean.leader.election.enable": ("true", "false"),
+    "replication.mode": ("isr", "quorum"),
+}
 
 
 class TopicConfig(msgspec.Struct, frozen=True, rename=_NAMES.get, forbid_unknown_fields=True):
@@ -68,6 +75,10 @@ class TopicConfig(msgspec.Struct, frozen=True, rename=_NAMES.get, forbid_unknown
     """How long the bytes of a replaced or expired file stay, for readers that are under way."""
     orphan_retention_ms: int = _DAY_MS
     """How long a file that nothing names stays: a writer may be slow."""
+    unclean_leader_election_enable: bool = False
+    """Whether a replica that is not in sync may lead when no other can: what it misses is lost then."""
+    replication_mode: Literal["isr", "quorum"] = "isr"
+    """`isr`: a row is committed when all in-sync replicas hold it; `quorum`: when a majority of the replicas does."""
 
 
 def parse(settings: Mapping[str, str]) -> TopicConfig:
@@ -102,11 +113,13 @@ def _read(settings: Mapping[str, str]) -> dict[str, Any]:
         name = _NAMES[field]
         if name in values:
             values[name] = _whole_number(name, values[name], lowest)
-    compression = values.get("compression.type", "lz4")
-    if compression not in {"none", "lz4", "zstd"}:
-        raise InvalidOption(
-            "compression.type", f"compression.type={compression!r} is unknown; there are none, lz4 and zstd"
-        )
+    for name, words in _WORDS.items():
+        if name in values and values[name] not in words:
+            *others, last = words
+            raise InvalidOption(name, f"{name}={values[name]!r} is unknown; there are {', '.join(others)} and {last}")
+    unclean = _NAMES["unclean_leader_election_enable"]
+    if unclean in values:
+        values[unclean] = values[unclean] == "true"
     return values
 
 

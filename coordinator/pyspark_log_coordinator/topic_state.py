@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.partition import ChunkRef, NodeId, Partition
+from pyspark_log_coordinator.partition import ChunkRef, Holder, NodeId, Partition
 from pyspark_log_coordinator.producers import Producer
 from pyspark_log_coordinator.tail import Tail, to_builtin
 from pyspark_log_coordinator.topic_config import TopicConfig
 
-
-class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node, in one incarnation, on which a file is known to be durable."""
-
-    node: NodeId
-    incarnation: str
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -25,6 +21,9 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     name: str
     holders: tuple[Holder, ...]
     sequenced_ms: int
+    producer: str = ""
+    """Whose batch it is a part of, empty for a write without a name."""
+    batch_id: int = 0
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -50,6 +49,13 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     config: TopicConfig = TopicConfig()
     schemas: tuple[bytes, ...] = ()
     incarnations: dict[NodeId, str] = {}
+    """Of the nodes that have replicas. A holder of another incarnation holds nothing."""
+    fenced: tuple[NodeId, ...] = ()
+    """Nodes that an operator took out of service: they lead nothing, and join no ISR."""
+    suspects: dict[NodeId, int] = {}
+    """Nodes that somebody failed to reach, with the suspicion's number."""
+    suspicions: int = 0
+    """How many suspicions there have been."""
     partitions: tuple[Partition, ...] = ()
     first_file: int = 0
     """The number of the first of `files`: those before it have been rolled in all partitions."""
@@ -61,6 +67,8 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     floor_mark: FloorMark | None = None
     producers: dict[str, Producer] = {}
     started: bool = False
+    restored: int = 0
+    """The entry that made the topic from what was found in its nodes' folders; 0 where its journal was never lost."""
     deleted_ms: int | None = None
     """When it was deleted, by the clock of who did it; None of a topic that is there."""
 
@@ -80,6 +88,19 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.first_file + len(self.files)
 
 
+def with_partition(topic: Topic, number: int, partition: Partition) -> Topic:
+    """Return the topic with another state of one partition."""
+    return with_partitions(topic, {number: partition}.items())
+
+
+def with_partitions(topic: Topic, changed: Iterable[tuple[int, Partition]], **fields: Any) -> Topic:
+    """Return the topic with other states of some partitions, and of `fields`."""
+    partitions = list(topic.partitions)
+    for number, partition in changed:
+        partitions[number] = partition
+    return msgspec.structs.replace(topic, partitions=tuple(partitions), **fields)
+
+
 def encode(state: Topic) -> bytes:
     """Return the state's stored bytes."""
     return msgspec.msgpack.encode(state, enc_hook=to_builtin)
@@ -95,3 +116,15 @@ _STORED_TAILS: dict[Any, Any] = {
     Tail[Released]: list[Released],
 }
 decode = msgspec.msgpack.Decoder(Topic, dec_hook=_from_builtin).decode
+
+__all__ = [
+    "FileRef",
+    "FloorMark",
+    "Holder",
+    "Released",
+    "Topic",
+    "decode",
+    "encode",
+    "with_partition",
+    "with_partitions",
+]

@@ -4,7 +4,7 @@
 
 A topic made by hand, for the rules alone: no store, no clock, no data.
 
-    topic NAME [partitions=N] [replicas=A,B,...] [min.insync=N]
+    topic NAME [partitions=N] [replicas=A,B,...] [min.insync=N] [mode=quorum] [unclean]
                                    begins a topic, every partition on all replicas, of which the first leads
 
 Or topics of a cluster on a store in memory, numbered as they are created.
@@ -24,11 +24,14 @@ What happens to the topic:
     isr                            -> p0=A,B p1=...
     read pN                        -> the batch that each row below the high watermark came from, or nothing
 
+What happens to its replicas is in `replica_scenario`.
+
 A word that is not listed here, and a command whose outcome is not written down, fail the story.
 """
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark_log_coordinator import topic
 from pyspark_log_coordinator.log import Log, TopicHandle
@@ -36,12 +39,9 @@ from pyspark_log_coordinator.sequencing import SequencedFile
 from pyspark_log_coordinator.topic import CommitBatch, DeleteTopic, Holder, Topic
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.memory import MemoryStore
-from tests.coordinator import topics
+from tests.coordinator import replica_scenario, topics
 from tests.coordinator.fake_environment import fake_environment
-
-
-class StoryError(Exception):
-    """A line of a story that is not understood, or does not come out as written."""
+from tests.coordinator.scenario_words import StoryError, partition_number, settings, split
 
 
 def play(path: Path) -> None:
@@ -53,7 +53,7 @@ def play(path: Path) -> None:
             continue
         try:
             outcome = stage.act(text.split())
-        except (StoryError, ValueError) as error:
+        except (StoryError, ValueError, LookupError) as error:
             raise StoryError(f"{path.name}:{number}: {line.strip()}\n    {error}") from error
         if outcome != expected:
             raise StoryError(f"{path.name}:{number}: {line.strip()}\n    it came out as: {outcome}")
@@ -65,12 +65,12 @@ class HandMade:
     def __init__(self, state: Topic) -> None:
         self.state = state
 
-    def submit(self, command: CommitBatch) -> bool:
-        """Carry the command out, and return whether that changed anything."""
+    def submit(self, command: topic.Command) -> list[Any]:
+        """Carry the command out, and return the events."""
         events = topic.decide(self.state, command, 0)
         for event in events:
             self.state = topic.evolve(self.state, event)
-        return bool(events)
+        return events
 
 
 class OnTheStore:
@@ -83,9 +83,9 @@ class OnTheStore:
     def state(self) -> Topic:
         return self._handle.journal.state
 
-    def submit(self, command: CommitBatch) -> bool:
-        """Carry the command out, and return whether that changed anything."""
-        return bool(self._handle.submit(command).events)
+    def submit(self, command: topic.Command) -> list[Any]:
+        """Carry the command out, and return the events."""
+        return self._handle.submit(command).events
 
 
 class Stage:
@@ -106,7 +106,7 @@ class Stage:
             "hw": self._high_watermarks,
             "isr": self._isrs,
             "read": self._read,
-        }
+        } | replica_scenario.commands(lambda: self._here)
 
     def act(self, words: list[str]) -> str:
         """Carry out one line, and return its outcome, empty for a command that has none."""
@@ -120,11 +120,13 @@ class Stage:
 
     def _begin_topic(self, words: list[str]) -> str:
         _, *rest = words
-        given = settings(rest, "partitions", "replicas", "min.insync")
+        given = settings(rest, "partitions", "replicas", "min.insync", "mode", flags=("unclean",))
         state = topics.started(
             int(given.get("partitions", "1")),
             given.get("replicas", "A").split(","),
             int(given.get("min.insync", "1")),
+            replication_mode=given.get("mode", "isr"),
+            unclean_leader_election_enable="unclean" in given,
         )
         self._topic = HandMade(state)
         return ""
@@ -241,36 +243,7 @@ class Stage:
 WRITER = ("query", "run", "app", "acks")
 
 
-def settings(words: list[str], *known: str, flags: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the words of the form name=value, and the flags, by name."""
-    given = {}
-    for word in words:
-        name, separator, value = word.partition("=")
-        if name not in (known if separator else flags):
-            raise StoryError(f"unknown word {word!r}")
-        given[name] = value
-    return given
-
-
-def split(words: list[str], separator: str) -> list[list[str]]:
-    """Return the runs of words between separators."""
-    runs: list[list[str]] = [[]]
-    for word in words:
-        if word == separator:
-            runs.append([])
-        else:
-            runs[-1].append(word)
-    return runs
-
-
 def of_a_task(word: str) -> bool:
     """Return whether a word says what a task wrote: pN=ROWS or on=NODES."""
     name, separator, _ = word.partition("=")
     return bool(separator) and (name == "on" or (name[:1] == "p" and name[1:].isdecimal()))
-
-
-def partition_number(name: str) -> int:
-    """Return the N of pN."""
-    if not (name[:1] == "p" and name[1:].isdecimal()):
-        raise StoryError(f"{name!r} is no partition; write p0, p1, ...")
-    return int(name[1:])

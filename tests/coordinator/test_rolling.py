@@ -8,8 +8,21 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator import topic
 from pyspark_log_coordinator.rolling import SegmentsSwapped
 from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import DeleteRecords, MaintainSegments
-from tests.coordinator.topics import after, at, claim, commit, decide, file, filled, pieces, rolled, started, swap
+from pyspark_log_coordinator.topic import AlterNode, DeleteRecords, MaintainSegments
+from tests.coordinator.topics import (
+    after,
+    at,
+    claim,
+    commit,
+    decide,
+    file,
+    filled,
+    incarnation,
+    pieces,
+    rolled,
+    started,
+    swap,
+)
 
 
 def released(state):
@@ -188,6 +201,17 @@ def test_a_replay_with_the_swap_that_was_taken_changes_nothing():
     command = msgspec.structs.replace(commit(claim(1), file({0: 10})), swaps=(swap(0, 20),))
     state = after(filled(2), command)
     assert decide(state, command) == []
+
+
+def test_a_batch_that_brings_a_replica_into_the_isr_does_not_swap_in_what_that_lacks():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
+    state = after(state, AlterNode("B", incarnation("B"), fenced=True))
+    state = after(state, AlterNode("B", incarnation("B")))
+    assert state.partitions[0].isr == ("A",)
+    command = msgspec.structs.replace(commit(None, file({0: 1}, on=("A", "B"))), swaps=(swap(0, 10),))
+    state = after(state, command)
+    assert state.partitions[0].isr == ("A", "B")
+    assert (len(state.partitions[0].staged), len(state.partitions[0].segments)) == (1, 0)
 
 
 # What is released

@@ -1,0 +1,217 @@
+"""The lines of a story that are about replicas. Behind `->`: what they say, `no change`, or `refused ERROR`.
+
+    copy NODE [files=N]            a node copies what it lacks, or the oldest N files of it, and says so
+    roll pN=FIRST..END [on=A,...]  somebody makes a segment, on these nodes (A)
+    shrink pN=B,...                somebody finds these members of the ISR lagging
+    suspect NODE                   somebody fails to reach a node
+    elect live=A,... [gone=B,...] [unclean]
+                                   an election, by who found these live, and the suspicions of those standing for long
+    prefer live=A,...              the preferred leaders lead again
+    wipe NODE                      a node has lost all that it held, and joins again in a new incarnation
+    fence NODE, unfence NODE
+    reassign pN=A,B,...            the partition moves to these nodes
+    add A,B,... | C,D,...          partitions are added, on these nodes
+
+What they come to is told in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=B epoch=1 isr=B,C`,
+`p0 lost 2..3 (batch 1: 2)`, `p0 staged 0..9`, `p0 rolled 0..9`, `p0 replicas=A,B adding=B removing=A`, `added 2`,
+`suspected`, `renewed`, `fenced`, `unfenced`.
+
+    leo                            -> p0 A=N B=N ..., p1 ...
+    leader                         -> p0=A/EPOCH p1=none/EPOCH
+    replicas                       -> p0=A,B p1=...
+    epochs pN                      -> EPOCH from OFFSET, ...
+    ask pN epoch=E                 -> where the rows of epochs up to E end
+    cut pN epochs=E:FIRST,... end=N    -> what a node keeps of a folder that has these leader epochs
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pyspark_log_coordinator import holding, topic
+from pyspark_log_coordinator.election import LeaderElected
+from pyspark_log_coordinator.holding import FilesHeld
+from pyspark_log_coordinator.isr import IsrShrunk, Lagging
+from pyspark_log_coordinator.node_changes import NodeFenced, NodeRenewed, NodeUnfenced
+from pyspark_log_coordinator.reassignment import PartitionsAdded, ReplicasAltered
+from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.row_loss import RowsLost
+from pyspark_log_coordinator.suspicion import NodeSuspected
+from pyspark_log_coordinator.topic import (
+    AddPartitions,
+    AlterNode,
+    AlterReplicas,
+    Assignment,
+    ElectLeaders,
+    ElectPreferred,
+    Holder,
+    HoldFiles,
+    MaintainSegments,
+    ShrinkIsr,
+    Suspect,
+    Suspicion,
+    Topic,
+)
+from pyspark_log_coordinator.truncation import divergence
+from tests.coordinator import topics
+from tests.coordinator.scenario_words import StoryError, partition_number, settings, split
+
+
+class Played(Protocol):
+    """A topic that a story is about."""
+
+    @property
+    def state(self) -> Topic: ...
+    def submit(self, command: topic.Command) -> list[Any]: ...
+
+
+def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]]:
+    """Return the commands by name; `here` is the topic that the story is about just now."""
+
+    def told(decide: Callable[[Topic, list[str]], topic.Command]) -> Callable[[list[str]], str]:
+        def act(words: list[str]) -> str:
+            played = here()
+            return ", ".join(map(_tell, played.submit(decide(played.state, words)))) or "no change"
+
+        return act
+
+    def asked(answer: Callable[[Topic, list[str]], str]) -> Callable[[list[str]], str]:
+        return lambda words: answer(here().state, words)
+
+    return {
+        "copy": told(_copy),
+        "roll": told(_roll),
+        "shrink": told(_shrink),
+        "suspect": told(lambda state, words: Suspect(words[0], state.incarnations[words[0]])),
+        "elect": told(_elect),
+        "prefer": told(lambda state, words: ElectPreferred(_holders(state, settings(words, "live")["live"]))),
+        "wipe": told(lambda state, words: AlterNode(words[0], f"{state.incarnations[words[0]]} again")),
+        "fence": told(lambda state, words: AlterNode(words[0], state.incarnations[words[0]], fenced=True)),
+        "unfence": told(lambda state, words: AlterNode(words[0], state.incarnations[words[0]])),
+        "reassign": told(_reassign),
+        "add": told(_add),
+        "leo": asked(_log_end_offsets),
+        "leader": asked(_leaders),
+        "replicas": asked(_replicas),
+        "epochs": asked(_epochs),
+        "ask": asked(_ask),
+        "cut": asked(_cut),
+    }
+
+
+def _copy(state: Topic, words: list[str]) -> HoldFiles:
+    node, *rest = words
+    given = settings(rest, "files")
+    missing = holding.missing(state, node)
+    files = tuple(number for number, _ in missing.files)
+    segments = tuple((number, each.name) for number, each in (*missing.segments, *missing.staged))
+    if "files" in given:
+        files, segments = files[: int(given["files"])], ()
+    return HoldFiles(node, state.incarnations[node], files, segments)
+
+
+def _roll(state: Topic, words: list[str]) -> MaintainSegments:
+    (where, span), *rest = (word.partition("=")[::2] for word in words)
+    nodes = dict(rest).get("on", "A").split(",")
+    first, _, last = span.partition("..")
+    number = partition_number(where)
+    epoch = state.partitions[number].leader_epoch
+    return MaintainSegments((topics.swap(int(first), int(last) + 1, number, epoch=epoch, on=nodes),))
+
+
+def _shrink(state: Topic, words: list[str]) -> ShrinkIsr:
+    pairs = [(partition_number(name), nodes.split(",")) for name, _, nodes in (word.partition("=") for word in words)]
+    return ShrinkIsr(tuple(Lagging(p, tuple(nodes), state.partitions[p].leader_epoch) for p, nodes in pairs))
+
+
+def _elect(state: Topic, words: list[str]) -> ElectLeaders:
+    given = settings(words, "live", "gone", flags=("unclean",))
+    gone = [node for node in given.get("gone", "").split(",") if node]
+    suspicions = tuple(Suspicion(node, state.suspects.get(node, 0)) for node in gone)
+    return ElectLeaders(_holders(state, given["live"]), suspicions, unclean="unclean" in given)
+
+
+def _reassign(state: Topic, words: list[str]) -> AlterReplicas:
+    pairs = [word.partition("=")[::2] for word in words]
+    assignments = tuple(Assignment(partition_number(name), tuple(nodes.split(","))) for name, nodes in pairs)
+    named = {node for each in assignments for node in each.nodes}
+    return AlterReplicas(assignments, {node: _incarnation(state, node) for node in named})
+
+
+def _add(state: Topic, words: list[str]) -> AddPartitions:
+    assignments = tuple(tuple(nodes.split(",")) for (nodes,) in split(words, "|"))
+    return AddPartitions(assignments, {node: _incarnation(state, node) for nodes in assignments for node in nodes})
+
+
+def _incarnation(state: Topic, node: str) -> str:
+    return state.incarnations.get(node, topics.incarnation(node))
+
+
+def _holders(state: Topic, nodes: str) -> tuple[Holder, ...]:
+    return tuple(Holder(node, state.incarnations[node]) for node in nodes.split(","))
+
+
+def _tell(event: Any) -> str:
+    if type(event) in _TOLD:
+        return _TOLD[type(event)]
+    if isinstance(event, PartitionsAdded):
+        return f"added {len(event.assignments)}"
+    return f"p{event.partition} {_tell_of_partition(event)}"
+
+
+_TOLD = {
+    FilesHeld: "holds",
+    NodeSuspected: "suspected",
+    NodeRenewed: "renewed",
+    NodeFenced: "fenced",
+    NodeUnfenced: "unfenced",
+}
+
+
+def _tell_of_partition(event: Any) -> str:
+    match event:
+        case IsrShrunk():
+            return f"isr={','.join(event.isr)}"
+        case LeaderElected():
+            return f"leader={event.leader or 'none'} epoch={event.leader_epoch} isr={','.join(event.isr) or 'nobody'}"
+        case RowsLost():
+            whose = [(each.batch_id if each.producer else "none", each.rows) for each in event.batches]
+            batches = " ".join(f"(batch {batch}: {rows})" for batch, rows in whose)
+            return f"lost {event.start}..{event.end - 1} {batches}".rstrip()
+        case SegmentsSwapped() | SegmentStaged():
+            verb = "rolled" if isinstance(event, SegmentsSwapped) else "staged"
+            return f"{verb} {event.segment.base_offset}..{event.segment.end_offset - 1}"
+        case ReplicasAltered():
+            lists = {"replicas": event.replicas, "adding": event.adding, "removing": event.removing}
+            return " ".join(f"{name}={','.join(each)}" for name, each in lists.items() if each)
+    raise StoryError(f"a story has no words for {event}")
+
+
+def _log_end_offsets(state: Topic, words: list[str]) -> str:
+    each = enumerate(state.partitions)
+    return ", ".join(f"p{n} " + " ".join(f"{node}={end}" for node, end in p.log_end_offsets.items()) for n, p in each)
+
+
+def _leaders(state: Topic, words: list[str]) -> str:
+    return " ".join(f"p{n}={each.leader or 'none'}/{each.leader_epoch}" for n, each in enumerate(state.partitions))
+
+
+def _replicas(state: Topic, words: list[str]) -> str:
+    return " ".join(f"p{n}={','.join(each.replicas)}" for n, each in enumerate(state.partitions))
+
+
+def _epochs(state: Topic, words: list[str]) -> str:
+    partition = state.partitions[partition_number(words[0])]
+    return ", ".join(f"{epoch} from {start}" for epoch, start in partition.epoch_starts)
+
+
+def _ask(state: Topic, words: list[str]) -> str:
+    epoch = int(settings(words[1:], "epoch")["epoch"])
+    return str(state.partitions[partition_number(words[0])].end_of_epoch(epoch))
+
+
+def _cut(state: Topic, words: list[str]) -> str:
+    partition = state.partitions[partition_number(words[0])]
+    given = settings(words[1:], "epochs", "end")
+    pairs = [tuple(map(int, pair.split(":"))) for pair in given["epochs"].split(",")]
+    kept = divergence(pairs, int(given["end"]), partition.epoch_starts, partition.log_end)  # type: ignore[arg-type]
+    return f"keeps {kept}"

@@ -1,0 +1,115 @@
+"""A node says what it has copied; what it lacks is listed for it."""
+
+import pytest
+
+from pyspark_log_coordinator.holding import FilesHeld, missing, newest_held
+from pyspark_log_coordinator.topic import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_storage.errors import NodeMissing
+from tests.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
+
+
+def held_by(state, number):
+    return [holder.node for holder in state.file(number).holders]
+
+
+def holds(node, *files, segments=()):
+    return HoldFiles(node, incarnation(node), files, tuple(segments))
+
+
+def three_files():
+    """Return a topic of two partitions on A and B; B lacks files 1 and 2, the last of which is of both partitions."""
+    state = after(started(2, ("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
+    state = after(state, commit(None, file({0: 2})))
+    return after(state, commit(None, file({0: 2, 1: 1})))
+
+
+def test_a_file_moves_all_partitions_that_it_has_rows_of():
+    state = after(three_files(), holds("B", 2))
+    assert held_by(state, 2) == ["A", "B"]
+    assert [one.log_end_offsets["B"] for one in state.partitions] == [2, 1]
+    assert [one.isr for one in state.partitions] == [("A",), ("A", "B")]
+
+
+def test_what_it_holds_already_and_what_is_not_there_is_left_out():
+    assert decide(three_files(), holds("B", 0, 2, 2, 99)) == [FilesHeld("B", (2,), ())]
+    assert decide(three_files(), holds("B", 0, 99, segments=[(0, "gone"), (9, "gone")])) == []
+
+
+def test_a_file_that_was_rolled_meanwhile_is_left_out():
+    state = rolled(three_files(), 0, 4)
+    assert state.first_file == 2
+    assert decide(state, holds("B", 1)) == []
+
+
+@pytest.mark.parametrize(("node", "life"), [("B", "another"), ("Z", incarnation("Z"))])
+def test_a_node_that_is_not_the_one_the_topic_knows_is_told_so(node, life):
+    with pytest.raises(NodeMissing, match=f"node '{node}' is no longer the one"):
+        decide(three_files(), HoldFiles(node, life, (1,)))
+
+
+def test_a_node_that_is_no_replica_is_a_place_to_read_from_and_no_more():
+    state = after(started(1, ("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
+    state = rolled(after(state, AlterNode("B", incarnation("B"))), 0, 1, on=("A", "B"))
+    assert missing(state, "Z").segments == ()
+
+
+def test_what_is_missing_is_listed_by_offset_segments_first():
+    state = after(rolled(three_files(), 0, 4), MaintainSegments((swap(4, 6),)))
+    found = missing(state, "B")
+    assert [(number, each.base_offset, each.end_offset) for number, each in found.segments] == [(0, 0, 4), (0, 4, 6)]
+    assert [number for number, _ in found.files] == [2]
+    assert found.staged == ()
+    assert missing(state, "A").files == missing(state, "A").segments == ()
+
+
+def test_a_segment_that_waits_for_the_isr_is_missing_too():
+    state = after(started(1, ("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
+    state = after(state, MaintainSegments((swap(0, 2, on=("B",)),)))
+    ((number, one),) = missing(state, "A").staged
+    assert missing(state, "B").staged == ()
+    state = after(state, holds("A", segments=[(number, one.name)]))
+    assert [each.name for each in state.partitions[0].segments] == [one.name]
+    assert len(state.files) == 0
+
+
+def test_rows_below_the_log_start_are_not_missing():
+    state = after(three_files(), DeleteRecords(0, 4))
+    assert [number for number, _ in missing(state, "B").files] == [2]
+    assert state.partitions[0].log_end_offsets["B"] == 4
+
+
+def test_deleting_rows_that_a_follower_lacks_brings_it_as_far_as_it_holds_what_follows():
+    state = after(three_files(), holds("B", 2))
+    state = after(state, DeleteRecords(0, 4))
+    assert state.partitions[0].log_end_offsets["B"] == 6
+
+
+def test_rolling_what_a_follower_holds_in_part_takes_it_on_with_the_segment():
+    state = rolled(three_files(), 0, 4, on=("A", "B"))
+    assert state.partitions[0].log_end_offsets["B"] == 4
+
+
+def test_a_fenced_node_copies_and_does_not_join():
+    state = after(three_files(), AlterNode("B", incarnation("B"), fenced=True))
+    state = after(state, holds("B", 1, 2))
+    assert state.partitions[0].log_end_offsets["B"] == 6
+    assert state.partitions[0].isr == ("A",)
+
+
+def test_a_staged_segment_of_rows_that_were_deleted_is_given_up():
+    state = after(started(1, ("A", "B")), commit(None, file({0: 2}, on=("A", "B")), file({0: 2}, on=("A", "B"))))
+    state = after(state, MaintainSegments((swap(0, 4),)))
+    name = state.partitions[0].staged[0].name
+    state = after(state, DeleteRecords(0, 2))
+    assert state.partitions[0].staged == ()
+    assert f"0/{name}" in [each.key for each in state.released]
+
+
+def test_the_newest_file_that_a_node_is_said_to_hold_tells_a_restored_disk():
+    state = three_files()
+    assert newest_held(state, "B") == f"append/{state.file(0).name}"
+    state = after(state, holds("B", 1))
+    assert newest_held(state, "B") == f"append/{state.file(1).name}"
+    state = rolled(rolled(state, 0, 2, on=("A", "B"), born=7), 2, 4, on=("A", "B"), born=5)
+    assert newest_held(state, "B") == f"0/{state.partitions[0].segments[0].name}.log"
+    assert newest_held(started(), "A") is None

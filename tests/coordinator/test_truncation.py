@@ -1,0 +1,72 @@
+"""What a returning node cuts: by leader epochs, and never by the high watermark."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.truncation import EpochEnd, divergence, end_of_epoch
+
+LINEAGE = ((0, 0), (1, 300), (2, 500))
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [(0, EpochEnd(0, 300)), (1, EpochEnd(1, 500)), (2, EpochEnd(2, 800)), (7, EpochEnd(2, 800)), (-1, None)],
+)
+def test_who_asks_for_an_epoch_is_told_where_it_ends(asked, answer):
+    assert end_of_epoch(LINEAGE, 800, asked) == answer
+
+
+def test_who_asks_for_an_epoch_that_left_no_rows_is_told_of_the_one_before():
+    assert end_of_epoch(((0, 0), (3, 500)), 800, 2) == EpochEnd(0, 500)
+
+
+@pytest.mark.parametrize(
+    ("local", "local_end", "lineage", "lineage_end", "cut"),
+    [
+        ((), 0, LINEAGE, 800, 0),
+        (LINEAGE, 700, LINEAGE, 800, 700),  # it missed rows
+        (LINEAGE, 800, LINEAGE, 800, 800),
+        (((0, 0),), 250, LINEAGE, 800, 250),
+        (((0, 0),), 310, LINEAGE, 800, 300),  # it led, and wrote what nobody copied
+        (((0, 0), (1, 300)), 600, LINEAGE, 800, 500),
+        (LINEAGE, 900, LINEAGE, 800, 800),
+        (((0, 0), (1, 10)), 20, ((0, 0), (2, 15)), 30, 10),  # KIP-279: the answer is about epoch 0
+        (((0, 0), (1, 10), (3, 12)), 20, ((0, 0), (2, 15)), 30, 10),
+        (((0, 0), (2, 10), (3, 14)), 20, ((0, 0), (1, 12), (4, 16)), 30, 10),  # the question is put twice
+        (((1, 0),), 5, ((0, 0), (2, 3)), 9, 0),  # no epoch in common
+        (((0, 0),), 20, ((2, 10),), 30, 10),  # the epoch has expired
+        (((0, 5), (1, 10)), 20, ((1, 10),), 30, 20),  # the log start moved
+        (((0, 0),), 20, (), 0, 0),
+    ],
+)
+def test_a_node_cuts_what_is_not_the_logs(local, local_end, lineage, lineage_end, cut):
+    assert divergence(local, local_end, lineage, lineage_end) == cut
+
+
+branches = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(0, 4)), max_size=8)
+"""Histories, each of which branches off an older one: which, after how many of its rows, and how many it adds."""
+
+
+def grown(branches):
+    """Return logs as lists with the leader epoch of each row. Each branch has a leader epoch of its own."""
+    logs = [[]]
+    for epoch, (parent, kept, added) in enumerate(branches):
+        base = logs[parent % len(logs)]
+        logs.append(base[: kept % (len(base) + 1)] + [epoch] * added)
+    return logs
+
+
+def checkpoint(log):
+    """Return a log's leader epochs with their first offsets."""
+    return tuple((epoch, log.index(epoch)) for epoch, _ in itertools.groupby(log))
+
+
+@given(branches, st.data())
+def test_whatever_the_two_histories_exactly_the_rows_that_both_have_stay(made, data):
+    logs = grown(made)
+    local, lineage = data.draw(st.sampled_from(logs)), data.draw(st.sampled_from(logs))
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(local, lineage, strict=False)))
+    assert divergence(checkpoint(local), len(local), checkpoint(lineage), len(lineage)) == same
