@@ -1,9 +1,11 @@
 """The cluster machine: one journal for the nodes and for the names of topics.
 
     command           events
-    StartCluster   -> ClusterStarted, NodeAdded    the journal's first entry
+    StartCluster   -> ClusterStarted, NodeAdded ...    the journal's first entry
+    RestoreCluster -> ClusterRestored                  likewise, of a cluster whose journals were lost
+    AddNode, FenceNode, UnfenceNode, RenewNode, RemoveNode -> see `nodes`
     CreateTopic    -> TopicCreated
-    RemoveTopic    -> TopicRemoved                 after the topic's own journal has ended
+    RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
 
 The cluster says which topics there are, and what each was created with. What becomes of a topic afterwards
 (its present partitions, leaders, configuration) is in the topic's own journal, whose first entry is made from
@@ -12,10 +14,27 @@ the `TopicCreated` by whoever opens it first.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
 
+from pyspark_log_coordinator import assignment, nodes
+from pyspark_log_coordinator.nodes import (
+    AT_THE_ROOT,
+    AddNode,
+    FenceNode,
+    FormerNode,
+    Node,
+    NodeAdded,
+    NodeFenced,
+    NodeRemoved,
+    NodeRenewed,
+    NodeUnfenced,
+    RemoveNode,
+    RenewNode,
+    UnfenceNode,
+)
 from pyspark_log_coordinator.partition import NodeId
 from pyspark_log_coordinator.replay import Machine
 from pyspark_log_coordinator.topic_config import TopicConfig
@@ -23,17 +42,6 @@ from pyspark_log_storage.errors import InvalidOption, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
 
 PARTITIONS_MAX = 100_000
-AT_THE_ROOT = "."
-"""The address of a node that is the cluster root itself, wherever that is mounted."""
-
-
-class Node(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An independent place that can fail on its own."""
-
-    node_id: NodeId
-    url: str
-    rack: str
-    incarnation: str
 
 
 class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -48,10 +56,16 @@ class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class StartCluster(msgspec.Struct, frozen=True):
-    """Begin a cluster of one node."""
+    """Begin a cluster of one node, or of those where its journals are."""
 
     cluster_id: str
-    node: Node
+    nodes: tuple[Node, ...]
+
+
+class RestoreCluster(msgspec.Struct, frozen=True):
+    """Begin the journal of a cluster that was found on its nodes."""
+
+    found: ClusterRestored
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
@@ -62,6 +76,10 @@ class CreateTopic(msgspec.Struct, frozen=True):
     partitions: int
     config: TopicConfig
     schemas: tuple[bytes, ...]
+    replication_factor: int | None = None
+    """How many replicas each partition gets; None for the default, see `assignment`."""
+    replicas: tuple[tuple[NodeId, ...], ...] | None = None
+    """The nodes of each of the partitions, where somebody chose them; else they are spread."""
 
 
 class RemoveTopic(msgspec.Struct, frozen=True):
@@ -77,10 +95,13 @@ class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, for
     cluster_id: str
 
 
-class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """A node joined."""
+class ClusterRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The cluster exists again, with what was found on its nodes."""
 
-    node: Node
+    cluster_id: str
+    nodes: tuple[Node, ...]
+    former_nodes: tuple[FormerNode, ...]
+    topics: tuple[TopicRecord, ...]
 
 
 class TopicCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -101,10 +122,31 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster_id: str = ""
     nodes: dict[NodeId, Node] = {}
     topics: dict[str, TopicRecord] = {}
+    former_nodes: tuple[FormerNode, ...] = ()
 
 
-Command = StartCluster | CreateTopic | RemoveTopic
-Event = ClusterStarted | NodeAdded | TopicCreated | TopicRemoved
+Command = (
+    StartCluster
+    | RestoreCluster
+    | AddNode
+    | FenceNode
+    | UnfenceNode
+    | RenewNode
+    | RemoveNode
+    | CreateTopic
+    | RemoveTopic
+)
+Event = (
+    ClusterStarted
+    | ClusterRestored
+    | NodeAdded
+    | NodeFenced
+    | NodeUnfenced
+    | NodeRenewed
+    | NodeRemoved
+    | TopicCreated
+    | TopicRemoved
+)
 
 
 def decide(state: Cluster, command: Command, now: int) -> list[Any]:
@@ -113,7 +155,14 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
         case StartCluster():
             if state.cluster_id:
                 return []
-            return [ClusterStarted(command.cluster_id), NodeAdded(command.node)]
+            return [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
+        case RestoreCluster():
+            return [] if state.cluster_id else [command.found]
+        case AddNode() | FenceNode() | UnfenceNode() | RenewNode():
+            return list(nodes.decide(state.nodes, state.former_nodes, command))
+        case RemoveNode():
+            unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
+            return list(nodes.decide_removal(state.nodes, command.node_id, unclear))
         case CreateTopic():
             return [TopicCreated(_create(state, command, now))]
         case RemoveTopic():
@@ -128,8 +177,16 @@ def evolve(state: Cluster, event: Event) -> Cluster:
     match event:
         case ClusterStarted():
             return msgspec.structs.replace(state, cluster_id=event.cluster_id)
-        case NodeAdded():
-            return msgspec.structs.replace(state, nodes={**state.nodes, event.node.node_id: event.node})
+        case ClusterRestored():
+            return Cluster(
+                cluster_id=event.cluster_id,
+                nodes={each.node_id: each for each in event.nodes},
+                topics={each.name: each for each in event.topics},
+                former_nodes=event.former_nodes,
+            )
+        case NodeAdded() | NodeFenced() | NodeUnfenced() | NodeRenewed() | NodeRemoved():
+            present, former = nodes.evolve(state.nodes, state.former_nodes, event)
+            return msgspec.structs.replace(state, nodes=present, former_nodes=former)
         case TopicCreated():
             return msgspec.structs.replace(state, topics={**state.topics, event.topic.name: event.topic})
         case TopicRemoved():
@@ -160,9 +217,41 @@ def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
             f"topic {command.name!r} cannot ask for {command.config.min_insync_replicas} in-sync replicas: "
             f"the cluster has {len(state.nodes)} node(s); choose fewer",
         )
-    leader = min(state.nodes)
-    assignments = ((leader,),) * command.partitions
-    return TopicRecord(command.name, command.topic_id, now, command.config, assignments, command.schemas)
+    replicas = _assign(state, command)
+    if command.config.min_insync_replicas > len(replicas[0]):
+        raise InvalidOption(
+            "min.insync.replicas",
+            f"topic {command.name!r} cannot ask for {command.config.min_insync_replicas} in-sync replicas: "
+            f"it would have {len(replicas[0])}; choose fewer, or a higher replication factor",
+        )
+    return TopicRecord(command.name, command.topic_id, now, command.config, replicas, command.schemas)
+
+
+def _assign(state: Cluster, command: CreateTopic) -> tuple[tuple[NodeId, ...], ...]:
+    """Return the nodes of each partition. Raises `InvalidOption`."""
+    live = nodes.live(state.nodes)
+    if command.replicas is not None:
+        assert len(command.replicas) == command.partitions
+        assignment.check(command.replicas, live, state.nodes, command.name)
+        return command.replicas
+    factor = command.replication_factor
+    if factor is None:
+        factor = assignment.default_replication_factor(len(live))
+    if not 1 <= factor <= len(live):
+        fenced = len(state.nodes) - len(live)
+        more = f" that are not fenced, and {fenced} fenced" if fenced else ""
+        raise InvalidOption(
+            "replication.factor",
+            f"topic {command.name!r} cannot have {factor} replicas of each partition: the cluster has {len(live)} "
+            f"node(s){more}; choose 1 to {len(live)}, or add nodes",
+        )
+    racks = {each.node_id: each.rack for each in live.values()}
+    return assignment.spread(racks, command.partitions, factor, seed_of(command.topic_id))
+
+
+def seed_of(topic_id: str) -> int:
+    """Return the number that a topic's partitions are spread by: topics begin at different nodes."""
+    return int.from_bytes(hashlib.blake2b(topic_id.encode(), digest_size=8).digest(), "big")
 
 
 MACHINE: Machine[Cluster, Command] = Machine(
@@ -173,3 +262,24 @@ MACHINE: Machine[Cluster, Command] = Machine(
     encode_state=msgspec.msgpack.encode,
     decode_state=msgspec.msgpack.Decoder(Cluster).decode,
 )
+
+__all__ = [
+    "AT_THE_ROOT",
+    "MACHINE",
+    "PARTITIONS_MAX",
+    "AddNode",
+    "Cluster",
+    "CreateTopic",
+    "FenceNode",
+    "Node",
+    "RemoveNode",
+    "RemoveTopic",
+    "RenewNode",
+    "RestoreCluster",
+    "StartCluster",
+    "TopicRecord",
+    "UnfenceNode",
+    "decide",
+    "evolve",
+    "topic_of",
+]

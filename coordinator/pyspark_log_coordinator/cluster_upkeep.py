@@ -6,7 +6,9 @@ cluster journal    entries and snapshots that nobody needs
 
 Nothing in a deleted topic's folder is named by anybody any more, and nothing ever will be: its journal has ended. The
 delay is for readers that are under way; they meet an error afterwards. What a slow writer adds later goes the next
-time, for every folder is looked at. The journal's last entry and its snapshot stay for ever, for whoever still sleeps.
+time, for every folder is looked at; so does what lies on a store that is away, or that fails: it keeps nobody else's
+from being tidied up. Fenced nodes are left out. The journal's last entry and its snapshot stay for ever, for whoever
+still sleeps.
 
 A folder is of a deleted topic where both say so: the cluster does not know the id (it is asked after the folder was
 listed, and ids are never used twice), and the journal in the folder has ended. So a cluster whose own journal was
@@ -16,20 +18,25 @@ restored from an old backup loses nothing by this.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pyspark_log_coordinator import topic
+from pyspark_log_coordinator import snapshot, topic
 from pyspark_log_coordinator.journal import Journal
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError, ObjectMissing
+from pyspark_log_storage.errors import LogError, ObjectMissing, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_log_coordinator.log import Log
     from pyspark_log_storage.store import Store
+
+T = TypeVar("T")
+
+_END_OBJECTS_MAX = 64
+"""How many objects the end of a journal has at most: on several stores an entry has some for each ballot."""
 
 
 class DeletedTopic(msgspec.Struct, frozen=True):
@@ -60,56 +67,119 @@ def tidy(
     """Remove what is due; return what went, or would go.
 
     Of deleted topics about `objects_max` objects, all where it is None. `failed` is told of a deleted topic that cannot
-    be read, by its folder, and the others go on. Without it the error is raised.
+    be read, by its folder, and the others go on; and of a store that fails, by its address. Without it the error is
+    raised, of a store after the others were tidied up.
     """
+    stores = _Stores(log)
     deleted: list[DeletedTopic] = []
-    for name, topic_id in former_lives(log):
+    for name, topic_id in _former_lives(log, stores):
         left = None if objects_max is None else objects_max - sum(each.objects for each in deleted)
         if left is not None and left <= 0:
             break
         try:
-            found = _remove(log, name, topic_id, left, dry_run=dry_run)
+            found = _remove(log, stores, name, topic_id, left, dry_run=dry_run)
         except LogError as error:
             if failed is None:
                 raise
             failed(layout.topic_folder(name, topic_id), error)
         else:
             deleted += [found] if found.objects > 0 else []
-    swept = tuple(log.store.sweep(dry_run=dry_run))
-    return Tidied(tuple(deleted), swept, 0 if dry_run else log.cluster.trim())
+    swept = tuple(name for names in stores.each(lambda store: store.sweep(dry_run=dry_run)) for name in names)
+    trimmed = 0 if dry_run else log.cluster.trim()
+    for url, why in stores.failures.items():
+        if failed is None:
+            raise why
+        failed(url, why)
+    return Tidied(tuple(deleted), swept, trimmed)
 
 
 def former_lives(log: Log) -> list[tuple[str, str]]:
-    """Return name and id of every topic that has a folder and that the cluster does not know."""
-    store = log.store
-    found = [(name, each) for name in store.folders(layout.TOPICS) for each in store.folders(f"{layout.TOPICS}{name}/")]
+    """Return name and id of every topic that has a folder and that the cluster does not know.
+
+    Stores that fail are passed over.
+    """
+    return _former_lives(log, _Stores(log))
+
+
+def half_written(log: Log) -> list[str]:
+    """Return what killed writers left half-written. Stores that fail are passed over."""
+    return [name for names in _Stores(log).each(lambda store: store.sweep(dry_run=True)) for name in names]
+
+
+def _former_lives(log: Log, stores: _Stores) -> list[tuple[str, str]]:
+    def lives(store: Store) -> list[tuple[str, str]]:
+        names = store.folders(layout.TOPICS)
+        return [(name, each) for name in names for each in store.folders(f"{layout.TOPICS}{name}/")]
+
+    found = {life for each in stores.each(lives) for life in each}
     known = {(record.name, record.topic_id) for record in log.topics().values()}
-    return [life for life in found if life not in known]
+    return sorted(life for life in found if life not in known)
+
+
+class _Stores:
+    """The stores of the journals and the nodes. A single one raises; of several, one that fails is left out."""
+
+    def __init__(self, log: Log) -> None:
+        found = log.stores()
+        self._is_single = len(found) == 1 and not log.missing_nodes
+        fenced = {log.node_store(name).url for name, each in log.cluster.state.nodes.items() if each.fenced}
+        # The root is in use even where its node is fenced: the journals are there.
+        self._left = [each for each in found if each.url not in fenced or each is log.store]
+        self.failures: dict[str, LogError] = {}
+
+    def each(self, ask: Callable[[Store], T]) -> list[T]:
+        """Ask every store that is left; return the answers. `ask` touches nothing else."""
+        answers = []
+        for store in tuple(self._left):
+            try:
+                answers.append(ask(store))
+            except StoreError as error:
+                if self._is_single:
+                    raise
+                self.failures[store.url] = error
+                self._left.remove(store)
+        return answers
 
 
 def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
     """Return the journal of a life of a topic, which is not begun where nobody has."""
-    return Journal(log.store, layout.topic_journal(name, topic_id), topic.MACHINE, log.environment)
+    return Journal(log.place, layout.topic_journal(name, topic_id), topic.MACHINE, log.environment)
 
 
-def _remove(log: Log, name: str, topic_id: str, objects_max: int | None, *, dry_run: bool) -> DeletedTopic:
+def _remove(
+    log: Log, stores: _Stores, name: str, topic_id: str, objects_max: int | None, *, dry_run: bool
+) -> DeletedTopic:
     nothing = DeletedTopic(name, topic_id, 0, 0)
     folder = layout.topic_folder(name, topic_id)
-    if _is_buried(log.store, name, topic_id):
+    if all(stores.each(lambda store: _is_buried(log, store, name, topic_id))):
         return nothing
     journal = journal_of(log, name, topic_id)
     state = journal.refresh()
     if state.deleted_ms is None or log.environment.now_ms() < state.deleted_ms + state.config.file_delete_delay_ms:
         return nothing
     kept = journal.end_keys()
-    keys = list(itertools.islice((key for key in log.store.list(folder) if key not in kept), objects_max))
-    size = sum(_size(log.store, key) for key in keys)
+    left = objects_max
+    sizes: list[int] = []
+
+    def doomed(store: Store) -> list[str]:
+        nonlocal left
+        keys = list(itertools.islice((key for key in store.list(folder) if key not in kept), left))
+        sizes.extend(_size(store, key) for key in keys)
+        left = None if left is None else left - len(keys)
+        return keys
+
+    found: dict[str, list[str]] = {}
+    stores.each(lambda store: found.update({store.url: doomed(store)}))
     if not dry_run:
         # First: whoever reads the journal from now on begins at its end, and misses nothing that goes.
         journal.bury()
-        for key in keys:
-            log.store.delete(key)
-    return DeletedTopic(name, topic_id, len(keys), size)
+        stores.each(lambda store: _delete(store, found[store.url]))
+    return DeletedTopic(name, topic_id, len(sizes), sum(sizes))
+
+
+def _delete(store: Store, keys: list[str]) -> None:
+    for key in keys:
+        store.delete(key)
 
 
 def _size(store: Store, key: str) -> int:
@@ -119,9 +189,12 @@ def _size(store: Store, key: str) -> int:
         return 0  # another removed it
 
 
-def _is_buried(store: Store, name: str, topic_id: str) -> bool:
-    """Return whether only the end of the journal is left, without reading it."""
+def _is_buried(log: Log, store: Store, name: str, topic_id: str) -> bool:
+    """Return whether a store has only the end of the journal left, or nothing, without reading it."""
     journal = layout.topic_journal(name, topic_id)
-    found = list(itertools.islice(store.list(layout.topic_folder(name, topic_id)), 3))
-    number = found[0].removeprefix(f"{journal}entries/") if found else ""
-    return number.isdigit() and found[1:] == [f"{journal}snapshots/{layout.newest_first(int(number))}"]
+    found = list(itertools.islice(store.list(layout.topic_folder(name, topic_id)), _END_OBJECTS_MAX + 1))
+    slots = {log.place.slot_of(key.removeprefix(f"{journal}entries/")) for key in found[:-1]}
+    if not found or len(slots) > 1:
+        return not found
+    end = slots.pop() if slots else next(snapshot.numbers(store, journal), None)
+    return end is not None and found[-1] == snapshot.key(journal, end)

@@ -5,20 +5,31 @@ This is where the state machines meet the stores; the rules are in the machines.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator import cluster, topic
+from pyspark_log_coordinator import cluster, founding, journal_nodes, topic
 from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
+from pyspark_log_coordinator.members import Member, Members
+from pyspark_log_coordinator.nodes import live
+from pyspark_log_coordinator.roll_call import RollCall
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import NoCluster, NodeMissing, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.store import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal import Outcome
+    from pyspark_log_coordinator.journal_nodes import JournalNodes
+    from pyspark_log_coordinator.partition import NodeId
+    from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.store import Store
 
 FIRST_NODE = "0"
@@ -31,9 +42,9 @@ class TopicHandle:
         self.name = record.name
         self.topic_id = record.topic_id
         self.journal: Journal[topic.Topic, topic.Command] = Journal(
-            log.store, layout.topic_journal(record.name, record.topic_id), topic.MACHINE, log.environment
+            log.place, layout.topic_journal(record.name, record.topic_id), topic.MACHINE, log.environment
         )
-        self._log = log
+        self.log = log
         self._record = record
         self._schemas: tuple[tuple[bytes, ...], tuple[pa.Schema, ...]] = ((), ())
 
@@ -55,7 +66,7 @@ class TopicHandle:
         """
         state = self.journal.refresh()
         if not state.started:
-            nodes = self._log.cluster.state.nodes
+            nodes = self.log.cluster.state.nodes
             command = topic.StartTopic(
                 name=self.name,
                 topic_id=self.topic_id,
@@ -77,7 +88,7 @@ class TopicHandle:
 
     def now_ms(self) -> int:
         """Return the clock of the process."""
-        return self._log.environment.now_ms()
+        return self.log.environment.now_ms()
 
     def append_file(self, name: str) -> str:
         """Return the key of an append file on any of the topic's nodes."""
@@ -91,48 +102,146 @@ class TopicHandle:
 class Log:
     """A cluster, as one thread of one process sees it."""
 
-    def __init__(self, store: Store, environment: Environment) -> None:
-        """Take the store at the cluster root. Reads nothing yet."""
-        self.store = store
+    def __init__(
+        self,
+        roots: Store | Sequence[Store],
+        environment: Environment,
+        *,
+        open_node: Callable[[str], Store] = open_store,
+        roll_call: Callable[[Sequence[tuple[cluster.Node, Store]]], dict[NodeId, LogError]] | None = None,
+    ) -> None:
+        """Take the store at the cluster root, or some of those where its journals live. Reads nothing yet.
+
+        `open_node` opens the store of a node that is not at the root, by its address. `roll_call` finds out which nodes
+        do not answer as themselves.
+        """
+        self._roots = tuple(roots) if isinstance(roots, Sequence) else (roots,)
+        self.store = self._roots[0]
+        """The store of the cluster root; of several journal nodes that of the first."""
         self.environment = environment
-        self.cluster: Journal[cluster.Cluster, cluster.Command] = Journal(
-            store, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment
-        )
         self._handles: dict[str, TopicHandle] = {}
+        self.journal_nodes: JournalNodes | None = None
+        """Where the journals live, None where that is the root alone."""
+        self._is_located = False
+        self._live_in(OneStore(self.store))
+        self._open_node = open_node
+        self._roll_call = roll_call or RollCall().missing
+        self._node_stores: dict[str, Store] = {}
+        self.missing_nodes: dict[NodeId, LogError] = {}
+        """What keeps nodes from being used, as of the last `open`; fenced nodes are not asked.
+
+        `NodeMissing` and `StoreUnavailable` say that a node is away: it is left out. `StoreRefused` says that this
+        process may not use a node that may be well: that is no reason to leave it out of what others rely on.
+        """
 
     def open(self, *, create: bool) -> None:
         """Open the cluster, or begin one where there is none and `create` says so.
 
-        Raises `NoCluster`; `NodeMissing` where the root's marker is not the one that the journal names;
-        `StoreUnfit` where a new cluster's store fails its self-test.
+        Of several nodes those that are missing are noted in `missing_nodes`. Raises `NoCluster`; `NodeMissing` where
+        the only node's marker is not the one that the journal names; `StoreUnfit` where a new cluster's store fails its
+        self-test.
         """
+        self.locate()
         if not self.cluster.refresh().cluster_id:
             if not create:
-                raise NoCluster(
-                    f"there is no log at {self.store.url}; check the path, or write to it or create a topic"
-                )
+                where = self.place.url
+                raise NoCluster(f"there is no log at {where}; check the path, or write to it or create a topic")
             self._begin()
-        for member in self.cluster.state.nodes.values():
-            node.require_marker(self.node_store(member.node_id), member.node_id, member.incarnation)
+        if not self._is_located:
+            self.locate()
+            # Journal nodes are named before anything is on them: so what was read is of the root alone.
+            if self.journal_nodes is not None:
+                self.open(create=create)
+                return
+            self._is_located = True
+        self.call_roll()
+
+    def locate(self) -> None:
+        """Find out where the journals live, as long as that is not known for certain. Tasks call it, who do not open.
+
+        Raises what `journal_nodes.find` does.
+        """
+        if self._is_located:
+            return
+        nodes = journal_nodes.find(self._roots)
+        if nodes is None:
+            return  # the journals are here, or there are none yet
+        given = {each.url: each for each in self._roots}
+        stores = [given[each.url] if each.url in given else self.store_at(each.url) for each in nodes.nodes]
+        members = [Member(store, each.node, each.incarnation) for store, each in zip(stores, nodes.nodes, strict=True)]
+        self.store, self.journal_nodes = stores[0], nodes
+        self._node_stores |= {each.url: store for store, each in zip(stores, nodes.nodes, strict=True)}
+        self._live_in(SeveralStores(Members(members)))
+        self._is_located = True
+
+    def missing_journal_nodes(self) -> dict[NodeId, LogError]:
+        """Return what keeps journal nodes from taking part in the journals now, by their ids."""
+        if self.journal_nodes is None:
+            return {}
+        assert isinstance(self.place, SeveralStores)
+        return journal_nodes.missing(self.journal_nodes, self.place.members, self.environment)
+
+    def _live_in(self, place: JournalPlace) -> None:
+        """Go on with the journals in a place, of which nothing is known yet."""
+        self.place = place
+        """Where the journals live."""
+        self.cluster: Journal[cluster.Cluster, cluster.Command] = Journal(
+            place, layout.CLUSTER_JOURNAL, cluster.MACHINE, self.environment
+        )
+        self._handles.clear()
+
+    def call_roll(self) -> None:
+        """Find out which nodes are missing. Raises `NodeMissing` where it is the only one."""
+        members = self.cluster.state.nodes
+        if len(members) == 1:
+            (only,) = members.values()
+            node.require_marker(self.node_store(only.node_id), only.node_id, only.incarnation)
+            self.missing_nodes = {}
+        else:
+            asked = [(each, self.node_store(each.node_id)) for each in live(members).values()]
+            self.missing_nodes = self._roll_call(asked)
 
     def _begin(self) -> None:
+        if self.journal_nodes is not None:
+            founding.begin(self.cluster, self.journal_nodes)
+            return
         marker = node.read_marker(self.store)
         if marker is None:
             node.self_test(self.store, self.environment.nonce())
-            mine = node.Marker(cluster=self.environment.nonce(), node=FIRST_NODE, incarnation=self.environment.nonce())
+            mine = node.Marker(self.environment.nonce(), FIRST_NODE, self.environment.nonce(), root=True)
             self.store.create(node.KEY, node.encode(mine))
             marker = node.read_marker(self.store)
             if marker is None:
                 raise NodeMissing(
                     self.store.url, node.KEY, f"the marker of {self.store.url} vanished; is the disk mounted?"
                 )
+        if not marker.root:
+            raise NoCluster(
+                f"the store at {self.store.url} is node {marker.node!r} of the cluster {marker.cluster}, and no root: "
+                "give the address of that cluster's root or journal nodes; if its creation with `pyspark-log cluster "
+                "create` was cut short, do that again"
+            )
         first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
-        self.cluster.submit(cluster.StartCluster(marker.cluster, first))
+        self.cluster.submit(cluster.StartCluster(marker.cluster, (first,)))
 
     def node_store(self, node_id: str) -> Store:
-        """Return the store of a node."""
-        assert self.cluster.state.nodes[node_id].url == cluster.AT_THE_ROOT
-        return self.store
+        """Return the store of a node, as far as this process knows the nodes. Touches nothing."""
+        return self.store_at(self.cluster.state.nodes[node_id].url)
+
+    def store_at(self, url: str) -> Store:
+        """Return the store at a node's address. Touches nothing. Raises `InvalidOption`."""
+        if url == cluster.AT_THE_ROOT:
+            return self.store
+        if url not in self._node_stores:
+            self._node_stores[url] = self._open_node(url)
+        return self._node_stores[url]
+
+    def stores(self) -> list[Store]:
+        """Return the stores of the journals and of all nodes, but of those that were missing at the last `open`."""
+        nodes = self.cluster.state.nodes
+        missing = {self.node_store(each).url for each in self.missing_nodes if each in nodes}
+        found = [*self.place.stores, *(self.node_store(each) for each in nodes)]
+        return list({each.url: each for each in found if each.url not in missing}.values())
 
     def topics(self) -> dict[str, cluster.TopicRecord]:
         """Return the topics that there are now, by name."""
@@ -152,8 +261,19 @@ class Log:
             handle = self._handles[record.name] = TopicHandle(self, record)
         return handle
 
-    def create_topic(self, name: str, partitions: int, config: TopicConfig | None = None) -> TopicHandle:
-        """Create a topic. Raises `TopicExists`, `InvalidName`, `InvalidOption`."""
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        config: TopicConfig | None = None,
+        *,
+        replication_factor: int | None = None,
+        replicas: Sequence[Sequence[NodeId]] | None = None,
+    ) -> TopicHandle:
+        """Create a topic; `replicas` are the nodes of each partition, where the caller chooses them.
+
+        Raises `TopicExists`, `InvalidName`, `InvalidOption`.
+        """
         from pyspark_log_storage import schema
 
         command = cluster.CreateTopic(
@@ -162,19 +282,28 @@ class Log:
             partitions=partitions,
             config=config or TopicConfig(),
             schemas=tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS),
+            replication_factor=replication_factor,
+            replicas=None if replicas is None else tuple(tuple(each) for each in replicas),
         )
         check_topic(name)
         self.finish_deletion(name)
         self.cluster.submit(command)
         return self.topic(name)
 
-    def ensure_topic(self, name: str, partitions: int, config: TopicConfig | None = None) -> TopicHandle:
+    def ensure_topic(
+        self,
+        name: str,
+        partitions: int,
+        config: TopicConfig | None = None,
+        *,
+        replication_factor: int | None = None,
+    ) -> TopicHandle:
         """Return a topic, created if it is not there; of many that do so at once, one creates it."""
         try:
             return self.topic(name)
         except UnknownTopic:
             try:
-                return self.create_topic(name, partitions, config)
+                return self.create_topic(name, partitions, config, replication_factor=replication_factor)
             except TopicExists:
                 return self.topic(name)
 

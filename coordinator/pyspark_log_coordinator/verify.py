@@ -3,10 +3,15 @@
 journal       every kept entry: checksum, hash chain, events, manifest, no hole; snapshots against the folded state
 producers     batch numbers rise
 partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
-segments      every chunk's checksum, the index against the .log, the journal against both
-append files  every unrolled chunk's checksum
+replicas      LEO, HW, ISR and leader against what each node holds
+segments      on every holder: every chunk's checksum, the index against the .log, the journal against both, and that
+              all holders have the same bytes
+append files  on every holder: every unrolled chunk's checksum
 orphans       files that nothing names: no damage, only rubbish
-cluster       its own journal likewise, and no topic that it has forgotten
+cluster       its own journal likewise, no topic that it has forgotten, and every journal node takes part
+
+Of journals on several stores what is decided is read, not each store's copy; what trimming left is told apart from
+what is missing only back to the newest snapshot.
 """
 
 from __future__ import annotations
@@ -15,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator import cluster_upkeep, upkeep
+from pyspark_log_coordinator import cluster_upkeep, replicas, upkeep
+from pyspark_log_coordinator.assignment import named
+from pyspark_log_coordinator.copies import Copies, check_segment
 from pyspark_log_coordinator.history import history
 from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_storage import append_file, index, layout, segment
+from pyspark_log_storage import append_file, layout, segment
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -26,7 +33,9 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.journal import Journal
     from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.partition import ChunkRef, Partition, SegmentRef
+    from pyspark_log_coordinator.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
+    from pyspark_log_coordinator.topic_state import Topic
+    from pyspark_log_storage.index import IndexEntry
     from pyspark_log_storage.store import Store
 
 
@@ -37,6 +46,11 @@ class Finding(msgspec.Struct, frozen=True):
     """The object or place."""
     detail: str
     repairable: bool = False
+    node: str | None = None
+    """Whose copy it is, None where it is of no single node."""
+    partition: int | None = None
+    offset: int | None = None
+    """Where the rows begin that are concerned."""
 
 
 class Report(msgspec.Struct):
@@ -48,8 +62,10 @@ class Report(msgspec.Struct):
     entries: int = 0
     rows: int = 0
     bytes: int = 0
+    """How much was read, of all copies."""
     segments: int = 0
     orphans: list[str] = []
+    """Their keys; of several nodes with the node in front."""
 
     @property
     def sound(self) -> bool:
@@ -57,9 +73,16 @@ class Report(msgspec.Struct):
         return not self.findings
 
 
-def verify(store: Store, handle: TopicHandle, progress: Callable[[int], object] = bool) -> Report:
-    """Return the audit of a topic. `progress` is told how many bytes were read since it was told last."""
+def verify(
+    log: Log, handle: TopicHandle, progress: Callable[[int], object] = bool, node: NodeId | None = None
+) -> Report:
+    """Return the audit of a topic, of one node's copies where `node` is given.
+
+    `progress` is told how many bytes were read since it was told last. Raises `InvalidOption` where there is no such
+    node.
+    """
     report = Report(handle.name)
+    copies = Copies(log, node)
     try:
         handle.refresh()
         report.findings += _journal(handle.journal, report)
@@ -68,23 +91,142 @@ def verify(store: Store, handle: TopicHandle, progress: Callable[[int], object] 
         # Without a state nothing else can be held against anything.
         report.findings.append(Finding("journal", str(error)))
         return report
+    audit = _Audit(handle, state, copies, report, progress)
     for number, partition in enumerate(state.partitions):
         report.findings += _bounds(number, partition)
-        for each in partition.segments:
-            report.findings += _segment(store, handle, number, each, report)
-            progress(each.log_bytes)
+        if not copies.is_single:
+            report.findings += _replication(state, number)
+        for each in (*partition.segments, *partition.staged):
+            audit.segment(number, each)
         for chunk in partition.chunks:
-            key = handle.append_file(state.file(chunk.file).name)
-            where = f"topic {handle.name!r}, partition {number}, offset {chunk.base_offset}"
-            try:
-                append_file.read_chunk(store, key, chunk.place(number), handle.schemas, where)
-            except LogError as error:
-                report.findings.append(Finding(where, str(error)))
-            report.bytes += chunk.length
-            progress(chunk.length)
+            audit.chunk(number, chunk)
         report.rows += partition.log_end - partition.log_start
-    report.orphans = upkeep.orphans(store, handle)
+    audit.end()
     return report
+
+
+def bytes_to_read(log: Log, handle: TopicHandle, node: NodeId | None = None) -> int:
+    """Return how much an audit of the topic will read."""
+    copies, state = Copies(log, node), handle.journal.state
+    size = 0
+    for partition in state.partitions:
+        for each in (*partition.segments, *partition.staged):
+            size += each.log_bytes * len(copies.of(state, each.holders))
+        for chunk in partition.chunks:
+            size += chunk.length * len(copies.of(state, state.file(chunk.file).holders))
+    return size
+
+
+class _Audit:
+    """Reads the copies of a topic's files, and notes in the report what is wrong."""
+
+    def __init__(
+        self, handle: TopicHandle, state: Topic, copies: Copies, report: Report, progress: Callable[[int], object]
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._copies = copies
+        self._report = report
+        self._progress = progress
+        self._away: set[NodeId] = set()
+        """Missing nodes that should have something."""
+
+    def chunk(self, number: int, ref: ChunkRef) -> None:
+        """Read an unrolled chunk on every holder of its file."""
+        file = self._state.file(ref.file)
+        where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}"
+        damaged: dict[NodeId, str] = {}
+        there = self._copies_of(file.holders, where, number, ref.base_offset)
+        for name, store in there.items():
+            key = self._handle.append_file(file.name)
+            try:
+                append_file.read_chunk(store, key, ref.place(number), self._handle.schemas, where)
+            except LogError as error:
+                damaged[name] = str(error)
+            self._report.bytes += ref.length
+            self._progress(ref.length)
+        self._note(file.holders, damaged, where, number, ref.base_offset)
+
+    def segment(self, number: int, ref: SegmentRef) -> None:
+        """Read a segment on every holder, and hold the copies against one another."""
+        key = self._handle.segment(number, ref.name)
+        where = f"segment {key}"
+        if not self._copies.is_single:
+            where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}, {where}"
+        damaged: dict[NodeId, str] = {}
+        whole: dict[NodeId, tuple[segment.EpochStarts, list[IndexEntry]]] = {}
+        there = self._copies_of(ref.holders, where, number, ref.base_offset)
+        self._report.segments += 1
+        for name, store in there.items():
+            self._report.bytes += ref.log_bytes
+            try:
+                entries = segment.scan(store, key)
+                check_segment(ref, entries)
+                if not segment.index_is_right(store, key, entries):
+                    index = self._named(f"{where}.index", name)
+                    detail = "it does not say what the .log holds"
+                    self._add(index, detail, name, number, ref.base_offset, repairable=True)
+                epochs = () if self._copies.is_single else segment.read_header(store, f"{key}.log", where)[1]
+                whole[name] = epochs, entries
+            except LogError as error:
+                damaged[name] = str(error)
+            self._progress(ref.log_bytes)
+        first = next(iter(whole), None)
+        for name, found in whole.items():
+            if first is not None and found != whole[first]:
+                detail = f"its chunks differ from those on node {first!r}, though each is whole; restore the right one"
+                self._add(self._named(where, name), detail, name, number, ref.base_offset)
+        self._note(ref.holders, damaged, where, number, ref.base_offset)
+
+    def end(self) -> None:
+        """Note the missing nodes, and the orphans."""
+        for name in sorted(filter(self._copies.is_expected, self._away)):
+            self._add(f"node {name!r}", self._copies.away[name].message, name)
+        for name, store in self._copies.stores.items():
+            try:
+                found = upkeep.orphans(store, self._handle)
+            except LogError as error:
+                if self._copies.is_single:
+                    raise
+                self._add(f"node {name!r}", error.message, name)
+            else:
+                self._report.orphans += found if self._copies.is_single else [f"node {name}: {key}" for key in found]
+
+    def _copies_of(self, holders: tuple[Holder, ...], where: str, number: int, offset: int) -> dict[NodeId, Store]:
+        """Return the stores that must have a file; none at all is a finding."""
+        there = self._copies.of(self._state, holders)
+        away = self._copies.away_of(self._state, holders)
+        self._away.update(away)
+        if not there and not self._copies.is_of_one_node:
+            names = named(away)
+            detail = f"of the nodes that have it ({names}) none is there; bring one back" if away else "no node has it"
+            self._add(where, detail, None, number, offset)
+        return there
+
+    def _note(
+        self, holders: tuple[Holder, ...], damaged: dict[NodeId, str], where: str, number: int, offset: int
+    ) -> None:
+        """Note the damaged copies. They can be made again where another node has the rows."""
+        for name, detail in damaged.items():
+            others = self._copies.to_copy_from(self._state, holders, name)
+            can = any(each not in damaged for each in others)
+            self._add(self._named(where, name), detail, name, number, offset, repairable=can)
+
+    def _named(self, where: str, node: NodeId) -> str:
+        return where if self._copies.is_single else f"node {node!r}, {where}"
+
+    def _add(
+        self,
+        what: str,
+        detail: str,
+        node: NodeId | None,
+        partition: int | None = None,
+        offset: int | None = None,
+        *,
+        repairable: bool = False,
+    ) -> None:
+        node = None if self._copies.is_single else node
+        self._report.findings.append(Finding(what, detail, repairable, node, partition, offset))
 
 
 def verify_cluster(log: Log) -> Report:
@@ -95,28 +237,12 @@ def verify_cluster(log: Log) -> Report:
         report.findings += _journal(log.cluster, report)
         for name, topic_id in cluster_upkeep.former_lives(log):
             report.findings += _forgotten(log, name, topic_id)
-        report.orphans = list(log.store.sweep(dry_run=True))
+        report.orphans = cluster_upkeep.half_written(log)
+        for name, error in log.missing_journal_nodes().items():
+            report.findings.append(Finding(f"journal node {name!r}", error.message))
     except LogError as error:
         report.findings.append(Finding("journal", str(error)))
     return report
-
-
-def repair(store: Store, handle: TopicHandle) -> list[str]:
-    """Make again what can be made without loss, the indexes of whole segments; return the keys of what was made."""
-    made = []
-    for number, partition in enumerate(handle.refresh().partitions):
-        for each in partition.segments:
-            key = handle.segment(number, each.name)
-            try:
-                entries = segment.scan(store, key)
-                # Of a .log that was cut, the index may be the only word of what was lost.
-                whole = _span(entries) == (each.base_offset, each.end_offset)
-                if whole and not segment.index_is_right(store, key, entries):
-                    segment.rebuild_index(store, key)
-                    made.append(f"{key}.index")
-            except LogError:
-                continue  # the .log itself is damaged: nothing here can make it again
-    return made
 
 
 def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
@@ -177,26 +303,26 @@ def _bounds(number: int, partition: Partition) -> Iterator[Finding]:
         yield Finding(where, f"leader epochs do not rise: {epochs}")
 
 
-def _segment(store: Store, handle: TopicHandle, number: int, ref: SegmentRef, report: Report) -> Iterator[Finding]:
-    key = handle.segment(number, ref.name)
-    where = f"segment {key}"
-    report.segments += 1
-    report.bytes += ref.log_bytes
-    try:
-        entries = segment.scan(store, key)
-        is_indexed = bool(entries) and segment.index_is_right(store, key, entries)
-    except LogError as error:
-        yield Finding(where, str(error))
+def _replication(state: Topic, number: int) -> Iterator[Finding]:
+    """Hold what the journal says of a partition's replicas against who holds its files."""
+    partition = state.partitions[number]
+    where = f"partition {number}"
+    for name, end in partition.log_end_offsets.items():
+        held = replicas.reach(state, partition, name, partition.log_start)
+        if end > held:
+            detail = f"the LEO of node {name!r} is {end}, and it holds the rows up to {held}"
+            yield Finding(where, detail, node=name, partition=number, offset=held)
+    if not set(partition.isr) <= set(partition.replicas):
+        detail = f"the ISR ({', '.join(partition.isr)}) is no part of the replicas ({', '.join(partition.replicas)})"
+        yield Finding(where, detail, partition=number)
         return
-    if _span(entries) != (ref.base_offset, ref.end_offset):
-        start, end = _span(entries)
-        told = f"[{ref.base_offset}, {ref.end_offset})"
-        yield Finding(where, f"it holds rows [{start}, {end}), the journal says {told}; restore it from a backup")
-        return
-    if not is_indexed:
-        yield Finding(f"{where}.index", "it does not say what the .log holds", repairable=True)
-
-
-def _span(entries: list[index.IndexEntry]) -> tuple[int, int]:
-    """Return the first offset and the end, zeros where there is no chunk."""
-    return (entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0)
+    if state.config.replication_mode == "isr":
+        for name in partition.isr:
+            end = partition.log_end_offsets[name]
+            if end < partition.high_watermark:
+                detail = f"node {name!r} is in the ISR, and its LEO {end} is below the HW {partition.high_watermark}"
+                yield Finding(where, detail, node=name, partition=number, offset=end)
+    if partition.leader is not None and partition.leader_end < partition.log_end:
+        end = partition.leader_end
+        detail = f"node {partition.leader!r} leads, and its LEO {end} is not the log's end, {partition.log_end}"
+        yield Finding(where, detail, node=partition.leader, partition=number, offset=end)

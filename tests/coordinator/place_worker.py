@@ -1,13 +1,12 @@
-"""A process that puts things on a shelf: `python -m tests.coordinator.place_worker <root> <name> <count>`."""
+"""A process that puts things on a shelf: `python -m tests.coordinator.place_worker <roots> <name> <count>`."""
 
 import sys
 
-from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_storage.local import LocalStore
-from tests.coordinator.shelf import Place, open_shelf
+from tests.coordinator.local_stores import open_at
+from tests.coordinator.shelf import Place
 
 if __name__ == "__main__":
-    root, name, count = sys.argv[1:]
-    shelf = open_shelf(LocalStore(root), real_environment())
+    roots, name, count = sys.argv[1:]
+    shelf = open_at(roots.split(","))
     for i in range(int(count)):
         shelf.submit(Place((f"{name}-{i}",)))

@@ -74,7 +74,7 @@ class StoredTopic:
         """Write an append file that no entry names."""
         self.handle.refresh()
         name = born_name(self.handle.journal.number, self.log.environment.nonce())
-        writer = AppendFileWriter(self.store, self.handle.append_file(name), durable=True)
+        writer = AppendFileWriter(self.store.open_write(self.handle.append_file(name), durable=True))
         for partition, values in rows.items():
             writer.append(partition, batch_of(values, times_ms), schema.RECORD_ID, compression)
         writer.close()
@@ -115,7 +115,7 @@ class StoredTopic:
 
     def carry_out(self, job: maintenance.Job) -> SwapSegments:
         """Write a job's segment, and swap nothing in."""
-        return upkeep.carry_out(self.store, upkeep.work_of(self.handle, job), self.log.environment.nonce())
+        return upkeep.carry_out(self.log, upkeep.work_of(self.handle, job), self.log.environment.nonce())
 
     def roll(self, chunks: int | None = None, partition: int = 0) -> None:
         """Roll the oldest chunks of a partition into one segment."""
@@ -137,7 +137,8 @@ class StoredTopic:
         if begin == one.high_watermark:
             return []
         values: list[Any] = []
-        for offset, batch in fetch(self.store, split_of(handle, Range("t", partition, begin, one.high_watermark))):
+        split = split_of(self.log, handle, Range("t", partition, begin, one.high_watermark))
+        for offset, batch in fetch(self.log.store_at, split):
             assert offset == begin + len(values)
             values += batch.column("value").to_pylist()
         assert len(values) == one.high_watermark - begin

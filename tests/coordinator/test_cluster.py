@@ -32,7 +32,7 @@ def create(name="flights", topic_id="1", partitions=2, min_insync=1):
 
 @pytest.fixture
 def started():
-    return after(Cluster(), StartCluster("c", Node("0", AT_THE_ROOT, "", "first")))
+    return after(Cluster(), StartCluster("c", (Node("0", AT_THE_ROOT, "", "first"),)))
 
 
 def test_a_cluster_begins_with_one_node(started):
@@ -41,7 +41,7 @@ def test_a_cluster_begins_with_one_node(started):
 
 
 def test_a_cluster_that_has_begun_does_not_begin_again(started):
-    other = StartCluster("other", Node("9", AT_THE_ROOT, "", "x"))
+    other = StartCluster("other", (Node("9", AT_THE_ROOT, "", "x"),))
     assert cluster.decide(started, other, NOW) == []
 
 

@@ -203,18 +203,18 @@ def test_what_is_left_of_topics_long_deleted_costs_one_look_each(deleted):
 
 
 def test_a_reader_that_planned_before_reads_on_until_the_delay_is_over(topic):
-    split = split_of(topic.handle, Range("t", 0, 0, 18))
+    split = split_of(topic.log, topic.handle, Range("t", 0, 0, 18))
     delete(topic)
     topic.clock.now_ms = LATER_MS - 1
     tidy(topic.log)
-    values = [value for _, batch in fetch(topic.store, split) for value in batch.column("value").to_pylist()]
+    values = [value for _, batch in fetch(topic.log.store_at, split) for value in batch.column("value").to_pylist()]
     assert values == topic.expected[0]
     topic.clock.now_ms = LATER_MS
     tidy(topic.log)
     with pytest.raises(ObjectMissing):
-        list(fetch(topic.store, split))
+        list(fetch(topic.log.store_at, split))
     with pytest.raises(UnknownTopic):
-        list(fetch(topic.store, split, partial(find_again, topic.open(), split)))
+        list(fetch(topic.log.store_at, split, partial(find_again, topic.open(), split)))
 
 
 def test_what_a_slow_writer_adds_is_refused_and_goes_the_next_time(deleted):

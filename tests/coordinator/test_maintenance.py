@@ -19,10 +19,10 @@ from pyspark_log_coordinator.maintenance import (
     must_roll,
     plan,
 )
-from pyspark_log_coordinator.partition import SegmentRef
+from pyspark_log_coordinator.partition import Holder, SegmentRef
 from pyspark_log_coordinator.rolling import SwapSegments
 from pyspark_log_coordinator.topic import DeleteRecords, MaintainSegments, SequencedFile
-from tests.coordinator.topics import after, at, commit, file, filled, pieces, rolled, started
+from tests.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
 
 CHUNK = 64
 """The size of a chunk in these tests."""
@@ -159,7 +159,7 @@ def test_a_writer_looks_only_at_the_newest_segments_and_by_hand_all_are_merged()
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9)), max_size=3 * MERGE_COUNT), st.integers(1, 150))
 def test_the_run_that_is_merged_is_the_oldest_there_is(made, size_max):
-    segments = [SegmentRef("x", ("A",), n, n + 1, 1, size, level, 0, 0, 0) for n, (level, size) in enumerate(made)]
+    segments = [SegmentRef("x", (), n, n + 1, 1, size, level, 0, 0, 0) for n, (level, size) in enumerate(made)]
     runs = [segments[n : n + MERGE_COUNT] for n in range(len(segments) - MERGE_COUNT + 1)]
     fitting = [
         run
@@ -220,7 +220,7 @@ def carried_out(state, job, writes):
         writes[row] += 1
     made = SegmentRef(
         f"{job.base_offset:020d}-{0:020d}-x{job.level}",
-        ("A",),
+        (Holder("A", incarnation("A")),),
         job.base_offset,
         job.end_offset,
         1,

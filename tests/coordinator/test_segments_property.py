@@ -84,18 +84,18 @@ class SegmentedLog(RuleBasedStateMachine):
     @rule()
     def crash_before_segments_are_swapped_in(self) -> None:
         for job in maintenance.plan(self.handle.journal.state, self.now):
-            upkeep.carry_out(self.store, upkeep.work_of(self.handle, job), next(self.nonces))
+            upkeep.carry_out(self.log, upkeep.work_of(self.handle, job), next(self.nonces))
         self.restart()
 
     @rule()
     def roll_or_merge_a_little(self) -> None:
         for job in maintenance.plan(self.handle.journal.state, self.now)[:1]:
-            swap = upkeep.carry_out(self.store, upkeep.work_of(self.handle, job), next(self.nonces))
+            swap = upkeep.carry_out(self.log, upkeep.work_of(self.handle, job), next(self.nonces))
             self.handle.submit(MaintainSegments((swap,)))
 
     @rule()
     def roll_and_merge_all(self) -> None:
-        upkeep.maintain(self.store, self.handle, lambda: next(self.nonces))
+        upkeep.maintain(self.log, self.handle, lambda: next(self.nonces))
 
     @rule(p=partitions, back=st.integers(0, 12))
     def delete_records(self, p: int, back: int) -> None:
@@ -128,7 +128,7 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def clean_up(self) -> None:
-        upkeep.housekeep(self.store, self.handle)
+        upkeep.housekeep(self.log, self.handle)
 
     @rule(ms=st.integers(1, 100))
     def wait(self, ms: int) -> None:
@@ -165,13 +165,13 @@ class SegmentedLog(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         with self.patches:
-            report = verify.verify(self.store, self.handle)
+            report = verify.verify(self.log, self.handle)
             assert report.sound, report.findings
 
     def _stage(self, batch: dict[int, list[int]]) -> tuple[SequencedFile, dict[int, list[tuple[bytes, int]]]]:
         """Return an append file that is not sequenced, and the rows in it by partition."""
         name = born_name(self.handle.journal.number, next(self.nonces))
-        writer = AppendFileWriter(self.store, self.handle.append_file(name), durable=True)
+        writer = AppendFileWriter(self.store.open_write(self.handle.append_file(name), durable=True))
         staged = {p: [(b"%d" % next(self.numbers), self.now + each) for each in times] for p, times in batch.items()}
         for p, rows in staged.items():
             columns = [pa.nulls(len(rows), pa.binary()), pa.array([value for value, _ in rows], pa.binary())]
@@ -184,7 +184,7 @@ class SegmentedLog(RuleBasedStateMachine):
     def _read(self, p: int, start: int, end: int) -> Iterator[tuple[bytes, int]]:
         if start == end:
             return
-        for offset, batch in fetch(self.store, split_of(self.handle, Range("t", p, start, end))):
+        for offset, batch in fetch(self.log.store_at, split_of(self.log, self.handle, Range("t", p, start, end))):
             assert offset == start
             start += batch.num_rows
             times = batch.column("timestamp").cast(pa.int64()).to_pylist()

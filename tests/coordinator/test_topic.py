@@ -4,8 +4,10 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.election import LeaderElected
+from pyspark_log_coordinator.isr import IsrShrunk
 from pyspark_log_coordinator.producers import RETIRED_MAX
-from pyspark_log_coordinator.sequencing import BatchSequenced, IsrShrunk
+from pyspark_log_coordinator.sequencing import BatchSequenced
 from pyspark_log_coordinator.topic import DeleteTopic, Holder, SequencedFile, StartTopic, TopicDeleted
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import (
@@ -331,14 +333,35 @@ def test_one_replica_cannot_be_asked_for_more_than_itself():
     assert state.partitions[0].high_watermark == 3
 
 
-@pytest.mark.parametrize("acks", ["all", "1", "0"])
-def test_a_batch_that_the_leader_does_not_hold_is_refused(acks):
+@pytest.mark.parametrize("acks", ["1", "0"])
+def test_a_batch_that_the_leader_does_not_hold_is_refused_unless_all_replicas_are_asked(acks):
     with pytest.raises(NotEnoughReplicas, match="leader's node 'A'"):
         decide(started(replicas=ABC), commit(claim(0), file({0: 3}, on=("B", "C")), acks=acks))
 
 
+def test_with_acks_all_another_leads_where_the_leader_does_not_hold_the_batch():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=ABC)))
+    command = commit(claim(1), file({0: 3}, on=("B", "C")))
+    elected, _ = decide(state, command)
+    assert elected == LeaderElected(0, "B", 1, 2, ("B", "C"))
+    partition = after(state, command).partitions[0]
+    assert (partition.leader, partition.isr, partition.high_watermark) == ("B", ("B", "C"), 5)
+    assert [chunk.leader_epoch for chunk in partition.chunks] == [0, 1]
+
+
+def test_a_batch_behind_rows_that_no_holder_has_is_refused():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=("A",)), acks="1"))
+    with pytest.raises(NotEnoughReplicas, match="of offsets 0 to 1 the only copy is on A"):
+        decide(state, commit(claim(1), file({0: 3}, on=("B", "C"))))
+
+
+def test_a_batch_that_nobody_holds_is_refused():
+    with pytest.raises(NotEnoughReplicas, match="no in-sync replica holds the batch"):
+        decide(started(replicas=ABC), commit(claim(1), file({0: 3}, on=())))
+
+
 def test_one_partition_that_is_refused_refuses_the_whole_batch():
-    files = file({0: 1}, on=ABC), file({1: 1}, on=("B", "C"))
+    files = file({0: 1}, on=ABC), file({1: 1}, on=())
     with pytest.raises(NotEnoughReplicas, match="partition 1"):
         decide(started(partitions=2, replicas=ABC), commit(claim(0), *files))
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_log.source.fetch import fetch
 from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator import upkeep
+from pyspark_log_coordinator import topic_description, upkeep
 from pyspark_log_coordinator.maintenance import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_coordinator.topic import CommitBatch, DeleteRecords, Holder, MaintainSegments, SequencedFile
 from pyspark_log_storage import append_file, checkpoints, node, schema, segment
@@ -35,7 +35,7 @@ def entries(topic, number=0):
 def append_with_headers(topic, values):
     """Append values in a chunk of the schema that has headers."""
     name = born_name(topic.handle.journal.number, topic.log.environment.nonce())
-    writer = append_file.AppendFileWriter(topic.store, topic.handle.append_file(name), durable=True)
+    writer = append_file.AppendFileWriter(topic.store.open_write(topic.handle.append_file(name), durable=True))
     rows = pa.RecordBatch.from_arrays(
         [*batch_of(values).columns, pa.nulls(len(values), schema.HEADERS)], schema=schema.RECORD_WITH_HEADERS
     )
@@ -227,7 +227,7 @@ def test_a_disk_that_is_not_the_one_that_was_mounted_fails_the_job(topic):
 def test_maintenance_goes_on_until_nothing_is_left_to_do(topic):
     for _ in range(MERGE_COUNT):
         topic.fill(ROLL_CHUNKS)
-        upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)
+        upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
     [ref] = topic.handle.refresh().partitions[0].segments
     assert ref.level == 2
     topic.check()
@@ -236,10 +236,10 @@ def test_maintenance_goes_on_until_nothing_is_left_to_do(topic):
 def test_maintenance_says_what_it_did_and_tells_its_progress(topic):
     topic.fill(ROLL_CHUNKS)
     size, told = topic.job().bytes, []
-    done = upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce, told.append)
+    done = upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce, told.append)
     assert done == {"segments": 1, "bytes": size}
     assert told == [size]
-    assert upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce) == {"segments": 0, "bytes": 0}
+    assert upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce) == {"segments": 0, "bytes": 0}
 
 
 class MeanwhileStore(MemoryStore):
@@ -263,11 +263,11 @@ def test_what_another_process_has_done_and_cleaned_up_meanwhile_is_no_error():
     other = topic.open().topic("t")
 
     def act():
-        upkeep.maintain(store, other, topic.log.environment.nonce)
-        upkeep.housekeep(store, other)
+        upkeep.maintain(other.log, other, topic.log.environment.nonce)
+        upkeep.housekeep(other.log, other)
 
     store.meanwhile = act
-    assert upkeep.maintain(store, topic.handle, topic.log.environment.nonce) == {"segments": 0, "bytes": 0}
+    assert upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce) == {"segments": 0, "bytes": 0}
     topic.check()
 
 
@@ -275,7 +275,7 @@ def test_a_file_that_is_missing_and_still_needed_is_an_error(topic):
     topic.fill(ROLL_CHUNKS)
     topic.store.delete(topic.handle.append_file(topic.handle.journal.state.files[5].name))
     with pytest.raises(ObjectMissing):
-        upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)
+        upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
 
 
 def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
@@ -287,9 +287,7 @@ def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
     whole = topic.store.read(file)
     damage(topic, file, topic.handle.journal.state.partitions[0].chunks[0].position + 70)
     told = []
-    done = upkeep.maintain(
-        topic.store, topic.handle, topic.log.environment.nonce, failed=lambda *each: told.append(each)
-    )
+    done = upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce, failed=lambda *each: told.append(each))
     [(job, error)] = told
     assert (job.partition, isinstance(error, CorruptObject)) == (0, True)
     assert file in error.message
@@ -297,9 +295,9 @@ def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
     state = topic.handle.refresh()
     assert [len(each.chunks) for each in state.partitions] == [2 * ROLL_CHUNKS, 0, 0, 0]
     # Nothing of what is damaged was dropped: once it is mended all is there.
-    upkeep.housekeep(topic.store, topic.handle)
+    upkeep.housekeep(topic.log, topic.handle)
     topic.store.put(file, whole)
-    assert upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)["segments"] > 0
+    assert upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)["segments"] > 0
     topic.check()
 
 
@@ -307,7 +305,7 @@ def test_without_somebody_to_tell_what_cannot_be_done_is_an_error(topic):
     topic.fill(ROLL_CHUNKS)
     damage(topic, topic.handle.append_file(topic.handle.journal.state.files[3].name))
     with pytest.raises(CorruptObject):
-        upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)
+        upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
 
 
 def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
@@ -318,7 +316,7 @@ def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
             topic.roll(partition=partition)
     damage(topic, f"{topic.segment_key(3, partition=0)}.log")
     told = []
-    upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce, failed=lambda *each: told.append(each))
+    upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce, failed=lambda *each: told.append(each))
     assert [job.partition for job, _ in told] == [0]
     assert [len(each.segments) for each in topic.handle.refresh().partitions] == [MERGE_COUNT, 1]
 
@@ -333,8 +331,8 @@ def test_many_maintainers_and_a_writer_at_once_leave_the_same_rows(tmp_path):
         handle = log.topic("t")
         try:
             while not stop.is_set():
-                upkeep.maintain(topic.store, handle, log.environment.nonce)
-                upkeep.housekeep(topic.store, handle)
+                upkeep.maintain(log, handle, log.environment.nonce)
+                upkeep.housekeep(log, handle)
         except Exception as error:  # noqa: BLE001 -- told by the test
             errors.append(error)
 
@@ -363,9 +361,9 @@ def test_released_files_stay_for_the_delay_and_then_go():
     topic.roll()
     released = topic.keys("append/")
     topic.clock.now_ms = 5999
-    assert upkeep.remove_released(topic.store, topic.handle, 5999) == []
+    assert upkeep.remove_released(topic.log, topic.handle, 5999) == []
     assert topic.keys("append/") == released
-    assert upkeep.remove_released(topic.store, topic.handle, 6000) == [topic.folder + key for key in released]
+    assert upkeep.remove_released(topic.log, topic.handle, 6000) == [topic.folder + key for key in released]
     assert topic.keys("append/") == []
     assert len(topic.handle.journal.state.released) == 0
     topic.check()
@@ -377,7 +375,7 @@ def test_a_replaced_segment_goes_with_its_index(topic):
         topic.roll()
     old = topic.keys("0/")
     topic.merge()
-    upkeep.remove_released(topic.store, topic.handle, 0)
+    upkeep.remove_released(topic.log, topic.handle, 0)
     assert len(old) == 4
     assert set(topic.keys("0/")).isdisjoint(old)
     topic.check()
@@ -390,9 +388,9 @@ def test_a_file_that_was_released_after_one_by_a_clock_ahead_waits_for_it():
     topic.roll(1)
     topic.clock.now_ms = 100
     topic.roll(1)
-    assert upkeep.remove_released(topic.store, topic.handle, 2000) == []
+    assert upkeep.remove_released(topic.log, topic.handle, 2000) == []
     assert len(topic.handle.refresh().released) == 2
-    assert len(upkeep.remove_released(topic.store, topic.handle, 10_000)) == 2
+    assert len(upkeep.remove_released(topic.log, topic.handle, 10_000)) == 2
     assert len(topic.handle.refresh().released) == 0
 
 
@@ -400,7 +398,7 @@ def test_a_removal_cut_short_is_done_again(topic):
     topic.fill(3)
     topic.roll()
     topic.store.delete(topic.folder + topic.keys("append/")[0])
-    upkeep.remove_released(topic.store, topic.handle, 0)
+    upkeep.remove_released(topic.log, topic.handle, 0)
     assert topic.keys("append/") == []
     assert len(topic.handle.journal.state.released) == 0
 
@@ -409,9 +407,9 @@ def test_housekeeping_twice_is_housekeeping_once(topic):
     topic.fill(ROLL_CHUNKS)
     topic.roll()
     for _ in range(3):
-        upkeep.housekeep(topic.store, topic.handle)
+        upkeep.housekeep(topic.log, topic.handle)
     before = topic.keys("append/"), topic.keys("0/")
-    assert upkeep.housekeep(topic.store, topic.handle) == 0
+    assert upkeep.housekeep(topic.log, topic.handle) == 0
     assert (topic.keys("append/"), topic.keys("0/")) == before
     topic.check()
 
@@ -422,7 +420,7 @@ def test_housekeeping_applies_retention():
     topic.roll()
     topic.append({0: [b"new"]}, times_ms=[5000])
     topic.clock.now_ms = 5000
-    upkeep.housekeep(topic.store, topic.handle)
+    upkeep.housekeep(topic.log, topic.handle)
     assert topic.read() == [b"new"]
     assert topic.keys("0/") == ["0/leader-epoch-checkpoint"]
 
@@ -438,7 +436,7 @@ def test_a_file_of_a_dead_task_goes_when_the_floor_has_passed_it():
     seen = []
     for hour in range(4):
         topic.clock.now_ms = hour * HOUR
-        upkeep.housekeep(topic.store, topic.handle)
+        upkeep.housekeep(topic.log, topic.handle)
         seen.append(len(topic.keys("append/")))
     assert seen == [3, 2, 2, 2]
     topic.check()
@@ -475,7 +473,7 @@ def test_what_went_as_an_orphan_is_never_sequenced_afterwards(topic):
     late_swap = topic.carry_out(topic.job())
     topic.fill(1)
     for _ in range(2):
-        upkeep.housekeep(topic.store, topic.handle)
+        upkeep.housekeep(topic.log, topic.handle)
     assert late.name not in "".join(topic.keys())
     with pytest.raises(StaleFile):
         topic.handle.submit(CommitBatch(None, (late,)))
@@ -489,7 +487,7 @@ def test_files_that_are_not_ours_are_left_alone(topic, name):
     for folder in ("append", "0", "journal/entries", "journal/manifests", "journal/snapshots"):
         topic.store.create(f"{topic.folder}{folder}/{name}", b"mine")
     raise_floor(topic)
-    upkeep.housekeep(topic.store, topic.handle)
+    upkeep.housekeep(topic.log, topic.handle)
     left = topic.keys()
     assert len([key for key in left if key.endswith(f"/{name}")]) == 5
     topic.check()
@@ -508,7 +506,7 @@ def test_in_passing_all_files_are_listed_only_when_the_floor_has_risen():
     for minutes in (0, 1, 59, 60, 61):
         topic.clock.now_ms = minutes * 60_000
         listed.clear()
-        upkeep.housekeep(topic.store, topic.handle, thorough=False)
+        upkeep.housekeep(topic.log, topic.handle, thorough=False)
         seen.append(files in listed)
     assert seen == [False, False, False, True, False]
 
@@ -519,7 +517,7 @@ def test_in_passing_all_files_are_listed_only_when_the_floor_has_risen():
 def test_the_checkpoints_say_what_the_journal_says(topic):
     topic.fill(4)
     topic.roll(3)
-    upkeep.housekeep(topic.store, topic.handle)
+    upkeep.housekeep(topic.log, topic.handle)
     read = topic.store.read
     assert checkpoints.decode_offsets(read(topic.folder + checkpoints.RECOVERY_POINT), "x") == {("t", 0): 9}
     assert checkpoints.decode_offsets(read(topic.folder + checkpoints.REPLICATION), "x") == {("t", 0): 12}
@@ -536,14 +534,15 @@ def test_checkpoints_that_have_not_changed_are_not_written_again():
     topic = StoredTopic(PuttingStore())
     topic.fill(1)
     put.clear()
-    upkeep.write_checkpoints(topic.store, topic.handle)
-    assert sorted(put) == sorted([checkpoints.RECOVERY_POINT, checkpoints.REPLICATION, checkpoints.LEADER_EPOCH])
+    upkeep.write_checkpoints(topic.log, topic.handle)
+    kafkas = [checkpoints.RECOVERY_POINT, checkpoints.REPLICATION, checkpoints.LEADER_EPOCH]
+    assert sorted(put) == sorted([*kafkas, topic_description.NAME])
     put.clear()
-    upkeep.write_checkpoints(topic.store, topic.handle)
+    upkeep.write_checkpoints(topic.log, topic.handle)
     assert put == []
     topic.fill(1)
-    upkeep.write_checkpoints(topic.store, topic.handle)
-    assert put == [checkpoints.REPLICATION]
+    upkeep.write_checkpoints(topic.log, topic.handle)
+    assert put == [checkpoints.REPLICATION, topic_description.NAME]
 
 
 # Readers
@@ -553,17 +552,18 @@ def find_again(topic, asked):
     def find(offset):
         asked.append(offset)
         handle = topic.open().topic("t")
-        return split_of(handle, Range("t", 0, offset, handle.journal.state.partitions[0].high_watermark))
+        return split_of(topic.log, handle, Range("t", 0, offset, handle.journal.state.partitions[0].high_watermark))
 
     return find
 
 
 def test_a_reader_that_planned_before_is_served_after_the_files_went(topic):
     topic.fill(20)
-    split, asked = split_of(topic.handle, Range("t", 0, 0, 60)), []
+    split, asked = split_of(topic.log, topic.handle, Range("t", 0, 0, 60)), []
     topic.roll()
-    upkeep.remove_released(topic.store, topic.handle, 0)
-    rows = [row for _, each in fetch(topic.store, split, find_again(topic, asked)) for row in each["value"].to_pylist()]
+    upkeep.remove_released(topic.log, topic.handle, 0)
+    batches = [each for _, each in fetch(topic.log.store_at, split, find_again(topic, asked))]
+    rows = [row for each in batches for row in each["value"].to_pylist()]
     assert rows == topic.expected[0]
     assert asked == [0]
 
@@ -572,13 +572,13 @@ def test_a_reader_whose_files_go_while_it_reads_gets_each_row_once(topic):
     dice = random.Random(5)
     for _ in range(40):  # more than a reader joins before it gives the first away
         topic.append({0: [dice.randbytes(600_000)]})
-    split, asked, rows = split_of(topic.handle, Range("t", 0, 0, 40)), [], []
-    for offset, each in fetch(topic.store, split, find_again(topic, asked)):
+    split, asked, rows = split_of(topic.log, topic.handle, Range("t", 0, 0, 40)), [], []
+    for offset, each in fetch(topic.log.store_at, split, find_again(topic, asked)):
         assert offset == len(rows)
         rows += each["value"].to_pylist()
         if not topic.handle.journal.state.partitions[0].segments:
             topic.roll()
-            upkeep.remove_released(topic.store, topic.handle, 0)
+            upkeep.remove_released(topic.log, topic.handle, 0)
     assert rows == topic.expected[0]
     assert len(asked) == 1
     assert asked[0] > 0
@@ -586,11 +586,11 @@ def test_a_reader_whose_files_go_while_it_reads_gets_each_row_once(topic):
 
 def test_a_reader_that_is_not_told_where_the_rows_are_now_says_which_file_is_missing(topic):
     topic.fill(3)
-    split = split_of(topic.handle, Range("t", 0, 0, 9))
+    split = split_of(topic.log, topic.handle, Range("t", 0, 0, 9))
     topic.roll()
-    [first, *_] = upkeep.remove_released(topic.store, topic.handle, 0)
+    [first, *_] = upkeep.remove_released(topic.log, topic.handle, 0)
     with pytest.raises(ObjectMissing, match=first):
-        list(fetch(topic.store, split))
+        list(fetch(topic.log.store_at, split))
 
 
 def test_a_segment_that_was_cut_between_two_chunks_and_lost_its_index_is_an_error_of_the_reader(topic):

@@ -10,8 +10,9 @@ from pyspark_log_coordinator import journal as journal_module
 from pyspark_log_coordinator import journal_entry, snapshot, upkeep
 from pyspark_log_coordinator import verify as verify_module
 from pyspark_log_coordinator.cluster_upkeep import tidy
+from pyspark_log_coordinator.repair import repair
 from pyspark_log_coordinator.topic import DeleteRecords
-from pyspark_log_coordinator.verify import _bounds, repair, verify, verify_cluster
+from pyspark_log_coordinator.verify import _bounds, verify, verify_cluster
 from pyspark_log_storage import segment
 from pyspark_log_storage.layout import newest_first
 from pyspark_log_storage.local import LocalStore
@@ -38,7 +39,8 @@ def topic(monkeypatch):
 
 def audit(topic):
     """Return what verify says in a process that has just begun."""
-    return verify(topic.store, topic.open().topic("t"))
+    log = topic.open()
+    return verify(log, log.topic("t"))
 
 
 def finding(topic):
@@ -76,16 +78,16 @@ def test_an_empty_topic_is_sound():
 def test_a_topic_whose_rows_are_all_deleted_is_sound(topic):
     for partition in (0, 1):
         topic.handle.submit(DeleteRecords(partition, -1))
-    upkeep.housekeep(topic.store, topic.handle)
+    upkeep.housekeep(topic.log, topic.handle)
     assert audit(topic).sound
 
 
 def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
     topic.fill(60, partitions=(0, 1))
-    upkeep.maintain(topic.store, topic.handle, topic.log.environment.nonce)
+    upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
     topic.clock.now_ms = 10**9
     for _ in range(3):
-        upkeep.housekeep(topic.store, topic.handle)
+        upkeep.housekeep(topic.log, topic.handle)
     report = audit(topic)
     assert report.findings == []
     assert report.entries < topic.handle.journal.number
@@ -106,7 +108,7 @@ def test_orphans_are_told_and_no_fault(topic):
 
 def test_progress_is_told_as_much_as_there_is(topic):
     told = []
-    report = verify(topic.store, topic.handle, told.append)
+    report = verify(topic.log, topic.handle, told.append)
     assert sum(told) == report.bytes
     assert len(told) == 2 + 4 + 13
 
@@ -119,7 +121,7 @@ def test_a_batch_that_comes_while_it_reads_is_no_fault(topic, monkeypatch):
         return history(journal)
 
     monkeypatch.setattr(verify_module, "history", history_after_a_batch)
-    assert verify(topic.store, handle).findings == []
+    assert verify(handle.log, handle).findings == []
 
 
 # Damage
@@ -269,7 +271,7 @@ def test_an_entry_that_comes_while_it_looks_for_holes_is_no_fault(topic, monkeyp
         topic.fill(1)
 
     monkeypatch.setattr(handle.journal.entries, "numbers_after", numbers_after)
-    assert verify(topic.store, handle).findings == []
+    assert verify(handle.log, handle).findings == []
 
 
 @pytest.mark.parametrize("how", ["flipped", "missing"])
@@ -476,14 +478,14 @@ def test_repair_makes_the_index_as_it_was(topic, how):
         flip(topic, key, 70)
     else:
         topic.store.put(key, topic.store.read(f"{topic.segment_key(1)}.index"))
-    assert repair(topic.store, topic.handle) == [key]
+    assert repair(topic.log, topic.handle) == [key]
     assert topic.store.read(key) == whole
     assert audit(topic).sound
 
 
 def test_repair_of_a_sound_topic_changes_nothing(topic):
     before = {key: topic.store.read(key) for key in topic.store.list("")}
-    assert repair(topic.store, topic.handle) == []
+    assert repair(topic.log, topic.handle) == []
     assert {key: topic.store.read(key) for key in topic.store.list("")} == before
 
 
@@ -501,6 +503,6 @@ def test_repair_leaves_what_cannot_be_made_again_and_the_index_that_tells_of_it(
     else:
         topic.store.delete(f"{key}.log")
     before = {each: topic.store.read(each) for each in topic.store.list("")}
-    assert repair(topic.store, topic.handle) == []
+    assert repair(topic.log, topic.handle) == []
     assert {each: topic.store.read(each) for each in topic.store.list("")} == before
     assert not audit(topic).sound

@@ -19,12 +19,12 @@ from pyspark_log_storage.staged_chunk import StagedChunk
 _names = itertools.count(1)
 
 
-def started(partitions: int = 1, replicas: Sequence[str] = ("A",), min_insync: int = 1) -> Topic:
+def started(partitions: int = 1, replicas: Sequence[str] = ("A",), min_insync: int = 1, **config: Any) -> Topic:
     """Return a topic without rows, every partition on the same nodes, of which the first leads."""
     command = StartTopic(
         name="t",
         topic_id="1",
-        config=TopicConfig(min_insync_replicas=min_insync),
+        config=TopicConfig(min_insync_replicas=min_insync, **config),
         schemas=(),
         incarnations={node: incarnation(node) for node in replicas},
         assignments=(tuple(replicas),) * partitions,
@@ -97,10 +97,12 @@ def swap(
     level: int = 1,
     log_bytes: int = 100,
     max_timestamp: int = 0,
+    on: Sequence[str] = ("A",),
 ) -> SwapSegments:
     """Return the swap that puts a segment in the place of rows `[start, end)`."""
     name = segment_name(start, born, f"{next(_names):032x}")
-    made = SegmentRef(name, ("A",), start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp)
+    holders = tuple(Holder(node, incarnation(node)) for node in on)
+    made = SegmentRef(name, holders, start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp)
     return SwapSegments(partition, epoch, made)
 
 

@@ -1,15 +1,16 @@
-"""A process that trims a shelf's journal until it is told to end: `python -m tests.coordinator.trim_worker <root>`.
+"""A process that trims a shelf's journal until it is told to end: `python -m tests.coordinator.trim_worker <roots>`.
 
-With a name and a count behind the root it puts things on the shelf instead. Snapshots are close together.
+The roots have commas between them. With a name and a count behind them it puts things on the shelf instead. Snapshots
+are close together.
 """
 
 import sys
 
 from pyspark_log_coordinator import journal
-from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.local import LocalStore
-from tests.coordinator.shelf import Place, open_shelf
+from tests.coordinator.local_stores import open_at
+from tests.coordinator.shelf import Place
 
 STOP = "stop"
 """The object that ends the trimming."""
@@ -24,9 +25,9 @@ def is_told_to_end(store: LocalStore) -> bool:
 
 if __name__ == "__main__":
     journal.SNAPSHOT_EVERY = 8
-    root, *words = sys.argv[1:]
-    store = LocalStore(root)
-    shelf = open_shelf(store, real_environment())
+    roots, *words = sys.argv[1:]
+    store = LocalStore(roots.split(",")[0])
+    shelf = open_at(roots.split(","))
     if words:
         name, count = words
         for i in range(int(count)):

@@ -32,10 +32,11 @@ class TroubledStore:
         self.lists: list[str] = []
         self.creates: list[str] = []
         self.troubles: list[Trouble] = []
+        self._before_read: list[tuple[str, Callable[[], object]]] = []
 
-    def lose_answers(self, folder: str, times: int = 1) -> None:
-        """Write what is created, and say that it failed."""
-        self.troubles.append(Trouble(folder, StoreUnavailable, times, writes=True))
+    def lose_answers(self, folder: str, times: int = 1, meanwhile: Callable[[], object] | None = None) -> None:
+        """Write what is created, and say that it failed; `meanwhile`, before that is said, others may act."""
+        self.troubles.append(Trouble(folder, StoreUnavailable, times, writes=True, meanwhile=meanwhile))
 
     def be_silent(self, folder: str, times: int = ALWAYS) -> None:
         """Write nothing, and do not say so."""
@@ -45,9 +46,21 @@ class TroubledStore:
         """Let another process act before the next object is written."""
         self.troubles.append(Trouble(folder, None, 1, meanwhile=meanwhile))
 
+    def be_slow_to_read(self, folder: str, meanwhile: Callable[[], object]) -> None:
+        """Let another process act before the next object is read."""
+        self._before_read.append((folder, meanwhile))
+
     def refuse(self, folder: str, times: int = ALWAYS) -> None:
         """Write nothing, and say so."""
         self.troubles.append(Trouble(folder, StoreRefused, times))
+
+    def keys(self) -> list[str]:
+        """Return all keys."""
+        return list(self.inner.list(""))
+
+    def forget_troubles(self) -> None:
+        """Do again what one is told."""
+        self.troubles.clear()
 
     def create(self, key: str, data: bytes) -> bool:
         self.creates.append(key)
@@ -67,6 +80,9 @@ class TroubledStore:
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         self.reads.append(key)
+        for trouble in [each for each in self._before_read if key.startswith(each[0])]:
+            self._before_read.remove(trouble)
+            trouble[1]()
         return self.inner.read(key, start, length)
 
     def size(self, key: str) -> int:

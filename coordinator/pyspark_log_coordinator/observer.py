@@ -1,0 +1,148 @@
+"""The observer: what one process sees of a topic's replicas, and the entries that it proposes for it.
+
+No process watches all the time. Who waits looks: a commit that is refused, a follower, maintenance. A node that does
+not answer is suspected; where the suspicion has stood for `broker.session.timeout.ms` on this process's own monotonic
+clock, leaders are elected in its place and it leaves the ISRs. A follower that falls behind leaves them after
+`replica.lag.time.max.ms`. Whatever this process gets wrong costs nothing that was acknowledged with acks=all: the
+journal decides, by holders and LEOs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator import isr, suspicion
+from pyspark_log_coordinator.election import ElectLeaders
+from pyspark_log_coordinator.holding import newest_held
+from pyspark_log_coordinator.isr import REPLICA_LAG_TIME_MAX_MS, Follower, FollowerLag, Lagging, ShrinkIsr
+from pyspark_log_coordinator.partition import Holder
+from pyspark_log_coordinator.suspicion import Standing, Suspect
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.fan_out import is_the_nodes_fault
+from pyspark_log_storage.transfer import is_there
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.partition import NodeId
+    from pyspark_log_coordinator.suspicion import Suspicion
+    from pyspark_log_coordinator.topic_state import Topic
+
+SESSION_TIMEOUT_MS = 9_000
+"""Kafka's default of broker.session.timeout.ms."""
+
+
+class Observer:
+    """Watches the replicas of one topic for one process."""
+
+    def __init__(self) -> None:
+        self.session_timeout_ms = SESSION_TIMEOUT_MS
+        self.replica_lag_time_max_ms = REPLICA_LAG_TIME_MAX_MS
+        self.gone: tuple[Suspicion, ...] = ()
+        """The suspicions that had stood for the session time-out when it looked last."""
+        self._standing: dict[NodeId, Standing] = {}
+        self._lags: dict[Follower, FollowerLag] = {}
+
+    def look(self, handle: TopicHandle) -> None:
+        """Look at the nodes and at the topic's newest state, and propose what follows from both.
+
+        Raises what reading the journals raises, `UnknownTopic`.
+        """
+        handle.log.cluster.refresh()
+        handle.log.call_roll()
+        self.consider(handle)
+
+    def consider(self, handle: TopicHandle) -> None:
+        """Do the same by the last roll call. Who looks at many topics calls the roll once."""
+        log = handle.log
+        away = {node for node, error in log.missing_nodes.items() if is_the_nodes_fault(error)}
+        state = handle.refresh()
+        for node in sorted(_in_service(state)):
+            if node in away or not has_newest(handle, node):
+                handle.submit(Suspect(node, state.incarnations[node]))
+        state = handle.journal.state
+        now = int(log.environment.monotonic() * 1000)
+        self._standing = suspicion.watch(self._standing, state, now)
+        self._lags = isr.watch(self._lags, state, now)
+        gone = self.gone = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
+        if any(_is_headless(state, number, gone) for number in range(len(state.partitions))):
+            handle.submit(ElectLeaders(live(handle), gone))
+            state = handle.journal.state
+        lagging = (
+            *isr.lagging(self._lags, state, now, self.replica_lag_time_max_ms),
+            *_gone_followers(state, {each.node for each in gone}),
+        )
+        if lagging:
+            handle.submit(ShrinkIsr(lagging))
+
+
+_observers: weakref.WeakKeyDictionary[TopicHandle, Observer] = weakref.WeakKeyDictionary()
+
+
+def observer_of(
+    handle: TopicHandle,
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
+) -> Observer:
+    """Return what watches a topic in this process, with these times from now on."""
+    observer = _observers.get(handle)
+    if observer is None:
+        observer = _observers[handle] = Observer()
+    observer.session_timeout_ms = session_timeout_ms
+    observer.replica_lag_time_max_ms = replica_lag_time_max_ms
+    return observer
+
+
+def _in_service(state: Topic) -> set[NodeId]:
+    """Return the nodes that somebody counts on: they lead, or are in an ISR."""
+    counted = {each.leader for each in state.partitions if each.leader is not None}
+    counted.update(node for each in state.partitions for node in each.isr)
+    return counted - set(state.fenced)
+
+
+def _is_headless(state: Topic, number: int, gone: Collection[Suspicion]) -> bool:
+    leader = state.partitions[number].leader
+    return leader is None or leader in state.fenced or any(each.node == leader for each in gone)
+
+
+def _gone_followers(state: Topic, gone: Collection[NodeId]) -> list[Lagging]:
+    """Return the members of ISRs that are gone and behind: who misses nothing holds up nobody."""
+    found = []
+    for number, partition in enumerate(state.partitions):
+        if partition.leader is not None:
+            nodes = tuple(node for node in partition.isr if node in gone and node != partition.leader)
+            if nodes:
+                found.append(Lagging(number, nodes, partition.leader_epoch))
+    return found
+
+
+def live(handle: TopicHandle) -> tuple[Holder, ...]:
+    """Return the nodes that may be elected: they answer as themselves, and still have the newest of what they hold.
+
+    By the last roll call and the state of the topic that is known.
+    """
+    log, state = handle.log, handle.journal.state
+    return tuple(
+        Holder(node, incarnation)
+        for node, incarnation in state.incarnations.items()
+        if node in log.cluster.state.nodes  # else it was removed since
+        and node not in log.missing_nodes
+        and has_newest(handle, node)
+    )
+
+
+def has_newest(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether the newest file that a node is said to hold is there, by the state of the topic that is known.
+
+    A disk restored from a backup has the right marker too. A node that does not answer has nothing.
+    """
+    key = newest_held(handle.journal.state, node)
+    if key is None:
+        return True
+    try:
+        return is_there(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
+    except LogError:
+        return False

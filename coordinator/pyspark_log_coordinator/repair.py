@@ -1,0 +1,152 @@
+"""Repair: making again what can be made without loss.
+
+indexes       of segments that are whole
+copies        that are damaged or missing, from another node; a damaged one goes only when a good one was read
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.copies import Copies, check_segment
+from pyspark_log_storage import segment, transfer
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+from pyspark_log_storage.segment import SegmentFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.partition import Holder, NodeId, SegmentRef
+    from pyspark_log_coordinator.topic_state import FileRef, Topic
+    from pyspark_log_storage.staged_chunk import StagedChunk
+    from pyspark_log_storage.store import Store
+
+
+def repair(log: Log, handle: TopicHandle, node: NodeId | None = None) -> list[str]:
+    """Make again what can be made without loss, on one node where `node` is given; return what was made, for people.
+
+    What cannot be made again stays as it is. Raises `InvalidOption` where there is no such node.
+    """
+    repairs = _Repairs(handle, Copies(log, node))
+    state = handle.refresh()
+    for number, partition in enumerate(state.partitions):
+        for each in (*partition.segments, *partition.staged):
+            repairs.segment(state, number, each)
+    if not repairs.copies.is_single:
+        for file, places in _files(state).items():
+            repairs.file(state, state.file(file), places)
+    return repairs.made
+
+
+class _Repairs:
+    """Looks at one file after another, and makes its bad copies again."""
+
+    def __init__(self, handle: TopicHandle, copies: Copies) -> None:
+        self._handle = handle
+        self.copies = copies
+        self.made: list[str] = []
+
+    def segment(self, state: Topic, number: int, ref: SegmentRef) -> None:
+        """Make indexes and bad copies of a segment again."""
+        key = self._handle.segment(number, ref.name)
+        bad: dict[NodeId, LogError] = {}
+        for name, store in self.copies.of(state, ref.holders).items():
+            try:
+                entries = segment.scan(store, key)
+                # Of a .log that was cut, the index may be the only word of what was lost.
+                check_segment(ref, entries)
+                if not segment.index_is_right(store, key, entries):
+                    segment.rebuild_index(store, key)
+                    self._add(f"{key}.index", name)
+            except (CorruptObject, ObjectMissing) as error:
+                bad[name] = error
+            except LogError:
+                continue  # the node does not answer; the audit says so
+        stored = SegmentFile(
+            ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, ref.min_timestamp, ref.max_timestamp
+        )
+        for name, wrong in bad.items():
+            self._copy_again(
+                (f"{key}.log", f"{key}.index"),
+                name,
+                wrong,
+                self._good(state, ref.holders, bad, name),
+                lambda source: transfer.check_segment(source, key, stored),
+                lambda source, target: transfer.copy_segment(source, target, key, stored),
+            )
+
+    def file(self, state: Topic, file: FileRef, places: Sequence[StagedChunk]) -> None:
+        """Make the bad copies of an append file again."""
+        key = self._handle.append_file(file.name)
+        bad: dict[NodeId, LogError] = {}
+        for name, store in self.copies.of(state, file.holders).items():
+            try:
+                transfer.check_append_file(store, key, places)
+            except (CorruptObject, ObjectMissing) as error:
+                bad[name] = error
+            except LogError:
+                continue
+        for name, wrong in bad.items():
+            self._copy_again(
+                (key,),
+                name,
+                wrong,
+                self._good(state, file.holders, bad, name),
+                lambda source: transfer.check_append_file(source, key, places),
+                lambda source, target: transfer.copy_append_file(source, target, key, places),
+            )
+
+    def _good(self, state: Topic, holders: tuple[Holder, ...], bad: Collection[NodeId], name: NodeId) -> list[Store]:
+        """Return the stores of the holders of which nothing bad is known."""
+        others = self.copies.to_copy_from(state, holders, name)
+        return [store for each, store in others.items() if each not in bad]
+
+    def _copy_again(
+        self,
+        keys: Sequence[str],
+        name: NodeId,
+        wrong: LogError,
+        sources: Sequence[Store],
+        check: Callable[[Store], object],
+        copy: Callable[[Store, Store], object],
+    ) -> None:
+        """Put a good copy in the place of a bad one, whose objects have these keys; `wrong` is what it is."""
+        # What is missing may be there again, on a disk that was not mounted for a moment.
+        damaged = keys if isinstance(wrong, CorruptObject) else ()
+        target = self.copies.stores[name]
+        for source in sources:
+            try:
+                check(source)
+                if not self._is_named(keys[0]):
+                    return  # it was replaced meanwhile, and may have gone elsewhere already
+                for key in damaged:
+                    target.delete(key)
+                copy(source, target)
+            except LogError:
+                continue  # what is still wrong the audit says
+            self._add(keys[0], name)
+            return
+
+    def _is_named(self, key: str) -> bool:
+        state = self._handle.refresh()
+        if any(self._handle.append_file(each.name) == key for each in state.files):
+            return True
+        return any(
+            f"{self._handle.segment(number, each.name)}.log" == key
+            for number, partition in enumerate(state.partitions)
+            for each in (*partition.segments, *partition.staged)
+        )
+
+    def _add(self, key: str, node: NodeId) -> None:
+        self.made.append(key if self.copies.is_single else f"{key} on node {node!r}")
+
+
+def _files(state: Topic) -> dict[int, list[StagedChunk]]:
+    """Return the files with unrolled chunks, by number, with those chunks."""
+    found: dict[int, list[StagedChunk]] = defaultdict(list)
+    for number, partition in enumerate(state.partitions):
+        for chunk in partition.chunks:
+            found[chunk.file].append(chunk.place(number))
+    return found

@@ -1,0 +1,145 @@
+"""A cluster of three nodes in local folders, whose journals are lost."""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark_log.source.fetch import fetch
+from pyspark_log.source.planning import Range, split_of
+from pyspark_log_coordinator import copying, maintenance, membership, rebuilding, upkeep
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log import Log, TopicHandle
+from pyspark_log_coordinator.rebuild_survey import Survey, survey
+from pyspark_log_coordinator.topic import MaintainSegments
+from pyspark_log_coordinator.topic_config import parse
+from pyspark_log_storage.store import Store, open_store
+from tests.coordinator.replicated_topic import ALL, write
+
+KEEP = {"retention.ms": "-1", "compression.type": "none"}
+
+
+class LostCluster:
+    """Nodes 0, which is the root, 1 and 2, in a folder each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = Log(open_store(self.url("0")), real_environment())
+        self.log.open(create=True)
+        for node in ("1", "2"):
+            membership.join(self.log, self.url(node))
+        self.expected: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+        self.batches = 0
+
+    def url(self, node: str) -> str:
+        return str(self.path / f"node{node}")
+
+    def create(self, topic: str, partitions: int = 1, **settings: str) -> TopicHandle:
+        """Create a topic on all nodes; `settings` have "_" for each "." of Kafka's names."""
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        return self.log.create_topic(topic, partitions, parse(KEEP | config), replicas=[ALL] * partitions)
+
+    def append(self, topic: str, batches: int = 1, on: Sequence[str] = ALL, rows: int = 2) -> str:
+        """Append batches with rows in every partition; return the name of the last one's file."""
+        handle = self.log.topic(topic)
+        name = ""
+        for _ in range(batches):
+            count = len(handle.journal.state.partitions)
+            values = {
+                p: [b"%s %d %d %d" % (topic.encode(), p, self.batches, row) for row in range(rows)]
+                for p in range(count)
+            }
+            name = write(self.log, handle, self.batches, values, on, "all")
+            self.batches += 1
+            for p, each in values.items():
+                self.expected[topic, p] += each
+        return name
+
+    def roll(self, topic: str, chunks: int | None = None, partition: int = 0) -> str:
+        """Roll the oldest chunks of a partition, all where no number is given; return the segment's name."""
+        handle = self.log.topic(topic)
+        one = handle.refresh().partitions[partition]
+        taken = tuple(one.chunks[:chunks])
+        job = maintenance.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        swap = upkeep.carry_out(self.log, upkeep.work_of(handle, job), self.log.environment.nonce())
+        handle.submit(MaintainSegments((swap,)))
+        return swap.segment.name
+
+    def checkpoint(self, topic: str) -> None:
+        """Write what housekeeping writes: checkpoints and descriptions."""
+        upkeep.write_checkpoints(self.log, self.log.topic(topic))
+
+    def folder(self, node: str, topic: str) -> Path:
+        """Return the topic's folder on a node."""
+        (found,) = (Path(self.url(node)) / "topics" / topic).iterdir()
+        return found
+
+    def segment(self, node: str, topic: str, name: str, partition: int = 0) -> Path:
+        return self.folder(node, topic) / str(partition) / f"{name}.log"
+
+    def lose_journals(self) -> None:
+        """Remove every journal."""
+        for node in ALL:
+            root = Path(self.url(node))
+            shutil.rmtree(root / "cluster", ignore_errors=True)
+            for journal in root.glob("topics/*/*/journal"):
+                shutil.rmtree(journal)
+
+    def lose_node(self, node: str) -> None:
+        shutil.rmtree(self.url(node))
+
+    def survey(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = ()) -> Survey:
+        return look(*(self.url(node) for node in nodes), journals=[self.url(node) for node in journals])
+
+    def rebuild(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = (), **flags: Any) -> Survey:
+        """Rebuild the cluster from some nodes; the log is the new one then."""
+        found = self.survey(nodes, journals)
+        rebuilding.carry_out(found, real_environment(), **flags)
+        self.log = Log(list(found.journal_stores), real_environment())
+        self.log.open(create=False)
+        return found
+
+    def read(self, topic: str, partition: int = 0) -> list[bytes]:
+        """Return the values of a partition, each held against its offset, as a reader finds them now."""
+        return read(self.log, topic, partition)
+
+    def check(self, lost: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Hold every partition against what was written, of which the newest rows may be lost."""
+        for (topic, partition), values in self.expected.items():
+            missing = (lost or {}).get((topic, partition), 0)
+            assert self.read(topic, partition) == values[: len(values) - missing], (topic, partition)
+
+    def forget(self, topic: str, rows: int) -> None:
+        """Expect no longer the newest rows of each partition of a topic."""
+        for (name, _), values in self.expected.items():
+            if name == topic:
+                del values[len(values) - rows :]
+
+    def catch_up(self, topic: str, node: str) -> None:
+        """Copy to a node what it misses."""
+        copying.catch_up(self.log, self.log.topic(topic), node)
+
+    def set_aside(self, node: str) -> list[Path]:
+        """Return what was set aside on a node, without the remains of journals."""
+        files = (each for each in Path(self.url(node)).glob("set-aside/**/*") if each.is_file())
+        return sorted(each for each in files if "journal" not in each.parts and "cluster" not in each.parts)
+
+
+def look(*urls: str, journals: Sequence[str] = (), open_node: Callable[[str], Store] = open_store) -> Survey:
+    """Return the survey of the nodes at these addresses."""
+    return survey([open_node(url) for url in urls], real_environment(), journals, open_node=open_node)
+
+
+def read(log: Log, topic: str, partition: int = 0) -> list[bytes]:
+    """Return the values of a partition, each held against its offset."""
+    handle = log.topic(topic)
+    one = handle.journal.state.partitions[partition]
+    values: list[bytes] = []
+    if one.log_start == one.high_watermark:
+        return values
+    split = split_of(log, handle, Range(topic, partition, one.log_start, one.high_watermark))
+    for offset, batch in fetch(log.store_at, split):
+        assert offset == one.log_start + len(values)
+        values += batch.column("value").to_pylist()
+    return values

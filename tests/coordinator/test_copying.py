@@ -1,0 +1,501 @@
+"""Copying: a node gets what it misses, whatever happens in between, and the journal learns of it."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import copying, membership
+from pyspark_log_coordinator.cluster import FenceNode, UnfenceNode
+from pyspark_log_coordinator.copying import Throttle, catch_up, missing, sources
+from pyspark_log_coordinator.topic import Holder, Suspect
+from pyspark_log_storage import node
+from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.replicated_topic import ReplicatedTopic
+from tests.coordinator.several_nodes import Stores
+from tests.coordinator.troubled_store import TroubledStore
+
+
+class Watched(MemoryStore):
+    """Notes what is read of append files and segments, and may do something else first."""
+
+    def __init__(self, url):
+        super().__init__(url)
+        self.reads = []
+        self.before_read = bool
+        self.before_marker = bool
+        self.delete_when_taken = None
+
+    def create(self, key, data):
+        created = super().create(key, data)
+        if not created and key == self.delete_when_taken:
+            self.delete(key)
+        return created
+
+    def read(self, key, start=0, length=None):
+        if key == node.KEY:
+            self.before_marker(key)
+        if "/append/" in key or key.endswith((".log", ".index")):
+            self.reads.append(key)
+            self.before_read(key)
+        return super().read(key, start, length)
+
+
+@pytest.fixture
+def topic():
+    return ReplicatedTopic(Stores(Watched))
+
+
+def copy(topic, name="1", **how):
+    return catch_up(topic.log, topic.handle, name, **how)
+
+
+def damage(topic, name, number=0):
+    """Flip a bit of the last byte of the file of this number on a node."""
+    key = topic.handle.append_file(topic.handle.journal.state.file(number).name)
+    store = topic.log.node_store(name)
+    data = bytearray(store.read(key))
+    data[-1] ^= 1
+    store.put(key, bytes(data))
+    return key
+
+
+def reads(topic, name):
+    """Return which files were read from a node since this was asked last."""
+    store = topic.log.node_store(name)
+    found = sorted({key.rsplit("/", 1)[1] for key in store.reads})
+    store.reads.clear()
+    return found
+
+
+# Catching up
+
+
+def test_a_node_gets_what_it_lacks_and_is_a_holder(topic):
+    names = [topic.append() for _ in range(3)]
+    assert [piece.number for piece in missing(topic.handle, "1")] == [0, 1, 2]
+    assert topic.partition().log_end_offsets == {"0": 3, "1": 0, "2": 0}
+    copied = copy(topic)
+    assert (copied.objects, copied.failures) == (3, ())
+    assert copied.bytes == sum(map(len, topic.content("0").values()))
+    assert topic.content("1") == topic.content("0")
+    assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 0}
+    assert missing(topic.handle, "1") == []
+    assert reads(topic, "0") == sorted(names)
+
+
+def test_the_high_watermark_follows_when_all_have_caught_up(topic):
+    topic.append()
+    copy(topic, "1")
+    assert topic.partition().high_watermark == 0
+    copy(topic, "2")
+    assert topic.partition().high_watermark == 1
+
+
+def test_a_node_that_fell_out_of_the_isr_is_in_again(topic):
+    topic.append(on=("0", "2"), acks="all")
+    assert topic.partition().isr == ("0", "2")
+    copy(topic)
+    assert topic.partition().isr == ("0", "1", "2")
+
+
+def test_a_disk_from_a_backup_gets_back_what_it_held_before_it_is_in_sync_again(topic):
+    restored = topic.append(on=("0", "1", "2"), acks="all")
+    key = topic.handle.append_file(restored)
+    topic.append(on=("0", "2"), acks="all")
+    topic.log.node_store("1").delete(key)
+    assert copy(topic).objects == 2
+    assert topic.content("1") == topic.content("0")
+    assert topic.partition().isr == ("0", "1", "2")
+
+
+def test_a_disk_from_a_backup_stays_out_of_sync_while_nobody_has_what_it_held(topic):
+    key = topic.handle.append_file(topic.append(on=("0", "1", "2"), acks="all"))
+    topic.append(on=("0", "2"), acks="all")
+    for name in ("0", "1", "2"):
+        topic.log.node_store(name).delete(key)
+    (failure,) = copy(topic).failures
+    assert key in str(failure)
+    assert topic.partition().isr == ("0", "2")
+
+
+def test_where_nothing_is_lacking_nothing_is_written(topic):
+    topic.append(on=("0", "1", "2"), acks="all")
+    number = topic.handle.journal.number
+    assert copy(topic).objects == 0
+    assert topic.handle.journal.number == number
+    assert reads(topic, "0") == []
+
+
+def test_a_node_gets_only_the_partitions_of_which_it_is_a_replica():
+    topic = ReplicatedTopic(replicas=(("0", "1"), ("0", "2")))
+    first = topic.append({0: [b"a"]})
+    second = topic.append({1: [b"b"]})
+    both = topic.append({0: [b"c"], 1: [b"d"]})
+    copy(topic, "1")
+    copy(topic, "2")
+    assert topic.keys("1") == sorted([f"append/{first}", f"append/{both}"])
+    assert topic.keys("2") == sorted([f"append/{second}", f"append/{both}"])
+    assert [topic.partition(number).log_end_offsets for number in (0, 1)] == [{"0": 2, "1": 2}, {"0": 2, "2": 2}]
+
+
+def test_a_segment_is_copied_with_its_index_and_then_comes_into_its_place(topic):
+    for _ in range(3):
+        topic.append(on=("0", "1", "2"), acks="all")
+    name = topic.roll(2)
+    assert topic.partition().segments == ()
+    for each in ("1", "2"):
+        assert [piece.key.rsplit("/", 1)[1] for piece in missing(topic.handle, each)] == [name]
+        copy(topic, each)
+    assert [each.name for each in topic.partition().segments] == [name]
+    assert topic.content("0") == topic.content("1") == topic.content("2")
+    assert f"0/{name}.index" in topic.keys("2")
+    assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 3}
+
+
+def test_of_what_was_rolled_a_node_gets_the_segment_alone(topic):
+    for _ in range(3):
+        topic.append(on=("0", "2"), acks="all")
+    name = topic.roll(2)
+    copy(topic, "2")
+    assert [each.name for each in topic.partition().segments] == [name]
+    copied = copy(topic, "1")
+    assert copied.objects == 2
+    assert topic.keys("1") == [f"0/{name}.index", f"0/{name}.log", f"append/{topic.handle.journal.state.file(2).name}"]
+    assert topic.partition().log_end_offsets["1"] == 3
+    assert topic.partition().isr == ("0", "1", "2")
+
+
+def test_a_wiped_node_gets_all_again(topic):
+    for _ in range(2):
+        topic.append(on=("0", "1", "2"), acks="all")
+    topic.stores.at["/disk/1"] = Watched("/disk/1")
+    log, handle = topic.open()
+    with pytest.raises(NodeMissing):
+        catch_up(log, handle, "1")
+    membership.renew(log, "1")
+    log.open(create=False)
+    assert handle.refresh().partitions[0].isr == ("0", "2")
+    assert handle.journal.state.partitions[0].log_end_offsets["1"] == 0
+    assert catch_up(log, handle, "1").objects == 2
+    assert handle.refresh().partitions[0].isr == ("0", "1", "2")
+    assert {each.url: len(list(each.list("topics/"))) for each in topic.stores.at.values()}["/disk/1"] == 2
+
+
+def test_a_topic_that_was_not_told_of_a_renewal_learns_of_it_from_the_copier(topic, monkeypatch):
+    topic.append(on=("0", "1", "2"), acks="all")
+    topic.stores.at["/disk/1"] = Watched("/disk/1")
+    log, handle = topic.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(membership, "tell_topics", bool_of_all)
+        membership.renew(log, "1")
+    assert handle.refresh().partitions[0].isr == ("0", "1", "2")
+    assert catch_up(log, handle, "1").objects == 1
+    assert handle.journal.state.incarnations["1"] == log.cluster.state.nodes["1"].incarnation
+
+
+def bool_of_all(*_):
+    return True
+
+
+def test_a_fenced_node_gets_its_copies_and_is_in_no_isr_until_it_is_unfenced(topic):
+    membership.set_fenced(topic.log, "1", fenced=True)
+    topic.append(on=("0", "2"), acks="all")
+    copy(topic)
+    assert topic.partition().isr == ("0", "2")
+    assert topic.partition().log_end_offsets["1"] == 1
+    membership.set_fenced(topic.log, "1", fenced=False)
+    assert copy(topic).objects == 0
+    assert topic.partition().isr == ("0", "1", "2")
+
+
+def test_a_node_under_suspicion_that_lacks_nothing_shows_that_it_is_there(topic):
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    assert "1" in topic.handle.refresh().suspects
+    copy(topic)
+    assert topic.handle.refresh().suspects == {}
+
+
+# Telling the journal
+
+
+def test_the_journal_is_told_of_many_files_in_one_entry(topic):
+    for _ in range(5):
+        topic.append()
+    number = topic.handle.journal.number
+    copy(topic)
+    assert topic.handle.journal.number == number + 1
+
+
+@pytest.mark.parametrize("bound", ["TELL_OBJECTS", "TELL_BYTES"])
+def test_the_journal_is_told_again_and_again_while_much_is_copied(topic, monkeypatch, bound):
+    for _ in range(5):
+        topic.append()
+    (size,) = {piece.bytes for piece in missing(topic.handle, "1")}
+    monkeypatch.setattr(copying, bound, 2 if bound == "TELL_OBJECTS" else 2 * size)
+    number = topic.handle.journal.number
+    copy(topic)
+    assert topic.handle.journal.number == number + 3
+
+
+def test_the_journal_is_told_in_time_where_copying_is_slow(topic):
+    for _ in range(5):
+        topic.append()
+    number = topic.handle.journal.number
+    copy(topic, moved=lambda _: topic.log.environment.sleep(copying.TELL_SECONDS / 2))
+    assert topic.handle.journal.number == number + 3
+
+
+def test_the_marker_is_looked_at_before_anything_is_written(topic):
+    topic.append()
+    topic.log.node_store("1").delete(node.KEY)
+    with pytest.raises(NodeMissing):
+        copy(topic)
+    assert topic.keys("1") == []
+
+
+def test_what_was_copied_to_a_disk_that_is_gone_is_not_told(topic):
+    topic.append()
+    marker = topic.log.node_store("1").read(node.KEY)
+    with pytest.raises(NodeMissing):
+        copy(topic, moved=lambda _: topic.log.node_store("1").delete(node.KEY))
+    assert topic.partition().log_end_offsets["1"] == 0
+    topic.log.node_store("1").create(node.KEY, marker)
+    assert copy(topic).objects == 1
+
+
+# Interruptions
+
+
+def interrupt_after(objects):
+    """Return what is called for each object that has passed, and ends the process in the one after these."""
+    passed = []
+
+    def moved(count):
+        passed.append(count)
+        if len(passed) > objects:
+            raise KeyboardInterrupt
+
+    return moved
+
+
+def test_an_interrupted_copier_goes_on_where_it_was(topic, monkeypatch):
+    monkeypatch.setattr(copying, "TELL_OBJECTS", 2)
+    names = [topic.append() for _ in range(5)]
+    with pytest.raises(KeyboardInterrupt):
+        copy(topic, moved=interrupt_after(3))
+    # Two were copied and told, one was copied.
+    assert topic.partition().log_end_offsets["1"] == 2
+    assert topic.keys("1") == [f"append/{name}" for name in sorted(names[:3])]
+    reads(topic, "0")
+    assert copy(topic).objects == 3
+    assert reads(topic, "0") == sorted(names[3:])
+    assert topic.content("1") == topic.content("0")
+
+
+def test_two_that_copy_one_file_at_once_do_no_harm(topic):
+    name = topic.append()
+    log, handle = topic.open()
+
+    def first(key):
+        topic.log.node_store("0").before_read = bool
+        catch_up(log, handle, "1")
+
+    topic.log.node_store("0").before_read = first
+    copy(topic)
+    assert topic.keys("1") == [f"append/{name}"]
+    assert topic.partition().log_end_offsets["1"] == 1
+    assert [holder.node for holder in topic.handle.journal.state.file(0).holders] == ["0", "1"]
+
+
+def test_past_its_time_it_begins_nothing_more(topic):
+    for _ in range(5):
+        topic.append()
+    clock = topic.log.environment
+    copied = copy(topic, until=clock.monotonic() + 3, moved=lambda _: clock.sleep(1))
+    assert copied.objects == 3
+    assert topic.partition().log_end_offsets["1"] == 3
+    assert copy(topic, until=clock.monotonic()).objects == 0
+
+
+def test_what_is_rolled_and_removed_meanwhile_is_no_failure(topic):
+    for _ in range(2):
+        topic.append(on=("0", "2"), acks="all")
+    log, handle = topic.open()
+
+    def meanwhile(key):
+        topic.log.node_store("0").before_read = bool
+        topic.roll(2)
+        catch_up(log, handle, "2")
+        for name in topic.keys("0"):
+            if name.startswith("append/"):
+                for each in ("0", "2"):
+                    topic.log.node_store(each).delete(topic.handle.append_file(name.removeprefix("append/")))
+
+    topic.log.node_store("0").before_read = meanwhile
+    copied = copy(topic)
+    assert copied.failures == ()
+    assert [key.partition(".")[2] for key in topic.keys("1")] == ["index", "log"]
+    assert topic.partition().log_end_offsets["1"] == 2
+
+
+# Sources
+
+
+def test_a_damaged_copy_is_passed_over_for_another(topic):
+    topic.append(on=("0", "2"), acks="all")
+    damage(topic, "0")
+    copied = copy(topic)
+    assert (copied.objects, copied.failures) == (1, ())
+    assert topic.content("1") == topic.content("2")
+    assert topic.content("1") != topic.content("0")
+
+
+def test_a_lost_copy_is_passed_over_for_another(topic):
+    name = topic.append(on=("0", "2"), acks="all")
+    topic.log.node_store("0").delete(topic.handle.append_file(name))
+    assert copy(topic).objects == 1
+    assert topic.content("1") == topic.content("2")
+
+
+def test_what_nobody_has_whole_is_told_and_the_others_go_on(topic):
+    for _ in range(3):
+        topic.append()
+    key = damage(topic, "0", number=1)
+    told = []
+    copied = copy(topic, failed=told.append)
+    assert copied.objects == 2
+    assert list(copied.failures) == told
+    (failure,) = told
+    assert isinstance(failure, CorruptObject)
+    assert key in failure.message
+    assert topic.partition().log_end_offsets["1"] == 1
+    # Once more, nothing is left but what cannot be done.
+    assert copy(topic).failures[0].message == failure.message
+
+
+def test_a_damaged_copy_on_the_node_itself_is_replaced(topic):
+    names = [topic.append(), topic.append()]
+    for name in names:
+        topic.log.node_store("1").create(topic.handle.append_file(name), b"?")
+    assert (copy(topic).objects, topic.content("1")) == (2, topic.content("0"))
+    assert topic.partition().log_end_offsets["1"] == 2
+
+
+def test_a_damaged_copy_stays_where_no_other_is_whole(topic):
+    key = topic.handle.append_file(topic.append())
+    topic.log.node_store("1").create(key, b"?")
+    damage(topic, "0")
+    (failure,) = copy(topic).failures
+    assert isinstance(failure, CorruptObject)
+    assert topic.log.node_store("1").read(key) == b"?"
+    assert topic.partition().log_end_offsets["1"] == 0
+
+
+def test_what_was_copied_while_the_disk_was_not_mounted_is_not_counted(topic):
+    key = topic.handle.append_file(topic.append())
+    store = topic.log.node_store("1")
+    below = iter([key])
+
+    def mount(read):
+        if read == node.KEY and store.size(node.KEY) and key in store.list(""):
+            for written in below:
+                store.delete(written)  # what lay below the mount point is hidden by the disk
+
+    store.before_marker = mount
+    assert copy(topic).objects == 1
+    assert next(below, None) is None
+    assert topic.content("1") == topic.content("0")
+
+
+def test_a_file_that_another_copied_and_that_expired_at_once_is_no_error(topic):
+    key = topic.handle.append_file(topic.append())
+    store = topic.log.node_store("1")
+
+    topic.log.node_store("0").before_read = lambda read: store.put(read, b"another was quicker")
+    store.delete_when_taken = key
+    assert copy(topic).objects == 0
+
+
+def test_a_node_whose_disk_is_an_older_one_stays_suspected(topic):
+    name = topic.append()
+    topic.handle.submit(Suspect("0", topic.handle.journal.state.incarnations["0"]))
+    store = topic.log.node_store("0")
+    newest = store.read(topic.handle.append_file(name))
+    store.delete(topic.handle.append_file(name))
+    copy(topic, "0")
+    assert topic.handle.refresh().suspects == {"0": 1}
+    store.create(topic.handle.append_file(name), newest)
+    copy(topic, "0")
+    assert topic.handle.refresh().suspects == {}
+
+
+def test_where_no_holder_is_there_it_says_who_they_are(topic):
+    topic.append()
+    topic.log.missing_nodes = {"0": StoreUnavailable("/root", "node", "gone")}
+    (failure,) = copy(topic).failures
+    assert isinstance(failure, StoreUnavailable)
+    assert "of its holders (0) none is there; bring one back" in failure.message
+
+
+def test_a_node_that_cannot_be_written_ends_it():
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))))
+    topic.append()
+    store = topic.log.node_store("1")
+    store.open_write = refuse
+    with pytest.raises(StoreRefused, match="the disk is full"):
+        copy(topic)
+
+
+def refuse(key, *, durable=True):
+    raise StoreRefused("/disk/1", key, "the disk is full; free some space")
+
+
+def test_the_nearest_holder_comes_first_and_fenced_ones_last():
+    stores = Stores()
+    log = stores.log()
+    for number, rack in ((1, "east"), (2, "west"), (3, "east"), (4, "west")):
+        membership.join(log, f"/disk/{number}", rack=rack)
+    handle = log.create_topic("t", 1, replicas=[list("01234")])
+    state = handle.journal.state
+    holders = tuple(Holder(name, state.incarnations[name]) for name in "42310")
+    assert sources(log, state, holders, "1") == ["3", "0", "2", "4"]
+    assert sources(log, state, holders, "2") == ["4", "0", "1", "3"]
+    assert sources(log, state, holders, "0") == ["1", "2", "3", "4"]
+    log.cluster.submit(FenceNode("3"))
+    assert sources(log, state, holders, "1") == ["0", "2", "4", "3"]
+    log.cluster.submit(UnfenceNode("3"))
+    log.missing_nodes = {"3": StoreUnavailable("", "", "gone")}
+    assert sources(log, state, holders, "1") == ["0", "2", "4"]
+    other = tuple(msgspec.structs.replace(each, incarnation="former") for each in holders)
+    assert sources(log, state, other, "1") == []
+
+
+# Throttle
+
+
+def test_no_more_passes_in_a_second_than_is_allowed():
+    environment = fake_environment()
+    throttle = Throttle(environment, 1000)
+    begin = environment.monotonic()
+    for count in (500, 2000, 1, 499):
+        throttle(count)
+    assert environment.monotonic() - begin == pytest.approx(3)
+
+
+def test_a_pause_is_not_made_up_for():
+    environment = fake_environment()
+    throttle = Throttle(environment, 1000)
+    throttle(1000)
+    environment.sleep(100)
+    begin = environment.monotonic()
+    throttle(1000)
+    assert environment.monotonic() - begin == pytest.approx(1)
+
+
+def test_copying_takes_as_long_as_the_throttle_says(topic):
+    topic.append({0: [b"x" * 10_000]})
+    clock = topic.log.environment.monotonic
+    begin = clock()
+    copied = copy(topic, moved=Throttle(topic.log.environment, 1000))
+    assert clock() - begin == pytest.approx(copied.bytes / 1000)

@@ -1,0 +1,154 @@
+"""Who leads: what the stories do not tell."""
+
+import pytest
+
+from pyspark_log_coordinator.election import LeaderElected
+from pyspark_log_coordinator.row_loss import LostBatch, RowsLost
+from pyspark_log_coordinator.topic import (
+    AlterNode,
+    DeleteRecords,
+    ElectLeaders,
+    ElectPreferred,
+    Holder,
+    MaintainSegments,
+    Suspect,
+    Suspicion,
+)
+from pyspark_log_storage.errors import BatchMismatch
+from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, pieces, rolled, started, swap
+
+ABC = ("A", "B", "C")
+
+
+def lives(*nodes):
+    return tuple(Holder(node, incarnation(node)) for node in nodes)
+
+
+def lost(state, node="A"):
+    """Return the state with a suspicion of the node, and the suspicion."""
+    state = after(state, Suspect(node, incarnation(node)))
+    return state, (Suspicion(node, state.suspects[node]),)
+
+
+def elect(state, *live, gone="A", **how):
+    state, suspicions = lost(state, gone)
+    return decide(state, ElectLeaders(lives(*live), suspicions, **how))
+
+
+def test_only_the_partitions_that_are_asked_for_get_a_leader():
+    events = elect(started(3, ABC), "B", "C", partitions=(2, 1, 7))
+    assert [each.partition for each in events] == [2, 1]
+
+
+def test_a_leader_that_lives_stays_though_it_is_suspected():
+    assert elect(started(replicas=ABC), "A", "B") == []
+
+
+def test_one_that_lives_in_another_life_is_not_the_one_who_may_lead():
+    state, suspicions = lost(started(replicas=ABC))
+    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *lives("C")), suspicions))
+    assert event.leader == "C"
+
+
+def test_a_fenced_node_is_not_elected_though_it_is_all_that_is_left_of_the_isr():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("B",))))
+    state = after(state, AlterNode("B", incarnation("B"), fenced=True))
+    assert (state.partitions[0].leader, state.partitions[0].isr) == (None, ("B",))
+    assert decide(state, ElectLeaders(lives("A", "B"))) == []
+
+
+def test_the_dead_leave_the_isr_and_who_was_not_looked_at_stays():
+    (event,) = elect(started(replicas=ABC), "B")
+    assert event == LeaderElected(0, "B", 1, 0, ("B", "C"))
+
+
+def test_rows_that_are_cut_are_told_with_their_batches():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=ABC)))
+    state = after(state, commit(claim(1), file({0: 3}), acks="1"))
+    state = after(state, commit(None, file({0: 1}), acks="1"))
+    cut, elected = elect(state, "B", "C")
+    assert cut == RowsLost(0, 2, 6, (LostBatch("", 0, 1), LostBatch("query-1", 1, 3)))
+    assert (elected.leader, elected.start) == ("B", 2)
+
+
+def test_a_replay_of_a_batch_that_lost_rows_in_one_of_its_partitions_says_how_many():
+    state = after(started(2, ABC), commit(claim(1), file({0: 3, 1: 2}), acks="1"))
+    state = after(state, commit(None, file({1: 1}, on=ABC), acks="1"))
+    state, suspicions = lost(state)
+    state = after(state, ElectLeaders(lives("B", "C"), suspicions, partitions=(0,)))
+    with pytest.raises(BatchMismatch, match=r"lost before others had copied it \(acks=1\): 3 of its 5 rows are gone"):
+        decide(state, commit(claim(1), file({0: 3, 1: 2}, on=("B", "C"))))
+
+
+def test_the_next_batch_goes_on_after_rows_were_lost():
+    state = after(started(replicas=ABC), commit(claim(1), file({0: 3}), acks="1"))
+    state, suspicions = lost(state)
+    state = after(state, ElectLeaders(lives("B", "C"), suspicions))
+    state = after(state, commit(claim(2), file({0: 1}, on=("B", "C"))))
+    assert state.producers["query-1"].rows_lost == 0
+    assert decide(state, commit(claim(2), file({0: 1}, on=("B", "C")))) == []
+
+
+def test_the_number_of_a_file_that_was_cut_is_not_given_again():
+    state = after(started(replicas=ABC), commit(claim(1), file({0: 3}), acks="1"))
+    state, suspicions = lost(state)
+    state = after(state, ElectLeaders(lives("B", "C"), suspicions))
+    assert state.next_file == 1
+    assert pieces(state) == []
+
+
+def test_an_unclean_election_cuts_segments_too():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 5}, on=("A", "B"))))
+    for _ in range(2):
+        state = after(state, commit(None, file({0: 5})))
+    state = rolled(rolled(state, 0, 5, on=("A", "B")), 5, 15)
+    state, suspicions = lost(state)
+    cut, elected = decide(state, ElectLeaders(lives("B"), suspicions, unclean=True))
+    assert cut == RowsLost(0, 5, 15, ())
+    assert elected.leader == "B"
+    state = after(state, ElectLeaders(lives("B"), suspicions, unclean=True))
+    assert pieces(state) == [("segment", 0, 5)]
+    assert (state.partitions[0].high_watermark, state.partitions[0].rolled_end) == (5, 5)
+
+
+def test_rows_before_the_log_start_were_not_lost_with_the_rest_of_their_chunk():
+    state = after(started(replicas=("A", "B")), commit(claim(0), file({0: 5})))
+    state = after(state, DeleteRecords(0, 3))
+    assert state.partitions[0].log_end_offsets == {"A": 5, "B": 3}
+    (cut, _) = elect(state, "B", unclean=True)
+    assert cut == RowsLost(0, 3, 5, (LostBatch("query-1", 0, 2),))
+
+
+def test_a_staged_segment_of_rows_that_are_cut_is_given_up():
+    state = after(started(replicas=ABC), commit(None, file({0: 2}, on=ABC)))
+    state = after(state, commit(None, file({0: 2}, on=("A", "B"))))
+    state = after(state, MaintainSegments((swap(0, 4),)))
+    assert len(state.partitions[0].staged) == 1
+    state, one = lost(state)
+    state, two = lost(state, "B")
+    state = after(state, ElectLeaders(lives("C"), (*one, *two), unclean=True))
+    assert state.partitions[0].staged == ()
+    assert pieces(state) == [("chunk", 0, 2)]
+
+
+def test_the_preferred_leader_is_the_first_of_the_replicas():
+    state = after(started(2, ABC), commit(None, file({0: 1}, on=("B", "C"))))
+    assert decide(state, ElectPreferred(lives(*ABC))) == []
+    two = after(started(2, ABC), commit(None, file({0: 1}, on=("B", "C")), file({1: 1}, on=ABC)))
+    assert two.partitions[0].leader == "B"
+    assert decide(two, ElectPreferred(lives(*ABC), partitions=(1,))) == []
+
+
+@pytest.mark.parametrize(("live", "leader"), [("B", None), ("BC", "B"), ("C", None)])
+def test_of_a_quorum_a_majority_must_live(live, leader):
+    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=("A", "B"))))
+    (event,) = elect(state, *live)
+    assert event.leader == leader
+
+
+def test_of_a_quorum_a_wiped_node_does_not_make_a_majority_with_one_that_missed_rows():
+    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=("A", "B"))))
+    state = after(state, AlterNode("B", "another"))
+    state, suspicions = lost(state)
+    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *lives("C")), suspicions))
+    assert event.leader is None

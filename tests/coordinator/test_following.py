@@ -1,0 +1,173 @@
+"""A node that follows: all of its topics, its checkpoints, and what it removes."""
+
+import pytest
+
+from pyspark_log_coordinator import following, membership, node_checkpoints, topic_description
+from pyspark_log_coordinator.following import Follower, Round
+from pyspark_log_coordinator.topic import AlterNode, DeleteTopic, RaiseOrphanFloor
+from pyspark_log_storage import checkpoints, layout
+from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
+from tests.coordinator.replicated_topic import ReplicatedTopic, write
+
+
+@pytest.fixture
+def topic():
+    return ReplicatedTopic()
+
+
+def checkpoint(topic, name, file):
+    """Return a checkpoint that a node has of topic t."""
+    folder = layout.topic_folder("t", topic.handle.topic_id)
+    data = topic.log.node_store(name).read(f"{folder}{file}")
+    return checkpoints.decode_epochs(data, file) if "/" in file else checkpoints.decode_offsets(data, file)
+
+
+def test_a_round_brings_the_node_up_to_date_with_every_topic_of_which_it_has_replicas(topic):
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    topic.log.create_topic("elsewhere", 1, replicas=[["0", "2"]])
+    topic.append()
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
+    follower = Follower(topic.log, "1")
+    behind = follower.behind()
+    assert follower.round() == Round(2, behind, ())
+    assert (follower.behind(), follower.round()) == (0, Round(0, 0, ()))
+    assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
+    assert {key.split("/")[1] for key in topic.log.node_store("1").list("topics/")} == {"t", "u"}
+
+
+def test_what_cannot_be_copied_is_told_with_its_topic_and_the_others_go_on(topic):
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    lost = topic.append()
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
+    topic.log.node_store("0").delete(topic.handle.append_file(lost))
+    done = Follower(topic.log, "1").round()
+    assert done.objects == 1
+    (failure,) = done.failures
+    assert failure.startswith("topic 't': ")
+    assert lost in failure
+
+
+def test_a_topic_that_is_deleted_is_no_harm(topic):
+    topic.append()
+    topic.handle.submit(DeleteTopic())
+    assert Follower(topic.log, "1").round() == Round(0, 0, ())
+
+
+def test_an_unknown_node_is_an_error(topic):
+    with pytest.raises(InvalidOption, match="there is no node '9'"):
+        Follower(topic.log, "9")
+
+
+def test_every_process_may_follow_for_a_node(topic):
+    topic.append()
+    first, second = Follower(topic.log, "1"), Follower(topic.open()[0], "1")
+    assert (first.round().objects, second.round().objects) == (1, 0)
+
+
+# Checkpoints
+
+
+def test_a_round_writes_the_checkpoints_of_what_the_node_has():
+    topic = ReplicatedTopic(replicas=(("0", "1"), ("1", "2"), ("0", "2")))
+    topic.append({0: [b"a"], 1: [b"b", b"c"], 2: [b"d"]}, on=("0", "1"), acks="1")
+    Follower(topic.log, "1").round()
+    Follower(topic.log, "2").round()
+    assert checkpoint(topic, "1", checkpoints.RECOVERY_POINT) == {("t", 0): 0, ("t", 1): 0}
+    assert checkpoint(topic, "1", checkpoints.REPLICATION) == {("t", 0): 1, ("t", 1): 0}
+    assert checkpoint(topic, "2", checkpoints.REPLICATION) == {("t", 1): 2, ("t", 2): 1}
+    assert checkpoint(topic, "2", f"1/{checkpoints.LEADER_EPOCH}") == ((0, 0),)
+    with pytest.raises(ObjectMissing):
+        checkpoint(topic, "1", f"2/{checkpoints.LEADER_EPOCH}")
+    Follower(topic.log, "1").round()
+    assert checkpoint(topic, "1", checkpoints.REPLICATION) == {("t", 0): 1, ("t", 1): 2}
+
+
+def test_the_recovery_point_is_the_end_of_the_segments_that_the_node_has(topic):
+    for _ in range(3):
+        topic.append(on=("0", "2"), acks="all")
+    topic.roll(2)
+    Follower(topic.log, "2").round()
+    contents = node_checkpoints.contents(topic.handle.refresh(), "1")
+    assert checkpoints.decode_offsets(contents[checkpoints.RECOVERY_POINT], "") == {("t", 0): 0}
+    assert checkpoints.decode_offsets(contents[checkpoints.REPLICATION], "") == {("t", 0): 0}
+    Follower(topic.log, "1").round()
+    for name in ("1", "2"):
+        assert checkpoint(topic, name, checkpoints.RECOVERY_POINT) == {("t", 0): 2}
+        assert checkpoint(topic, name, checkpoints.REPLICATION) == {("t", 0): 3}
+
+
+def test_with_them_goes_what_the_folder_does_not_say_by_itself(topic):
+    topic.append(on=("0", "2"), acks="all")
+    Follower(topic.log, "1").round()
+    key = f"{layout.topic_folder('t', topic.handle.topic_id)}{topic_description.NAME}"
+    described = topic_description.decode(topic.log.node_store("1").read(key), key)
+    state = topic.handle.refresh()
+    assert (described.number, described.topic) == (topic.handle.journal.number, state)  # there is no segment yet
+
+
+def test_a_node_that_has_no_rows_of_an_epoch_does_not_know_it(topic):
+    topic.append(on=("0", "1"), acks="all")
+    state = topic.handle.refresh()
+    topic.handle.submit(AlterNode("0", state.incarnations["0"], fenced=True))
+    topic.append(on=("1",), acks="1")
+    partition = topic.partition()
+    assert (partition.leader, partition.epoch_starts) == ("1", ((0, 0), (1, 1)))
+    state = topic.handle.refresh()
+    epochs = {
+        name: checkpoints.decode_epochs(
+            node_checkpoints.contents(state, name)[f"0/{checkpoints.LEADER_EPOCH}"], "epochs"
+        )
+        for name in "012"
+    }
+    assert epochs == {"0": ((0, 0),), "1": ((0, 0), (1, 1)), "2": ((0, 0),)}
+
+
+def test_checkpoints_that_have_not_changed_are_not_written_again(topic):
+    topic.append()
+    follower = Follower(topic.log, "1")
+    follower.round()
+    folder = layout.topic_folder("t", topic.handle.topic_id)
+    topic.log.node_store("1").put(f"{folder}{checkpoints.REPLICATION}", b"?")
+    follower.round()
+    assert topic.log.node_store("1").read(f"{folder}{checkpoints.REPLICATION}") == b"?"
+    Follower(topic.log, "1").round()
+    assert checkpoint(topic, "1", checkpoints.REPLICATION) == {("t", 0): 0}
+
+
+# Cleaning
+
+
+def test_what_no_entry_names_is_removed_from_the_node_and_nothing_else():
+    topic = ReplicatedTopic(orphan_retention_ms="0", file_delete_delay_ms="0")
+    kept = topic.append(on=("0", "1", "2"), acks="all")
+    store = topic.log.node_store("1")
+    orphan = topic.handle.append_file(layout.born_name(0, "ab" * 16))
+    store.create(orphan, b"nobody names it")
+    assert following.clean(topic.log, "1") == 0
+    for _ in range(2):
+        topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
+    assert topic.handle.refresh().orphan_floor > 0
+    assert following.clean(topic.log, "1") == 1
+    assert topic.keys("1") == [f"append/{kept}"]
+
+
+def test_a_staged_segment_is_no_orphan():
+    topic = ReplicatedTopic(orphan_retention_ms="0")
+    for _ in range(2):
+        topic.append(on=("0", "1", "2"), acks="all")
+    name = topic.roll(2)
+    for _ in range(3):
+        topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
+    assert [each.name for each in topic.partition().staged] == [name]
+    following.clean(topic.log, "0")
+    assert f"0/{name}.log" in topic.keys("0")
+
+
+def test_nothing_is_removed_from_a_disk_that_is_another():
+    topic = ReplicatedTopic()
+    topic.append()
+    topic.log.node_store("1").delete("node")
+    with pytest.raises(NodeMissing):
+        following.clean(topic.log, "1")
+    membership.renew(topic.log, "1")
+    assert following.clean(topic.log, "1") == 0

@@ -1,0 +1,31 @@
+"""Which partitions their preferred leaders are to lead again."""
+
+import msgspec
+
+from pyspark_log_coordinator.leader_balance import imbalanced
+from pyspark_log_coordinator.partition import empty
+
+
+def led(by, *replicas):
+    return msgspec.structs.replace(empty(replicas, replicas), leader=by)
+
+
+def test_a_node_that_leads_what_prefers_it_is_left_alone():
+    assert imbalanced({"t": [led("A", "A", "B"), led("B", "B", "A")]}) == {}
+
+
+def test_all_that_prefer_a_node_come_back_when_too_many_are_led_by_others():
+    topics = {"t": [led("B", "A", "B"), led("A", "A", "B")], "u": [led("B", "B", "A"), led("C", "A", "C")]}
+    assert imbalanced(topics) == {"t": (0,), "u": (1,)}
+
+
+def test_the_percentage_is_of_the_partitions_that_prefer_the_node_and_must_be_passed():
+    ten = [led("B", "A", "B"), *[led("A", "A", "B")] * 9, *[led("B", "B", "A")] * 90]
+    assert imbalanced({"t": ten}, percentage=10) == {}
+    assert imbalanced({"t": ten}, percentage=9) == {"t": (0,)}
+
+
+def test_a_partition_that_nobody_leads_or_that_moves_counts_for_nothing():
+    moving = msgspec.structs.replace(led("B", "A", "B"), adding=("A",))
+    leaving = msgspec.structs.replace(led("B", "A", "B"), removing=("B",))
+    assert imbalanced({"t": [led(None, "A", "B"), moving, leaving]}) == {}

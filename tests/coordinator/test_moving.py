@@ -1,0 +1,288 @@
+"""Carrying out reassignments: copies are made, whoever began it, and it ends where it can."""
+
+import pytest
+
+from pyspark_log_coordinator import membership, moving, upkeep
+from pyspark_log_coordinator.cluster import FenceNode, RemoveNode
+from pyspark_log_coordinator.following import Follower
+from pyspark_log_coordinator.moving import Carried, Move
+from pyspark_log_coordinator.topic import AddPartitions, DeleteRecords
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, StoreUnavailable
+from tests.coordinator.breakable_store import BreakableStore
+from tests.coordinator.replicated_topic import ReplicatedTopic
+from tests.coordinator.several_nodes import Stores
+
+HERE = (("0", "1"), ("1", "0"))
+THERE = (("3", "4"), ("4", "3"))
+ROWS = {0: [b"a" * 100], 1: [b"b" * 100]}
+
+
+class SixNodes(ReplicatedTopic):
+    """Topic t of two partitions on nodes 0 and 1, with three batches; nodes 2 to 5 have nothing."""
+
+    def __init__(self, **settings):
+        super().__init__(Stores(BreakableStore), replicas=HERE, **settings)
+        for number in (3, 4, 5):
+            membership.join(self.log, f"/disk/{number}")
+        for _ in range(3):
+            self.append(ROWS, on=("0", "1"), acks="all")
+
+    def disk(self, node):
+        return self.stores.at[f"/disk/{node}"]
+
+    def where(self):
+        return tuple(each.replicas for each in self.handle.refresh().partitions)
+
+
+@pytest.fixture
+def topic():
+    return SixNodes()
+
+
+def test_a_reassignment_copies_what_is_missing_and_ends(topic):
+    found = moving.begin(topic.log, topic.handle, THERE)
+    assert [(each.adding, each.removing) for each in found] == [(("3", "4"), ("0", "1")), (("4", "3"), ("1", "0"))]
+    size = moving.behind(topic.handle)
+    passed = []
+    assert moving.carry_out(topic.log, topic.handle, passed.append) == Carried(6, size, (), ())
+    assert sum(passed) == size
+    assert topic.where() == THERE
+    assert [each.leader for each in topic.handle.journal.state.partitions] == ["3", "4"]
+    assert topic.content("3") == topic.content("4") == topic.content("0")
+
+
+def test_what_is_told_beforehand_is_what_is_copied(topic):
+    found = moving.moves(topic.handle.refresh(), THERE)
+    told = moving.bytes_to_copy(topic.handle.journal.state, found)
+    moving.begin(topic.log, topic.handle, THERE)
+    assert moving.carry_out(topic.log, topic.handle).bytes == told
+
+
+def test_another_goes_on_where_one_stopped(topic):
+    moving.begin(topic.log, topic.handle, THERE)
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        moving.carry_out(topic.log, topic.handle, killed)
+    Follower(topic.log, "3").round()
+    log, handle = topic.open()
+    assert moving.under_way(handle.refresh()) == (0, 1)
+    assert moving.begin(log, handle, THERE) == ()
+    assert moving.carry_out(log, handle).objects == 3
+    assert topic.where() == THERE
+
+
+def test_a_follower_ends_it_too(topic):
+    moving.begin(topic.log, topic.handle, THERE)
+    for node in ("3", "4"):
+        Follower(topic.log, node).round()
+    assert topic.where() == THERE
+    assert moving.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
+
+
+def test_a_cancelled_reassignment_leaves_everything_where_it_was(topic):
+    moving.begin(topic.log, topic.handle, THERE)
+    Follower(topic.log, "3").round()
+    moving.begin(topic.log, topic.handle, moving.originals(topic.handle.refresh()))
+    assert (topic.where(), moving.under_way(topic.handle.refresh())) == (HERE, ())
+    assert moving.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
+
+
+def test_where_a_node_is_away_the_others_are_copied_to_and_it_is_told(topic):
+    moving.begin(topic.log, topic.handle, THERE)
+    topic.disk("3").broken = StoreUnavailable
+    done = moving.carry_out(topic.log, topic.handle)
+    assert (done.objects, done.unfinished) == (3, (0, 1))
+    assert done.failures == ("/disk/3 was taken away by the test",)
+    topic.disk("3").broken = None
+    assert moving.carry_out(topic.log, topic.handle).objects == 3
+    assert topic.where() == THERE
+
+
+def test_a_file_that_is_nowhere_whole_is_told_and_the_reassignment_waits(topic):
+    name = topic.append(ROWS, on=("0", "1"), acks="all")
+    for node in ("0", "1"):
+        topic.log.node_store(node).delete(topic.handle.append_file(name))
+    moving.begin(topic.log, topic.handle, THERE)
+    done = moving.carry_out(topic.log, topic.handle)
+    assert (done.objects, done.unfinished, len(done.failures)) == (6, (0, 1), 2)
+    assert name in done.failures[0]
+
+
+def test_replicas_that_only_go_need_no_copy_but_another_leader(topic):
+    moving.begin(topic.log, topic.handle, (("1",), ("1",)))
+    assert moving.carry_out(topic.log, topic.handle).objects == 0
+    assert topic.where() == (("1",), ("1",))
+    assert [each.leader for each in topic.handle.journal.state.partitions] == ["1", "1"]
+
+
+def test_a_node_that_lags_is_brought_up_to_date_before_it_leads_alone(topic):
+    topic.append({0: [b"late"]}, on=("0",), acks="1")
+    moving.begin(topic.log, topic.handle, (("1",), ("1",)))
+    assert moving.under_way(topic.handle.refresh()) == (0,)
+    assert moving.carry_out(topic.log, topic.handle).objects == 1
+    assert topic.where() == (("1",), ("1",))
+
+
+def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
+    topic = SixNodes(file_delete_delay_ms="0", flush_messages="1")
+    moving.begin(topic.log, topic.handle, THERE)
+    moving.carry_out(topic.log, topic.handle)
+    assert len(topic.keys("0")) == 3
+    upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
+    for number in range(2):
+        topic.handle.submit(DeleteRecords(number, 3))
+    upkeep.housekeep(topic.log, topic.handle)
+    assert [topic.keys(node) for node in "0134"] == [[]] * 4
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ((("3", "4"),), r"has 2 partition\(s\), and the assignment names nodes for 1"),
+        ((("3", "9"), ("3", "4")), "names node '9', which is not there"),
+        ((("3", "3"), ("3", "4")), "names node '3' twice"),
+        ((("3", "4"), ("3",)), "has 1 replicas and that of partition 0 has 2"),
+        ((("3", "5"), ("3", "4")), "names node '5', which is fenced"),
+    ],
+)
+def test_an_assignment_that_cannot_be_is_refused_and_nothing_begins(topic, wanted, said):
+    membership.set_fenced(topic.log, "5", fenced=True)
+    with pytest.raises(InvalidOption, match=said):
+        moving.begin(topic.log, topic.handle, wanted)
+    assert topic.where() == HERE
+
+
+def test_fewer_replicas_than_min_insync_asks_for_are_refused():
+    topic = SixNodes(min_insync_replicas="2")
+    with pytest.raises(InvalidOption, match=r"would have 1 replicas, and min.insync.replicas is 2"):
+        moving.begin(topic.log, topic.handle, (("0",), ("1",)))
+
+
+def fence_at_the_last_moment(topic, monkeypatch, *commands):
+    """Change the cluster between the look at it and the topic's entry."""
+    submit = topic.handle.submit
+
+    def late(command):
+        for each in commands:
+            topic.log.cluster.submit(each)
+        monkeypatch.undo()
+        return submit(command)
+
+    monkeypatch.setattr(topic.handle, "submit", late)
+
+
+def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch):
+    everything = frozenset({topic.handle.topic_id})
+    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything))
+    with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' again"):
+        moving.begin(topic.log, topic.handle, THERE)
+    done = moving.carry_out(topic.log, topic.handle)
+    assert done.failures == ("node '3' was removed; reassign to other nodes, or cancel",)
+    moving.begin(topic.log, topic.handle, (("5", "4"), ("4", "5")))
+    assert moving.carry_out(topic.log, topic.handle).unfinished == ()
+
+
+def test_a_node_that_is_fenced_in_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
+    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
+    moving.begin(topic.log, topic.handle, THERE)
+    assert topic.handle.refresh().fenced == ("3",)
+    done = moving.carry_out(topic.log, topic.handle)
+    assert (done.unfinished, done.failures[0][:21]) == ((0, 1), "node '3' is fenced; u")
+
+
+def test_a_node_is_not_removed_by_what_its_topics_were_before_it_was_fenced(topic, monkeypatch):
+    def looked(*_):
+        pytest.fail("the topics were looked at while the node was in use")
+
+    monkeypatch.setattr(membership, "has_replicas", looked)
+    with pytest.raises(InvalidOption, match="fence it first"):
+        membership.remove(topic.log, "5")
+
+
+# Where replicas go
+
+
+def test_a_topic_is_put_onto_nodes_evenly(topic):
+    state = topic.handle.refresh()
+    assert sorted(map(sorted, moving.onto(topic.log, state, ["3", "4"]))) == [["3", "4"], ["3", "4"]]
+    assert [len(each) for each in moving.onto(topic.log, state, ["3", "4", "5"], 3)] == [3, 3]
+    membership.set_fenced(topic.log, "5", fenced=True)
+    with pytest.raises(InvalidOption, match="node '5' is fenced"):
+        moving.onto(topic.log, state, ["3", "5"])
+
+
+def test_more_replicas_go_to_nodes_that_are_there(topic):
+    for node in ("2", "3"):
+        topic.disk(node).broken = StoreUnavailable
+    membership.set_fenced(topic.log, "4", fenced=True)
+    topic.log.call_roll()
+    assert moving.with_factor(topic.log, topic.handle.refresh(), 3) == (("0", "1", "5"), ("1", "0", "5"))
+
+
+def test_a_node_goes_out_of_every_topic_that_it_is_in(topic):
+    topic.log.create_topic("elsewhere", 1, replicas=[["2"]])
+    [(handle, wanted)] = moving.on(topic.log, "1")
+    assert handle.name == "t"
+    assert not any("1" in nodes for nodes in wanted)
+    assert [nodes[0] for nodes in wanted].count("0") == 1
+
+
+# More partitions
+
+
+def test_partitions_that_are_added_go_on_where_the_spread_ended():
+    topic = SixNodes()
+    log = topic.log
+    both, grown = log.create_topic("both", 5, replication_factor=3), log.create_topic("grown", 3, replication_factor=3)
+    assert moving.add_partitions(log, grown, 5)[0] == 3
+    partitions = grown.refresh().partitions
+    assert len({each.replicas[0] for each in partitions}) == 5
+    assert len({each.replicas[0] for each in both.refresh().partitions}) == 5
+    assert [len(each.isr) for each in partitions] == [3] * 5
+
+
+def test_the_nodes_of_new_partitions_may_be_chosen(topic):
+    assert moving.add_partitions(topic.log, topic.handle, 3, (("5", "2"),)) == (2, (("5", "2"),))
+    assert topic.where() == (*HERE, ("5", "2"))
+    topic.append({2: [b"c"]}, on=("5", "2"), acks="all")
+    assert topic.partition(2).high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("total", "assignments", "said"),
+    [
+        (2, None, r"has 2 partition\(s\), and 2 would be no more; .* choose 3 to 100000"),
+        (3, (("5", "2"), ("2", "5")), r"so 1 would be new, and the assignment names nodes for 2"),
+        (3, (("5",),), "has 2 replicas and that of partition 0 has 1"),
+        (3, (("5", "7"),), "names node '7', which is not there"),
+    ],
+)
+def test_partitions_that_cannot_be_are_refused(topic, total, assignments, said):
+    with pytest.raises(InvalidOption, match=said):
+        moving.add_partitions(topic.log, topic.handle, total, assignments)
+    assert topic.where() == HERE
+
+
+def test_of_two_who_add_partitions_at_once_one_does(topic, monkeypatch):
+    submit = topic.handle.submit
+
+    def late(command):
+        incarnations = {node: topic.log.cluster.state.nodes[node].incarnation for node in "01"}
+        submit(AddPartitions((("0", "1"),), incarnations))
+        return submit(command)
+
+    monkeypatch.setattr(topic.handle, "submit", late)
+    with pytest.raises(InvalidInput, match="got partitions from somebody else meanwhile"):
+        moving.add_partitions(topic.log, topic.handle, 3)
+    assert len(topic.where()) == 3
+
+
+def test_a_move_says_what_comes_and_what_goes():
+    move = Move(0, ("0", "1"), ("1", "2"))
+    assert (move.adding, move.removing) == (("2",), ("0",))

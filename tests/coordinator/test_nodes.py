@@ -1,0 +1,237 @@
+"""The nodes of a cluster, decided and folded by hand."""
+
+import pytest
+
+from pyspark_log_coordinator import cluster, nodes
+from pyspark_log_coordinator.cluster import (
+    AT_THE_ROOT,
+    AddNode,
+    Cluster,
+    CreateTopic,
+    FenceNode,
+    Node,
+    RemoveNode,
+    RemoveTopic,
+    RenewNode,
+    StartCluster,
+    UnfenceNode,
+)
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.errors import InvalidName, InvalidOption
+
+NOW = 1_700_000_000_000
+
+
+def after(state, *commands):
+    for command in commands:
+        for event in cluster.decide(state, command, NOW):
+            state = cluster.evolve(state, event)
+    return state
+
+
+def refusal(state, command):
+    with pytest.raises(InvalidOption) as raised:
+        cluster.decide(state, command, NOW)
+    return raised.value.message
+
+
+def node(name, url="", incarnation="", rack=""):
+    return Node(name, url or f"/disk/{name}", rack, incarnation or f"life of {name}")
+
+
+def create(name="t", topic_id="1", factor=None, replicas=None, partitions=1, min_insync=1):
+    config = TopicConfig(min_insync_replicas=min_insync)
+    return CreateTopic(name, topic_id, partitions, config, (), factor, replicas)
+
+
+@pytest.fixture
+def three():
+    """A cluster of nodes 0, 1 and 2."""
+    first = StartCluster("c", (Node("0", AT_THE_ROOT, "", "life of 0"),))
+    return after(Cluster(), first, AddNode(node("1")), AddNode(node("2")))
+
+
+# Joining
+
+
+def test_nodes_join(three):
+    assert list(three.nodes) == ["0", "1", "2"]
+    assert three.nodes["1"] == Node("1", "/disk/1", "", "life of 1", fenced=False)
+
+
+def test_to_join_again_changes_nothing(three):
+    assert cluster.decide(three, AddNode(node("1")), NOW) == []
+
+
+def test_an_id_that_is_taken_is_refused(three):
+    said = refusal(three, AddNode(node("1", "/disk/other", "another life")))
+    assert said == "there is a node '1' already, at /disk/1; give another id, or none"
+
+
+def test_an_address_that_is_taken_is_refused(three):
+    assert "/disk/1 is node '1' already" in refusal(three, AddNode(node("3", "/disk/1")))
+
+
+def test_a_store_that_is_a_node_by_another_address_is_refused(three):
+    assert "is node '1' already, by another address" in refusal(three, AddNode(node("3", "/link", "life of 1")))
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a:b", "a,b", "x" * 250])
+def test_an_id_that_cannot_be_a_name_is_refused(three, name):
+    with pytest.raises(InvalidName):
+        cluster.decide(three, AddNode(node(name, "/disk/new", "new life")), NOW)
+
+
+def test_the_free_id_is_the_lowest_number_that_no_node_has_or_had(three):
+    assert nodes.free_id({}, ()) == "0"
+    assert nodes.free_id(three.nodes, three.former_nodes) == "3"
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()), AddNode(node("east")))
+    assert nodes.free_id(state.nodes, state.former_nodes) == "3"
+
+
+# Fencing
+
+
+def test_a_fenced_node_stays_and_is_not_live(three):
+    state = after(three, FenceNode("1"))
+    assert list(state.nodes) == ["0", "1", "2"]
+    assert list(nodes.live(state.nodes)) == ["0", "2"]
+    assert after(state, UnfenceNode("1")) == three
+
+
+def test_to_fence_or_unfence_again_changes_nothing(three):
+    assert cluster.decide(after(three, FenceNode("1")), FenceNode("1"), NOW) == []
+    assert cluster.decide(three, UnfenceNode("1"), NOW) == []
+
+
+def test_the_last_live_node_cannot_be_fenced(three):
+    assert "the last that is not fenced" in refusal(after(three, FenceNode("0"), FenceNode("1")), FenceNode("2"))
+
+
+@pytest.mark.parametrize("command", [FenceNode("9"), UnfenceNode("9"), RenewNode("9", "/disk/9", "x")])
+def test_an_unknown_node_is_an_error_that_says_what_there_is(three, command):
+    assert refusal(three, command) == "there is no node '9'; there are 0, 1, 2"
+
+
+# Topics
+
+
+def test_a_fenced_node_gets_nothing_new(three):
+    state = after(three, FenceNode("1"), create(partitions=20))
+    assert {name for each in state.topics["t"].assignments for name in each} == {"0", "2"}
+    assert "names node '1', which is fenced" in refusal(state, create("u", "2", replicas=(("0", "1"),)))
+
+
+def test_a_topic_has_three_replicas_by_default_where_there_are_as_many_live_nodes(three):
+    def replicas(state):
+        return len(after(state, create()).topics["t"].assignments[0])
+
+    assert replicas(three) == 3
+    assert replicas(after(three, AddNode(node("3")))) == 3
+    assert replicas(after(three, FenceNode("1"))) == 2
+
+
+def test_a_topic_has_as_many_replicas_as_were_asked_for(three):
+    assert {len(each) for each in after(three, create(factor=2, partitions=5)).topics["t"].assignments} == {2}
+
+
+def test_replicas_are_in_different_racks(three):
+    racks = {"4": "east", "5": "east", "6": "west", "7": "west"}
+    state = after(three, *(AddNode(node(name, rack=rack)) for name, rack in racks.items()))
+    state = after(state, *(FenceNode(name) for name in "012"), create(factor=2, partitions=8))
+    for first, second in state.topics["t"].assignments:
+        assert {racks[first], racks[second]} == {"east", "west"}
+
+
+def test_other_topics_are_led_by_other_nodes(three):
+    state = after(three, *(create(str(number), str(number)) for number in range(20)))
+    assert {each.assignments[0][0] for each in state.topics.values()} == {"0", "1", "2"}
+
+
+def test_replicas_that_were_chosen_by_hand_are_taken(three):
+    chosen = (("2", "0"), ("0", "1"))
+    assert after(three, create(replicas=chosen, partitions=2)).topics["t"].assignments == chosen
+
+
+@pytest.mark.parametrize("factor", [0, -1, 4])
+def test_more_replicas_than_nodes_are_refused(three, factor):
+    said = refusal(three, create(factor=factor))
+    assert said.startswith(f"topic 't' cannot have {factor} replicas of each partition: the cluster has 3 node(s);")
+    assert said.endswith("choose 1 to 3, or add nodes")
+
+
+def test_more_replicas_than_nodes_that_are_not_fenced_are_refused(three):
+    assert "has 2 node(s) that are not fenced, and 1 fenced" in refusal(after(three, FenceNode("1")), create(factor=3))
+
+
+def test_more_in_sync_replicas_than_replicas_are_refused(three):
+    assert "it would have 2; choose fewer" in refusal(three, create(factor=2, min_insync=3))
+
+
+# A store in the place of another
+
+
+def test_a_renewed_node_has_another_incarnation_and_the_former_one_is_known(three):
+    state = after(three, FenceNode("1"), RenewNode("1", "/disk/1", "second life"))
+    assert state.nodes["1"] == Node("1", "/disk/1", "", "second life", fenced=True)
+    assert [(each.node_id, each.incarnation) for each in state.former_nodes] == [("1", "life of 1")]
+
+
+def test_to_renew_again_changes_nothing(three):
+    renew = RenewNode("1", "/disk/1", "second life")
+    assert cluster.decide(after(three, renew), renew, NOW) == []
+
+
+def test_a_disk_that_was_replaced_does_not_come_back_as_it_was(three):
+    state = after(three, RenewNode("1", "/disk/1", "second life"))
+    said = refusal(state, RenewNode("1", "/disk/1", "life of 1"))
+    assert said.startswith("the store at /disk/1 was node '1' before that was renewed or removed")
+
+
+def test_a_node_that_moved_to_another_address_keeps_its_life(three):
+    state = after(three, RenewNode("1", "/moved", "life of 1"))
+    assert (state.nodes["1"].url, state.former_nodes) == ("/moved", ())
+
+
+def test_a_node_does_not_go_on_with_the_store_of_another(three):
+    assert "/disk/2 is node '2' already" in refusal(three, RenewNode("1", "/disk/2", "x"))
+    assert "is node '2' already, by another address" in refusal(three, RenewNode("1", "/link", "life of 2"))
+
+
+# Leaving
+
+
+def test_a_fenced_node_without_replicas_can_be_removed(three):
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()))
+    assert list(state.nodes) == ["0", "2"]
+    assert cluster.decide(state, RemoveNode("1", frozenset()), NOW) == []
+
+
+def test_a_node_that_is_in_use_is_not_removed(three):
+    assert refusal(three, RemoveNode("1", frozenset())).startswith("node '1' is in use; fence it first")
+
+
+def test_the_root_is_not_removed(three):
+    assert "is the cluster root" in refusal(after(three, FenceNode("0")), RemoveNode("0", frozenset()))
+
+
+def test_a_node_is_not_removed_while_topics_may_have_replicas_on_it(three):
+    state = after(three, create("a", "1"), create("b", "2"), create("c", "3"), FenceNode("1"))
+    assert "has replicas of a, c; move these" in refusal(state, RemoveNode("1", frozenset({"2"})))
+    assert "1" not in after(state, RemoveNode("1", frozenset({"1", "2", "3"}))).nodes
+
+
+def test_another_life_of_a_topic_is_another_topic(three):
+    state = after(three, create("a", "1"), FenceNode("1"), RemoveTopic("a", "1"), create("a", "2"))
+    assert "has replicas of a;" in refusal(state, RemoveNode("1", frozenset({"1"})))
+
+
+def test_neither_id_nor_store_of_a_removed_node_are_used_again(three):
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()))
+    assert "ids are never used again" in refusal(state, AddNode(node("1", "/disk/new", "new life")))
+    assert "was node '1' before" in refusal(state, AddNode(node("3", "/disk/1", "life of 1")))
+
+
+def test_a_snapshot_holds_the_nodes(three):
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()), RenewNode("2", "/x", "second life"))
+    assert cluster.MACHINE.decode_state(cluster.MACHINE.encode_state(state)) == state

@@ -1,0 +1,171 @@
+"""Nodes change, and partitions move: what the stories do not tell."""
+
+import pytest
+
+from pyspark_log_coordinator.election import LeaderElected
+from pyspark_log_coordinator.maintenance import plan
+from pyspark_log_coordinator.node_changes import NodeFenced, NodeRenewed
+from pyspark_log_coordinator.reassignment import ReplicasAltered
+from pyspark_log_coordinator.topic import (
+    AddPartitions,
+    AlterNode,
+    AlterReplicas,
+    Assignment,
+    DeleteRecords,
+    ElectLeaders,
+    Holder,
+    HoldFiles,
+    MaintainSegments,
+    Suspect,
+    Suspicion,
+)
+from pyspark_log_storage.errors import InvalidInput
+from tests.coordinator.topics import after, commit, decide, file, filled, incarnation, rolled, started, swap
+
+ABC = ("A", "B", "C")
+LIVES = {node: incarnation(node) for node in "ABCD"}
+
+
+def move(*nodes, partition=0, lives=LIVES):
+    return AlterReplicas((Assignment(partition, nodes),), lives)
+
+
+def test_a_replica_that_is_added_begins_at_the_log_start_or_with_what_it_holds():
+    state = after(started(2, ABC), commit(None, file({0: 2}, on=("A",)), file({0: 1}, on=ABC)))
+    state = after(after(state, DeleteRecords(0, 2)), move("A"))
+    state = after(state, move("A", "B"))
+    assert state.partitions[0].log_end_offsets == {"A": 3, "B": 3}
+
+
+def test_while_a_single_replica_moves_one_is_enough_to_write():
+    state = after(started(replicas=("A",), min_insync=2), move("B"))
+    assert state.partitions[0].replicas == ("B", "A")
+    state = after(state, commit(None, file({0: 1})))
+    assert state.partitions[0].high_watermark == 1
+
+
+def test_a_wiped_node_that_is_named_again_is_known_by_its_new_life():
+    state = after(started(2, ABC), commit(None, file({0: 1}, on=ABC)))
+    state = after(after(state, move("A", "B")), move("A", "B", partition=1))
+    state = after(state, move("A", "B", "C", lives=LIVES | {"C": "another"}))
+    assert state.incarnations["C"] == "another"
+    assert state.partitions[0].log_end_offsets["C"] == 0
+    assert [holder.node for holder in state.files[0].holders] == ["A", "B"]
+
+
+@pytest.mark.parametrize("nodes", [(), ("A", "A"), ("A", "Z")])
+def test_an_assignment_that_cannot_be_is_refused(nodes):
+    with pytest.raises(InvalidInput, match="name each node once"):
+        decide(started(replicas=ABC), move(*nodes))
+    with pytest.raises(InvalidInput, match="name each node once"):
+        decide(started(replicas=ABC), AddPartitions((nodes,), LIVES))
+
+
+def test_a_partition_does_not_move_to_a_fenced_node_and_may_stay_on_one():
+    state = after(started(2, ABC), move("A", "B"))
+    state = after(state, AlterNode("C", incarnation("C"), fenced=True))
+    with pytest.raises(InvalidInput, match="node C is fenced"):
+        decide(state, move("A", "C"))
+    assert decide(state, move("C", "A", partition=1)) != []
+
+
+def test_a_reassignment_to_a_fenced_node_alone_waits_for_it():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A",))))
+    state = after(state, AlterNode("A", incarnation("A"), fenced=True))
+    assert decide(state, move("A")) == [ReplicasAltered(0, ("A", "B"), (), ("B",), {})]
+
+
+def led_by_one_that_is_being_added():
+    """Return a topic that moves from A to B and C, where B leads already, and C lags."""
+    state = after(started(replicas=("A",)), commit(None, file({0: 1})))
+    state = after(after(state, move("B", "C")), HoldFiles("B", incarnation("B"), (0,)))
+    state = after(state, Suspect("A", incarnation("A")))
+    live = (Holder("B", incarnation("B")), Holder("C", incarnation("C")))
+    return after(state, ElectLeaders(live, (Suspicion("A", state.suspicions),)))
+
+
+def test_where_a_node_that_was_being_added_leads_another_does_when_the_reassignment_is_cancelled():
+    state = led_by_one_that_is_being_added()
+    assert (state.partitions[0].leader, state.partitions[0].isr) == ("B", ("B",))
+    with pytest.raises(InvalidInput, match="partition 0: only B has every row, which would no longer be a replica"):
+        decide(state, move("A"))
+    back = after(state, HoldFiles("A", incarnation("A")))
+    assert back.partitions[0].isr == ("B", "A")
+    elected, altered = decide(back, move("A"))
+    assert (elected.leader, elected.leader_epoch, altered.replicas) == ("A", 2, ("A",))
+    one = after(back, move("A")).partitions[0]
+    assert (one.leader, one.isr, one.high_watermark, one.adding) == ("A", ("A",), 1, ())
+
+
+def test_partitions_are_added_once_where_it_is_said_behind_which():
+    command = AddPartitions((("A", "B"),), LIVES, first=1)
+    state = after(started(replicas=ABC), command)
+    assert len(state.partitions) == 2
+    assert decide(state, command) == []
+
+
+def test_a_new_partition_is_not_led_by_a_fenced_node():
+    state = after(started(replicas=ABC), AlterNode("A", incarnation("A"), fenced=True))
+    state = after(state, AddPartitions((("A", "B"),), LIVES))
+    assert (state.partitions[1].leader, state.partitions[1].isr) == ("B", ("B",))
+
+
+# Nodes
+
+
+def test_a_wiped_node_that_is_fenced_in_the_same_entry_gives_its_lead_away_once():
+    events = decide(started(replicas=ABC), AlterNode("A", "another", fenced=True))
+    assert events == [NodeRenewed("A", "another"), LeaderElected(0, "B", 1, 0, ("B", "C")), NodeFenced("A")]
+
+
+def test_the_lead_does_not_go_to_a_node_under_suspicion():
+    state = after(started(replicas=ABC), Suspect("B", incarnation("B")))
+    _, event = decide(state, AlterNode("A", "another"))
+    assert event.leader == "C"
+
+
+def test_a_wiped_node_holds_nothing_and_no_segment():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
+    state = rolled(after(state, commit(None, file({0: 1}, on=("A", "B")))), 0, 2, on=("A", "B"))
+    state = after(state, MaintainSegments((swap(2, 3, on=("B",)),)))
+    assert len(state.partitions[0].staged) == 1
+    state = after(state, AlterNode("B", "another"))
+    one = state.partitions[0]
+    assert [holder.node for holder in (*state.files[0].holders, *one.segments[0].holders)] == ["A", "A"]
+    assert (one.staged, one.isr, one.log_end_offsets) == ((), ("A",), {"A": 3, "B": 0})
+
+
+def test_what_the_topic_knows_already_or_has_no_part_in_changes_nothing():
+    state = started(replicas=ABC)
+    assert decide(state, AlterNode("B", incarnation("B"))) == []
+    assert decide(state, AlterNode("Z", "whatever", fenced=True)) == []
+
+
+def test_when_the_last_member_of_the_isr_is_in_service_again_it_leads():
+    state = after(started(replicas=("A",)), AlterNode("A", incarnation("A"), fenced=True))
+    assert state.partitions[0].leader is None
+    state = after(state, AlterNode("A", incarnation("A")))
+    assert state.partitions[0].leader == "A"
+
+
+# Rolling
+
+
+def test_nothing_is_rolled_in_a_partition_whose_last_segment_is_still_being_copied():
+    state = filled(200)
+    assert plan(state, 0)
+    two = after(started(replicas=("A", "B")), commit(None, file([(0, 1)] * 200, on=("A", "B"))))
+    assert plan(two, 0)
+    assert plan(after(two, MaintainSegments((swap(0, 1),))), 0) == []
+
+
+def test_a_segment_that_nobody_holds_is_no_segment():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
+    assert decide(state, MaintainSegments((swap(0, 1, on=()),))) == []
+    assert decide(after(state, AlterNode("A", "another")), MaintainSegments((swap(0, 1, epoch=1),))) == []
+
+
+def test_a_report_may_end_a_reassignment():
+    state = after(after(started(replicas=("A",)), commit(None, file({0: 1}))), move("B"))
+    state = after(state, HoldFiles("B", incarnation("B"), (0,)))
+    assert (state.partitions[0].replicas, state.partitions[0].leader) == (("B",), "B")

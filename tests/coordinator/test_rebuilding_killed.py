@@ -1,0 +1,143 @@
+"""A rebuild that is killed at any point is done by doing it again, and nothing is lost by that."""
+
+import pytest
+
+from pyspark_log_coordinator import rebuilding, upkeep
+from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.rebuild_survey import survey
+from pyspark_log_storage.errors import NoCluster, NodeMissing
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.lost_cluster import read
+from tests.coordinator.replicated_topic import ReplicatedTopic
+from tests.coordinator.several_nodes import Stores
+
+URLS = ("/root", "/disk/1", "/disk/2")
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Countdown:
+    """How many more changes the process makes; None for any number."""
+
+    left = None
+    made = 0
+
+
+class MortalStore(MemoryStore):
+    """A store whose user dies at a change that it makes."""
+
+    countdown = Countdown()
+
+    def _change(self):
+        self.countdown.made += 1
+        if self.countdown.left is not None:
+            if self.countdown.left == 0:
+                raise Killed
+            self.countdown.left -= 1
+
+    def create(self, key, data):
+        self._change()
+        return super().create(key, data)
+
+    def put(self, key, data):
+        self._change()
+        super().put(key, data)
+
+    def delete(self, key):
+        self._change()
+        super().delete(key)
+
+    def open_write(self, key, *, durable=True):
+        self._change()
+        return super().open_write(key, durable=durable)
+
+
+@pytest.fixture
+def lost():
+    """The stores of three nodes without the cluster's journal; the topic's knows more than descriptions."""
+    MortalStore.countdown = Countdown()
+    topic = ReplicatedTopic(Stores(MortalStore), retention_ms="-1")
+    for _ in range(3):
+        topic.append(on=("0", "1", "2"), acks="all")
+    topic.roll(2)
+    topic.append(on=("0", "1"), acks="all")
+    upkeep.write_checkpoints(topic.log, topic.handle)
+    topic.append(on=("1",), acks="all")
+    topic.append(on=("0", "1"), acks="0")
+    for store in topic.stores.at.values():
+        for key in list(store.list("cluster/")):
+            store.delete(key)
+    return topic.stores
+
+
+def clone(stores):
+    MortalStore.countdown = Countdown()
+    copied = Stores(MortalStore)
+    for url, store in stores.at.items():
+        for key in store.list(""):
+            copied.open(url).put(key, store.read(key))
+    MortalStore.countdown = Countdown()
+    return copied
+
+
+def rebuild(stores, urls=URLS):
+    environment = fake_environment()
+    found = survey([stores.open(url) for url in urls], environment, open_node=stores.open)
+    rebuilding.carry_out(found, environment, journals_are_lost=True)
+
+
+def opened(stores):
+    log = Log(stores.open("/root"), fake_environment(), open_node=stores.open)
+    log.open(create=False)
+    return log
+
+
+def test_a_rebuild_that_was_killed_is_done_again(lost):
+    expected = None
+    rebuild(clone(lost))
+    changes = MortalStore.countdown.made
+    assert changes > 30
+    for after in range(changes + 1):
+        stores = clone(lost)
+        MortalStore.countdown.left = after
+        try:
+            rebuild(stores)
+        except Killed:
+            MortalStore.countdown.left = None
+            with pytest.raises(NoCluster):
+                opened(stores)
+            rebuild(stores)
+        MortalStore.countdown.left = None
+        found = read(opened(stores), "t")
+        expected = found if expected is None else expected
+        assert found == expected, f"killed after {after} changes"
+    assert expected == [b"row of batch %d" % number for number in range(6)]
+
+
+def test_one_that_was_killed_before_its_end_says_nothing_about_the_log(lost):
+    """It was given one node that had been away, and had begun the topic's journal by that."""
+    rebuild(clone(lost), URLS[2:])
+    changes = MortalStore.countdown.made
+    stores = clone(lost)
+    MortalStore.countdown.left = changes - 1
+    with pytest.raises(Killed):
+        rebuild(stores, URLS[2:])
+    MortalStore.countdown.left = None
+    rebuild(stores)
+    assert len(read(opened(stores), "t")) == 6
+
+
+def test_of_two_at_once_one_gives_up(lost):
+    environment = fake_environment()
+    found = survey([lost.open(url) for url in URLS], environment, open_node=lost.open)
+
+    def meanwhile(what):
+        if what == "beginning the cluster's journal":
+            rebuild(lost)
+
+    with pytest.raises(NodeMissing, match="another rebuilds this cluster too"):
+        rebuilding.carry_out(found, environment, progress=meanwhile)
+    assert len(read(opened(lost), "t")) == 6

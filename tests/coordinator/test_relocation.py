@@ -1,0 +1,129 @@
+"""Where the replicas of a topic go when its nodes change: as few of them as need to move."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.assignment import spread
+from pyspark_log_coordinator.relocation import relocate
+from pyspark_log_storage.errors import InvalidOption
+
+THREE = spread(dict.fromkeys("012", ""), 6, 3, seed=0)
+
+
+def nodes(names, rack=""):
+    return dict.fromkeys(names, rack)
+
+
+def as_text(assignment):
+    return [" ".join(each) for each in assignment]
+
+
+def moved(before, after):
+    """Return how many replicas are where there was none."""
+    return sum(len(set(new) - set(old)) for old, new in zip(before, after, strict=True))
+
+
+def loads(assignment):
+    return Counter(node for each in assignment for node in each)
+
+
+def leads(assignment):
+    return Counter(each[0] for each in assignment)
+
+
+def test_what_may_stay_stays():
+    assert relocate(THREE, nodes("0123")) == THREE
+    assert relocate(THREE, nodes("012"), even=True) == THREE
+
+
+def test_all_move_where_none_may_stay_and_leaders_are_even():
+    after = relocate(THREE, nodes("345"), even=True)
+    assert {tuple(sorted(each)) for each in after} == {("3", "4", "5")}
+    assert leads(after) == {"3": 2, "4": 2, "5": 2}
+
+
+def test_a_node_that_goes_is_replaced_by_those_with_the_fewest_replicas():
+    before = (("0", "1"), ("1", "0"), ("2", "0"), ("0", "2"))
+    after = relocate(before, nodes("1234"))
+    assert as_text(after) == ["3 1", "1 4", "2 3", "4 2"]
+    assert moved(before, after) == loads(before)["0"]
+
+
+def test_a_preferred_leader_that_goes_is_followed_by_whoever_leads_least():
+    after = relocate((("0", "1"), ("0", "2"), ("1", "2")), nodes("12"), replication_factor=1)
+    assert as_text(after) == ["1", "2", "1"]
+    assert as_text(relocate((("0", "1", "2"), ("1", "2", "0")), nodes("12"), 2)) == ["2 1", "1 2"]
+
+
+def test_a_new_node_gets_its_share_and_nothing_else_moves():
+    after = relocate(THREE, nodes("0123"), even=True)
+    assert sorted(loads(after).values()) == [4, 4, 5, 5]
+    assert moved(THREE, after) == loads(after)["3"]
+    assert max(leads(after).values()) - min(leads(after).values()) <= 1
+
+
+def test_one_replica_more_goes_to_a_rack_that_the_partition_is_not_in():
+    racks = {"0": "a", "1": "a", "2": "b", "3": "b"}
+    assert as_text(relocate((("0",), ("2",)), racks, 2)) == ["0 3", "2 1"]
+
+
+def test_one_replica_less_goes_from_the_rack_that_has_most_and_the_preferred_leader_stays():
+    racks = {"0": "a", "1": "a", "2": "b"}
+    assert as_text(relocate((("0", "1", "2"), ("1", "2", "0")), racks, 2)) == ["0 2", "1 2"]
+
+
+def test_evening_out_takes_no_partition_out_of_a_rack():
+    racks = {"0": "a", "1": "b", "2": "a"}
+    after = relocate((("0", "1"),) * 4, racks, even=True)
+    assert loads(after) == {"0": 2, "1": 4, "2": 2}
+
+
+def test_a_closed_node_keeps_what_it_has_and_gets_nothing():
+    assert as_text(relocate((("0", "1"), ("2", "1")), nodes("123"), closed={"1"})) == ["1 3", "2 1"]
+
+
+def test_too_few_nodes_are_an_error():
+    with pytest.raises(InvalidOption, match=r"partition 0 cannot have 3 replicas: .* are 1, 2; choose fewer"):
+        relocate(THREE, nodes("12"))
+
+
+racks_of_nodes = st.lists(st.sampled_from(["a", "b", ""]), min_size=3, max_size=7).map(
+    lambda racks: {str(node): rack for node, rack in enumerate(racks)}
+)
+
+
+@st.composite
+def asked(draw):
+    racks = draw(racks_of_nodes)
+    before = spread(racks, draw(st.integers(1, 12)), draw(st.integers(1, len(racks))), draw(st.integers(0, 2**32)))
+    factor = draw(st.integers(1, len(racks)))
+    left = draw(st.sets(st.sampled_from(sorted(racks)), min_size=factor))
+    return before, {node: racks[node] for node in left}, factor, draw(st.booleans())
+
+
+@given(asked())
+def test_every_partition_has_its_replicas_on_nodes_of_their_own_and_the_same_again_moves_nothing(case):
+    before, racks, factor, even = case
+    after = relocate(before, racks, factor, even=even)
+    assert all(len(each) == len(set(each)) == factor and set(each) <= set(racks) for each in after)
+    assert relocate(after, racks, factor, even=even) == after
+
+
+@given(asked())
+def test_without_evening_out_only_what_must_move_does(case):
+    before, racks, factor, _ = case
+    after = relocate(before, racks, factor)
+    kept = [[node for node in each if node in racks] for each in before]
+    assert moved(before, after) == sum(max(0, factor - len(each)) for each in kept)
+    assert all(new[0] == old[0] for old, new in zip(before, after, strict=True) if old[0] in racks)
+
+
+@given(asked())
+def test_in_one_rack_replicas_differ_by_one_when_they_are_evened_out(case):
+    before, racks, factor, _ = case
+    after = loads(relocate(before, dict.fromkeys(racks, "a"), factor, even=True))
+    counts = [after[node] for node in racks]
+    assert max(counts) - min(counts) <= 1

@@ -1,0 +1,74 @@
+"""A node that was away returns: what of its folder is the log's is found out, and what is not goes."""
+
+import pytest
+
+from pyspark_log_coordinator import copying, returning, upkeep, verify
+from pyspark_log_coordinator.topic import ElectLeaders, Holder, Suspect, Suspicion
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
+
+
+@pytest.fixture
+def topic():
+    """Two batches everywhere and in a segment; one on node 0 alone, in a segment that no entry names."""
+    topic = ReplicatedTopic(retention_ms="-1")
+    for _ in range(2):
+        topic.append(on=ALL, acks="all")
+    topic.roll(2)
+    for node in ("1", "2"):
+        copying.catch_up(topic.log, topic.handle, node)
+    topic.append(on=("0",), acks="all")
+    topic.roll(1)
+    upkeep.write_checkpoints(topic.log, topic.handle)
+    return topic
+
+
+def elect_uncleanly(topic, node):
+    """Let the other nodes be gone for good, and this one lead."""
+    for other in set(ALL) - {node}:
+        topic.handle.submit(Suspect(other, topic.handle.refresh().incarnations[other]))
+    state = topic.handle.refresh()
+    gone = tuple(Suspicion(*each) for each in state.suspects.items())
+    topic.handle.submit(ElectLeaders((Holder(node, state.incarnations[node]),), gone, unclean=True))
+    assert topic.partition().leader == node
+
+
+def test_what_it_has_of_the_log_is_left_alone(topic):
+    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    assert (found.strays, found.lacking) == ((), ())
+    assert found.known_end == found.belongs_to == found.log_end == 3
+
+
+def test_a_segment_of_rows_that_were_cut_is_reported_and_goes(topic):
+    elect_uncleanly(topic, "2")
+    topic.append(on=("1", "2"), acks="all")
+    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    (stray,) = found.strays
+    assert (stray.base_offset, stray.end_offset, stray.cut) == (2, 3, 2)
+    assert (found.known_end, found.belongs_to, found.log_end) == (3, 2, 3)
+    before = topic.content("0")
+    assert returning.remove_strays(topic.log, "0", [found]) == 1
+    left = topic.content("0")
+    assert {key for key in before if key not in left} == {
+        f"{stray.key.split('/', 3)[3]}{ending}" for ending in (".log", ".index")
+    }
+    copying.catch_up(topic.log, topic.handle, "0")
+    assert topic.partition().isr == ALL
+    assert returning.inspect(topic.log, topic.handle, "0")[0].strays == ()
+    assert verify.verify(topic.log, topic.handle).findings == []
+
+
+def test_a_segment_that_is_only_not_in_its_place_yet_stays(topic):
+    """Somebody made it a moment ago, and its entry is still to come."""
+    topic.append(on=ALL, acks="all")
+    partition = topic.partition()
+    job = upkeep.maintenance.Job(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
+    upkeep.carry_out(topic.log, upkeep.work_of(topic.handle, job), topic.log.environment.nonce())
+    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    assert found.strays == ()
+
+
+def test_a_disk_that_lacks_what_the_journal_says_it_has_is_told(topic):
+    segment = topic.partition().segments[0].name
+    topic.log.node_store("1").delete(f"{topic.handle.segment(0, segment)}.log")
+    (found,) = returning.inspect(topic.log, topic.handle, "1")
+    assert found.lacking == (segment,)

@@ -1,0 +1,65 @@
+"""Suspicion: only one that has stood for a full period, on one observer's clock, counts."""
+
+import pytest
+
+from pyspark_log_coordinator.suspicion import NodeSuspected, Standing, confirmed, watch
+from pyspark_log_coordinator.topic import AlterNode, ElectLeaders, Holder, HoldFiles, Suspect, Suspicion
+from tests.coordinator.topics import after, commit, decide, file, incarnation, started
+
+PERIOD = 100
+B_LIVES = (Holder("B", incarnation("B")),)
+
+
+def suspected():
+    return after(started(replicas=("A", "B")), Suspect("A", incarnation("A")))
+
+
+def test_a_suspicion_is_numbered():
+    state = suspected()
+    assert state.suspects == {"A": 1}
+    assert decide(state, Suspect("B", incarnation("B"))) == [NodeSuspected("B", 2)]
+
+
+@pytest.mark.parametrize(("node", "life"), [("A", incarnation("A")), ("B", "another"), ("Z", incarnation("Z"))])
+def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node, life):
+    assert decide(suspected(), Suspect(node, life)) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        commit(None, file({0: 1}, on=("A", "B"))),
+        HoldFiles("A", incarnation("A")),
+        AlterNode("A", "another"),
+    ],
+    ids=["a batch", "a report", "another life"],
+)
+def test_an_entry_that_names_the_node_as_a_holder_cancels_the_suspicion(command):
+    assert after(suspected(), command).suspects == {}
+
+
+def test_an_entry_that_names_others_does_not():
+    assert after(suspected(), commit(None, file({0: 1}, on=("B",)))).suspects == {"A": 1}
+
+
+def test_an_observer_counts_from_when_it_saw_the_suspicion_itself():
+    standing = watch({}, suspected(), 1_000)
+    standing = watch(standing, suspected(), 1_050)
+    assert confirmed(standing, 1_000 + PERIOD - 1, PERIOD) == ()
+    assert confirmed(standing, 1_000 + PERIOD, PERIOD) == (Suspicion("A", 1),)
+
+
+def test_a_suspicion_that_was_cancelled_and_raised_again_is_another_one():
+    standing = watch({}, suspected(), 0)
+    again = after(after(suspected(), HoldFiles("A", incarnation("A"))), Suspect("A", incarnation("A")))
+    assert watch(standing, again, 90) == {"A": Standing(2, 90)}
+
+
+def test_who_did_not_see_that_it_was_raised_again_elects_nobody():
+    again = after(after(suspected(), HoldFiles("A", incarnation("A"))), Suspect("A", incarnation("A")))
+    assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 1),))) == []
+    assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 2),))) != []
+
+
+def test_a_cancelled_suspicion_is_forgotten_by_the_observer():
+    assert watch(watch({}, suspected(), 0), started(replicas=("A", "B")), 50) == {}

@@ -1,0 +1,320 @@
+"""Verify and repair on several nodes: each copy is read, what is wrong is named with its node, and copied again."""
+
+import random
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import copying, membership, upkeep
+from pyspark_log_coordinator.repair import repair
+from pyspark_log_coordinator.topic import RaiseOrphanFloor
+from pyspark_log_coordinator.verify import _replication, bytes_to_read, verify, verify_cluster
+from pyspark_log_storage import segment, transfer
+from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable
+from pyspark_log_storage.layout import born_name
+from tests.coordinator.breakable_store import BreakableStore
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.coordinator.several_nodes import Stores
+
+HOW = ["flipped", "cut", "missing", "another"]
+
+
+@pytest.fixture
+def topic():
+    """Three nodes with a segment of three chunks, and two append files."""
+    topic = ReplicatedTopic(Stores(BreakableStore), retention_ms="-1", orphan_retention_ms="0")
+    dice = random.Random(1)
+    for _ in range(5):
+        topic.append({0: [dice.randbytes(50_000), dice.randbytes(50_000)]}, on=ALL, acks="all")
+    topic.roll(3)
+    for name in ALL:
+        copying.catch_up(topic.log, topic.handle, name)
+    upkeep.remove_released(topic.log, topic.handle, 10**15)
+    return topic
+
+
+def disk(topic, name):
+    return topic.log.node_store(name)
+
+
+def audit(topic, node=None):
+    """Return what verify says in a process that has just begun."""
+    log, handle = topic.open()
+    return verify(log, handle, node=node)
+
+
+def spoil(topic, name, key, how):
+    store = disk(topic, name)
+    if how == "missing":
+        store.delete(key)
+        return
+    data = bytearray(store.read(key))
+    if how == "flipped":
+        data[-1] ^= 4
+    elif how == "cut":
+        del data[-1]
+    else:
+        data = bytearray(store.read(other_of(topic, key)))
+    store.put(key, bytes(data))
+
+
+def file_key(topic, number=0):
+    return topic.handle.append_file(topic.handle.refresh().files[number].name)
+
+
+def log_key(topic):
+    return f"{topic.handle.segment(0, topic.partition().segments[0].name)}.log"
+
+
+def other_of(topic, key):
+    return file_key(topic, 1) if key == file_key(topic, 0) else file_key(topic, 0)
+
+
+# Sound topics
+
+
+def test_all_copies_are_read_and_sound(topic):
+    told = []
+    log, handle = topic.open()
+    report = verify(log, handle, told.append)
+    assert report.findings == []
+    assert (report.rows, report.segments, report.orphans) == (10, 1, [])
+    assert report.bytes == sum(told) == bytes_to_read(log, handle)
+    assert report.bytes == 3 * bytes_to_read(log, handle, "1") > 0
+
+
+def test_of_one_node_only_its_copies_are_read(topic):
+    report = audit(topic, "2")
+    assert (report.sound, report.rows) == (True, 10)
+    spoil(topic, "1", log_key(topic), "flipped")
+    assert audit(topic, "2").sound
+    assert not audit(topic, "1").sound
+
+
+def test_an_unknown_node_is_an_error(topic):
+    with pytest.raises(InvalidOption, match="there is no node '9'"):
+        audit(topic, "9")
+
+
+def test_a_follower_that_lags_is_no_fault(topic):
+    topic.append(on=("0", "2"), acks="all")
+    assert topic.partition().log_end_offsets == {"0": 11, "1": 10, "2": 11}
+    assert audit(topic).findings == []
+
+
+def test_orphans_are_told_with_their_node(topic):
+    key = topic.handle.append_file(born_name(0, "ab" * 16))
+    disk(topic, "2").create(key, b"nobody names it")
+    for _ in range(2):
+        topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
+    report = audit(topic)
+    assert (report.sound, report.orphans) == (True, [f"node 2: {key}"])
+    assert audit(topic, "1").orphans == []
+
+
+# Damage
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ALL)
+def test_a_bad_copy_of_a_segment_is_named_and_made_again(topic, name, how):
+    key = log_key(topic)
+    whole = disk(topic, name).read(key)
+    spoil(topic, name, key, how)
+    [found] = audit(topic).findings
+    assert (found.node, found.partition, found.offset, found.repairable) == (name, 0, 0, True)
+    assert found.what.startswith(f"node {name!r}, topic 't', partition 0, offset 0, segment ")
+    assert repair(topic.log, topic.handle) == [f"{key} on node {name!r}"]
+    assert disk(topic, name).read(key) == whole
+    assert audit(topic).findings == []
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ALL)
+def test_a_bad_copy_of_an_append_file_is_named_and_made_again(topic, name, how):
+    key = file_key(topic, 1)
+    whole = disk(topic, name).read(key)
+    spoil(topic, name, key, how)
+    [found] = audit(topic).findings
+    assert (found.node, found.partition, found.offset, found.repairable) == (name, 0, 8, True)
+    assert found.what == f"node {name!r}, topic 't', partition 0, offset 8"
+    assert repair(topic.log, topic.handle) == [f"{key} on node {name!r}"]
+    assert disk(topic, name).read(key) == whole
+    assert audit(topic).findings == []
+
+
+@pytest.mark.parametrize("how", ["flipped", "missing"])
+def test_a_bad_index_of_one_node_is_named_and_made_again(topic, how):
+    key = log_key(topic).removesuffix(".log") + ".index"
+    whole = disk(topic, "1").read(key)
+    spoil(topic, "1", key, how)
+    [found] = audit(topic).findings
+    assert (found.node, found.repairable, key in found.what) == ("1", True, True)
+    assert repair(topic.log, topic.handle) == [f"{key} on node '1'"]
+    assert disk(topic, "1").read(key) == whole
+
+
+def test_two_bad_copies_are_made_again_from_the_third(topic):
+    key = log_key(topic)
+    for name in ("0", "1"):
+        spoil(topic, name, key, "flipped")
+    assert len(audit(topic).findings) == 2
+    repair(topic.log, topic.handle)
+    assert audit(topic).findings == []
+
+
+def test_where_every_copy_is_bad_none_is_removed(topic):
+    for key in (log_key(topic), file_key(topic, 0)):
+        for name in ALL:
+            spoil(topic, name, key, "flipped")
+    before = {name: topic.content(name) for name in ALL}
+    findings = audit(topic).findings
+    assert len(findings) == 6
+    assert not any(each.repairable for each in findings)
+    assert repair(topic.log, topic.handle) == []
+    assert {name: topic.content(name) for name in ALL} == before
+
+
+def test_a_copy_that_was_not_mounted_for_a_moment_is_not_removed(topic, monkeypatch):
+    store, removed = disk(topic, "1"), []
+    check = transfer.check_append_file
+
+    def unmounted_at_first(target, key, *rest):
+        if target is store:
+            monkeypatch.setattr(transfer, "check_append_file", check)
+            raise ObjectMissing(store.url, key)
+        check(target, key, *rest)
+
+    monkeypatch.setattr(transfer, "check_append_file", unmounted_at_first)
+    monkeypatch.setattr(store, "delete", removed.append)
+    assert repair(topic.log, topic.handle) == []
+    assert removed == []
+
+
+def test_a_bad_copy_stays_where_no_good_one_can_be_read(topic, monkeypatch):
+    key = file_key(topic, 0)
+    spoil(topic, "1", key, "flipped")
+    disk(topic, "2").delete(key)
+    bad, real = disk(topic, "1").read(key), disk(topic, "0").read
+
+    def read(wanted, *place):
+        if wanted == key:
+            raise StoreUnavailable("", key, "no answer")
+        return real(wanted, *place)
+
+    monkeypatch.setattr(disk(topic, "0"), "read", read)
+    assert repair(topic.log, topic.handle) == []
+    assert disk(topic, "1").read(key) == bad
+
+
+def test_only_the_copies_of_the_node_that_is_named_are_made_again(topic):
+    key = log_key(topic)
+    for name in ("0", "1"):
+        spoil(topic, name, key, "flipped")
+    assert repair(topic.log, topic.handle, "1") == [f"{key} on node '1'"]
+    assert [each.node for each in audit(topic).findings] == ["0"]
+
+
+def test_copies_that_are_whole_and_differ_are_named(topic):
+    ref = topic.partition().segments[0]
+    store = disk(topic, "2")
+    key = log_key(topic).removesuffix(".log")
+    chunks = [(header, data) for _, header, data in segment.chunks(store, key)]
+    for end in (".log", ".index"):
+        store.delete(key + end)
+    folder = key.removesuffix(ref.name)
+    writer = segment.SegmentWriter(store, folder, ref.name, 0, topic.partition().epoch_starts)
+    for header, data in (chunks[1], chunks[0], chunks[2]):
+        writer.append(header, data)
+    writer.close()
+    [found] = audit(topic).findings
+    assert (found.node, found.repairable) == ("2", False)
+    assert "its chunks differ from those on node '0'" in found.detail
+    assert repair(topic.log, topic.handle) == []
+
+
+def test_a_segment_that_waits_for_the_isr_is_read_too(topic):
+    name = topic.roll(2)
+    assert [each.name for each in topic.partition().staged] == [name]
+    spoil(topic, "0", f"{topic.handle.segment(0, name)}.log", "flipped")
+    [found] = audit(topic).findings
+    assert name in found.what
+
+
+# Nodes that are not there
+
+
+def test_a_missing_node_is_told_once(topic):
+    disk(topic, "1").broken = StoreUnavailable
+    [found] = audit(topic).findings
+    assert (found.what, found.node) == ("node '1'", "1")
+    assert "taken away" in found.detail
+    [found] = audit(topic, "1").findings
+    assert found.what == "node '1'"
+    assert audit(topic, "2").sound
+
+
+def test_rows_that_no_node_that_is_there_has_are_named(topic):
+    topic.append(on=("0",), acks="1")
+    log, handle = topic.open()
+    log.missing_nodes = {"0": StoreUnavailable("/root", "", "away")}
+    [first, away] = verify(log, handle).findings
+    assert (first.what, first.offset) == ("topic 't', partition 0, offset 10", 10)
+    assert "of the nodes that have it (0) none is there" in first.detail
+    assert away.what == "node '0'"
+
+
+def test_a_fenced_node_is_read_where_it_answers_and_else_no_fault(topic):
+    membership.set_fenced(topic.log, "2", fenced=True)
+    spoil(topic, "2", log_key(topic), "flipped")
+    assert [each.node for each in audit(topic).findings] == ["2"]
+    disk(topic, "2").broken = StoreUnavailable
+    assert audit(topic).findings == []
+    assert [each.what for each in audit(topic, "2").findings] == ["node '2'"]
+
+
+def test_a_wiped_node_that_joined_again_is_not_asked_for_what_it_had(topic):
+    for key in list(disk(topic, "1").list("")):
+        disk(topic, "1").delete(key)
+    membership.renew(topic.log, "1")
+    assert audit(topic).findings == []
+
+
+def test_a_missing_node_does_not_keep_the_cluster_from_being_verified(topic):
+    disk(topic, "1").broken = StoreUnavailable
+    assert verify_cluster(topic.stores.log()).findings == []
+
+
+# What the journal says
+
+
+def replication(topic, **facts):
+    state = topic.handle.refresh()
+    partition = msgspec.structs.replace(state.partitions[0], **facts)
+    return [each.detail for each in _replication(msgspec.structs.replace(state, partitions=(partition,)), 0)]
+
+
+def test_a_journal_that_is_right_about_its_replicas_is_sound(topic):
+    assert replication(topic) == []
+
+
+def test_a_leo_beyond_what_the_node_holds_is_named(topic):
+    topic.append(on=("0", "2"), acks="all")
+    ends = {"0": 11, "1": 11, "2": 11}
+    assert replication(topic, log_end_offsets=ends) == ["the LEO of node '1' is 11, and it holds the rows up to 10"]
+
+
+def test_an_isr_member_below_the_hw_is_named(topic):
+    ends = {"0": 10, "1": 8, "2": 10}
+    [said] = replication(topic, log_end_offsets=ends)
+    assert said == "node '1' is in the ISR, and its LEO 8 is below the HW 10"
+
+
+def test_a_leader_that_lacks_rows_is_named(topic):
+    ends = {"0": 8, "1": 10, "2": 10}
+    said = replication(topic, log_end_offsets=ends, isr=("1", "2"))
+    assert said == ["node '0' leads, and its LEO 8 is not the log's end, 10"]
+
+
+def test_an_isr_that_is_no_part_of_the_replicas_is_named(topic):
+    assert replication(topic, isr=("0", "9")) == ["the ISR (0, 9) is no part of the replicas (0, 1, 2)"]
