@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.journal_place import OneStore
 from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.sequencing import BatchSequenced
@@ -102,7 +103,7 @@ def entries(path: Path | str, topic: str) -> int:
 def read_topic(path: Path | str, topic: str) -> TopicContents:
     """Read every row. That offsets have no gap and no overlap is asserted, and that all is below the HW."""
     store, handle = open_store(str(path)), open_topic(path, topic)
-    journal = _Recorder(store, topic_journal(topic, handle.topic_id), MACHINE, real_environment())
+    journal = _Recorder(OneStore(store), topic_journal(topic, handle.topic_id), MACHINE, real_environment())
     state = journal.refresh()
     assert state == handle.journal.state, "a replay of all entries gives another state than the snapshot"
     contents = TopicContents(len(state.partitions))

@@ -67,7 +67,7 @@ class PlainLog:
         """Append rows in one batch, as one task would."""
         handle = self.log.topic(topic)
         staging = Staging(
-            self.log.store,
+            self.log.store_at,
             lambda _: destination_of(handle, None, MESSAGE_BYTES_MAX),
             topic,
             nonce=self.log.environment.nonce,

@@ -20,7 +20,7 @@ Path = Annotated[
         "-p",
         envvar="PYSPARK_LOG_PATH",
         metavar="ADDRESS",
-        help="The cluster's address, for example /data/log.",
+        help="The cluster's address, for example /data/log; of journal nodes any, with commas between them.",
     ),
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", show_default=False)]
@@ -59,6 +59,16 @@ def read_as(option: Option[T], text: str, name: str) -> T:
         return option.value.read(text.strip())
     except ValueError as error:
         refuse(name, f"{text!r}: {error}. It takes {option.value.takes}")
+
+
+def assignment(text: str) -> list[list[str]]:
+    """Return the nodes of each partition, from Kafka's way to write them; ends the program where it is none."""
+    replicas = [[node.strip() for node in nodes.split(":")] for nodes in text.split(",")]
+    if not all(node for nodes in replicas for node in nodes):
+        refuse(
+            "--replica-assignment", f"{text!r} is not NODE:NODE,NODE:NODE, such as 0:1,1:2 for two partitions of two"
+        )
+    return replicas
 
 
 def agreed(question: str) -> bool:

@@ -89,9 +89,9 @@ class Batches:
 
     def _begun(self) -> Staging:
         state = self._handle.refresh()
-        destination = destination_of(self._handle, self._compression, state.config.max_message_bytes)
+        destination = destination_of(self._handle, self._compression, state.config.max_message_bytes, self._acks)
         return Staging(
-            self._log.store,
+            self._log.store_at,
             lambda _: destination,
             self._handle.name,
             nonce=self._log.environment.nonce,

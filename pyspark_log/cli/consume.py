@@ -119,8 +119,8 @@ class _Reading:
             end = ends[number] if rows_max is None else min(ends[number], begin + rows_max - rows)
             if end <= begin:
                 continue
-            split = split_of(self._handle, Range(self._handle.name, number, begin, end))
-            for offset, record in fetch(log.store, split, functools.partial(find_again, log, split)):
+            split = split_of(log, self._handle, Range(self._handle.name, number, begin, end))
+            for offset, record in fetch(log.store_at, split, functools.partial(find_again, log, split)):
                 if self._form is Format.JSON:
                     lines = json_rows.encode(record, self._handle.name, number, offset)
                 else:

@@ -24,7 +24,8 @@ def dump(
 ) -> None:
     """Show what a stored file says, one JSON document a line: the first names the file and what it is.
 
-    Knows markers, journal entries, manifests, snapshots, append files, segments, indexes and checkpoints.
+    Knows markers, lists of journal nodes, journal entries, registers, manifests, snapshots, descriptions, append files,
+    segments, indexes and checkpoints.
     """
     from pyspark_log.cli import output
 
@@ -44,9 +45,12 @@ def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:
     magic = store.read(key, 0, 4)
     readers: dict[bytes, Callable[[Any, str, str], Iterator[dict[str, Any]]]] = {
         b"PLND": _marker,
+        b"PLJN": _journal_nodes,
+        b"PLRG": _register,
         b"PLJE": _entry,
         b"PLMF": _manifest,
         b"PLSS": _snapshot,
+        b"PLTD": _description,
         b"PLCK": functools.partial(_append_file, rows=rows),
         b"PLSG": functools.partial(_segment, rows=rows),
         b"PLIX": _index,
@@ -64,12 +68,44 @@ def _marker(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     yield {"file": name, "is": "node marker", **msgspec.to_builtins(node.decode(store.read(key), name))}
 
 
+def _journal_nodes(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    import msgspec
+
+    from pyspark_log_coordinator import journal_nodes
+
+    yield {"file": name, "is": "journal nodes", **msgspec.to_builtins(journal_nodes.decode(store.read(key), name))}
+
+
+def _register(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    """Show a register; of a vote that has a value the entry, which is decided where a majority has the same."""
+    from pyspark_log_coordinator import registers
+    from pyspark_log_storage.errors import CorruptObject
+
+    found = registers.parse(key)
+    if found is None:
+        raise CorruptObject(name, "its name is not that of a register")
+    slot, register = found
+    content = registers.decode(register, store.read(key), name)
+    is_a = "claim" if register.is_claim else "vote"
+    document = {"file": name, "is": "register", "entry": slot, "ballot": register.ballot, "register": is_a}
+    if register.is_claim:
+        yield {**document, "nonce": content.decode("ascii", "backslashreplace")}
+    elif not content:
+        yield {**document, "value": None}
+    else:
+        yield document
+        yield from _entry_in(content, name)
+
+
 def _entry(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    yield from _entry_in(store.read(key), name)
+
+
+def _entry_in(data: bytes, name: str) -> Iterator[dict[str, Any]]:
     import msgspec
 
     from pyspark_log_coordinator import journal_entry
 
-    data = store.read(key)
     entry = journal_entry.decode(data, name)
     yield {
         "file": name,
@@ -120,6 +156,18 @@ def _snapshot(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     found = snapshot.decode(store.read(key), name)
     yield {"file": name, "is": "snapshot", "entry": found.number, "hashes": len(found.hashes)}
     yield {"state": _plain(msgspec.msgpack.decode(found.state))}
+
+
+def _description(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+    import msgspec
+
+    from pyspark_log_coordinator import topic_description, topic_state
+
+    found = topic_description.decode(store.read(key), name)
+    nodes = [msgspec.structs.asdict(each) for each in found.nodes]
+    head = {"entry": found.number, "created_ms": found.created_ms, "nodes": nodes}
+    yield {"file": name, "is": "description of a topic", **head}
+    yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
 
 
 def _append_file(store: Any, key: str, name: str, *, rows: bool) -> Iterator[dict[str, Any]]:

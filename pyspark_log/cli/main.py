@@ -18,7 +18,24 @@ import typer
 from typer.core import TyperGroup
 
 import pyspark_log
-from pyspark_log.cli import consume, delete_records, dump, maintain, offsets, produce, recover, topics, verify
+from pyspark_log.cli import (
+    add_partitions,
+    cluster,
+    consume,
+    delete_records,
+    drain,
+    dump,
+    elect_leaders,
+    maintain,
+    node_run,
+    nodes,
+    offsets,
+    produce,
+    reassign,
+    recover,
+    topics,
+    verify,
+)
 from pyspark_log_storage.errors import LogError
 
 
@@ -69,7 +86,14 @@ Every command takes the cluster's address from --path or PYSPARK_LOG_PATH:
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+topics.app.command(epilog=reassign.EXAMPLES)(reassign.reassign)
+topics.app.command("add-partitions", epilog=add_partitions.EXAMPLES)(add_partitions.add_partitions)
+topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
+nodes.app.command(epilog=drain.EXAMPLES)(drain.drain)
 app.add_typer(topics.app, name="topics")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(nodes.app, name="nodes")
+app.add_typer(node_run.app, name="node")
 app.command(epilog=produce.EXAMPLES)(produce.produce)
 app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=offsets.EXAMPLES)(offsets.offsets)

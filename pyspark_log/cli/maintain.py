@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, watching
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.log import Log, TopicHandle
 
 EXAMPLES = """\b
 Examples:
@@ -34,6 +34,8 @@ def maintain(
 ) -> None:
     """Keep topics cheap: roll chunks into segments, merge small ones, drop what has expired, remove orphans.
 
+    Of several nodes, those that are there and lag behind are brought up to date first.
+
     Writers do this in passing. By hand it is thorough: segments grow to segment.bytes. Where no topic is named, what
     deleted topics and killed writers left is removed too. Any number may run at once. What cannot be done is told at
     the end, and all else is done; the exit code is 1 then.
@@ -46,7 +48,11 @@ def maintain(
     for name in topics or ():
         topic_of(log.cluster.state, name)  # one that is misspelt is told before anything is done
     told: set[str] = set()
+    if watch and not dry_run:
+        watching.start(path)
     while True:
+        if len(log.cluster.state.nodes) > 1:
+            log.open(create=False)  # which nodes are missing now
         done = _round(log, topics, dry_run=dry_run)
         if json:
             output.print_json(*done)
@@ -109,7 +115,9 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     state = handle.journal.state
     due = maintenance.plan(state, handle.now_ms(), state.config.segment_bytes)
     size = sum(job.bytes for job in due)
-    document["orphans"] = len(upkeep.orphans(log.store, handle))
+    document["orphans"] = sum(len(each) for each in upkeep.all_orphans(log, handle).values())
+    if len(log.cluster.state.nodes) > 1:
+        document["copied"] = _catch_up(log, handle, document["failures"], dry_run=dry_run)
     if dry_run:
         document.update(segments=len(due), bytes=size)
         return
@@ -119,8 +127,35 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         document["failures"].append(f"topic {handle.name!r}, partition {job.partition}: {what}: {error.message}")
 
     with bar(f"maintain {handle.name}", size) as progress:
-        document.update(upkeep.maintain(log.store, handle, log.environment.nonce, progress, failed))
-    document["removed"] = upkeep.housekeep(log.store, handle)
+        document.update(upkeep.maintain(log, handle, log.environment.nonce, progress, failed))
+
+    def not_cleaned(node: str, error: LogError) -> None:
+        document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
+
+    document["removed"] = upkeep.housekeep(log, handle, failed=not_cleaned)
+
+
+def _catch_up(log: Log, handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
+    """Copy to each node that is there what it lacks of a topic; return how many files that were, or would be."""
+    from pyspark_log_coordinator import copying
+    from pyspark_log_coordinator.nodes import live
+    from pyspark_log_storage.errors import LogError
+
+    count = 0
+    for node in live(log.cluster.state.nodes):
+        if node in log.missing_nodes or not any(node in each.replicas for each in handle.journal.state.partitions):
+            continue
+        if dry_run:
+            count += len(copying.missing(handle, node))
+            continue
+        try:
+            copied = copying.catch_up(log, handle, node)
+        except LogError as error:
+            failures.append(f"topic {handle.name!r}, node {node!r} was not brought up to date: {error.message}")
+        else:
+            count += copied.objects
+            failures += [f"topic {handle.name!r}, node {node!r}: {each.message}" for each in copied.failures]
+    return count
 
 
 def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
@@ -129,23 +164,27 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
 
     from pyspark_log_coordinator import cluster_upkeep
     from pyspark_log_storage.errors import LogError
+    from pyspark_log_storage.layout import TOPICS
 
-    def failed(folder: str, error: LogError) -> None:
-        document["failures"].append(f"what a deleted topic left in {folder} stays: {error.message}")
+    def failed(where: str, error: LogError) -> None:
+        is_topic = where.startswith(TOPICS)  # else a store that fails
+        what = f"what a deleted topic left in {where} stays" if is_topic else f"{where} was not tidied up"
+        document["failures"].append(f"{what}: {error.message}")
 
     document.update(msgspec.to_builtins(cluster_upkeep.tidy(log, dry_run=dry_run, failed=failed)))
 
 
 def _has_done_something(document: dict[str, Any]) -> bool:
-    return any(document.get(each) for each in ("segments", "removed", "deleted_topics", "temporary_files"))
+    return any(document.get(each) for each in ("copied", "segments", "removed", "deleted_topics", "temporary_files"))
 
 
 def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
     from pyspark_log.cli import output
 
-    columns = ("topic", "segments", "bytes", "removed", "orphans")
     topics = [each for each in done if each["topic"] is not None]
-    output.print_table(columns, [tuple(each[column] for column in columns) for each in topics])
+    copied = ["copied"] if any("copied" in each for each in topics) else []
+    columns = ("topic", *copied, "segments", "bytes", "removed", "orphans")
+    output.print_table(columns, [tuple(each.get(column, 0) for column in columns) for each in topics])
     verb = "would remove" if dry_run else "removed"
     for cluster in (each for each in done if each["topic"] is None):
         for gone in cluster["deleted_topics"]:

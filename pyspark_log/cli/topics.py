@@ -10,20 +10,32 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.cluster import TopicRecord
+    from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import Partition
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 
 @app.command(
-    epilog="\b\nExamples:\n  pyspark-log topics create flights --partitions 8\n"
+    epilog="\b\nExamples:\n  pyspark-log topics create flights --partitions 8 --replication-factor 3\n"
+    "  pyspark-log topics create flights --replica-assignment 0:1,1:2\n"
     "  pyspark-log topics create flights --if-not-exists \\\n    --config compression.type=zstd"
 )
-def create(
+def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     name: arguments.Topic,
     path: arguments.Path,
-    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="How many partitions it has.")] = 1,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many partitions it has; 1 if nothing is said.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="On how many nodes each partition is; 3, or all if there are fewer."),
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(metavar="NODES", help="The nodes by hand, such as 0:1,1:2: of partition 0, of partition 1."),
+    ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A setting of the topic, under Kafka's name; may be given often."),
@@ -36,6 +48,11 @@ def create(
     Where the address has no cluster yet, it begins one.
     """
     settings = _settings(config or [])
+    replicas = None
+    if replica_assignment is not None:
+        if partitions is not None or replication_factor is not None:
+            arguments.refuse("--replica-assignment", "it says by itself how many partitions and replicas there are")
+        replicas = arguments.assignment(replica_assignment)
 
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator import topic_config
@@ -46,20 +63,26 @@ def create(
     wanted = topic_config.parse(settings)
     log = open_log(path, create=True)
     try:
-        handle, created = log.create_topic(name, partitions, wanted), True
+        count = len(replicas) if replicas is not None else partitions or 1
+        handle = log.create_topic(name, count, wanted, replication_factor=replication_factor, replicas=replicas)
+        created = True
     except TopicExists:
         if not if_not_exists:
             raise
         handle, created = log.topic(name), False
-    count = len(handle.journal.state.partitions)
+    there = handle.journal.state.partitions
+    factor = max(len(each.replicas) for each in there)
     if json:
         from pyspark_log.cli.output import print_json
 
-        print_json({"topic": name, "id": handle.topic_id, "partitions": count, "created": created})
-    elif created:
-        typer.echo(f"created topic {name} with {_counted(count, 'partition')}")
+        facts = {"partitions": len(there), "replication_factor": factor, "created": created}
+        print_json({"topic": name, "id": handle.topic_id} | facts)
+        return
+    size = _counted(len(there), "partition") + (f" of {factor} replicas" if factor > 1 else "")
+    if created:
+        typer.echo(f"created topic {name} with {size}")
     else:
-        typer.echo(f"topic {name} exists already, with {_counted(count, 'partition')}; nothing was changed")
+        typer.echo(f"topic {name} exists already, with {size}; nothing was changed")
 
 
 @app.command("list", epilog="\b\nExample:\n  pyspark-log topics list --path /data/log")
@@ -68,14 +91,16 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     from pyspark_log.cli import output
     from pyspark_log.opening import open_log
 
-    records = sorted(open_log(path).topics().items())
+    log = open_log(path)
+    records = sorted(log.topics().items())
+    counts = {name: _partition_count(log, record) for name, record in records}
     if json:
         output.print_json(
             *(
                 {
                     "topic": name,
                     "id": record.topic_id,
-                    "partitions": len(record.assignments),
+                    "partitions": counts[name],
                     "created_ms": record.created_ms,
                 }
                 for name, record in records
@@ -84,8 +109,18 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     elif not records:
         typer.echo("there are no topics yet; make one with: pyspark-log topics create NAME")
     else:
-        rows = [(name, len(record.assignments), _time(record.created_ms), record.topic_id) for name, record in records]
+        rows = [(name, counts[name], _time(record.created_ms), record.topic_id) for name, record in records]
         output.print_table(("topic", "partitions", "created (UTC)", "id"), rows)
+
+
+def _partition_count(log: Log, record: TopicRecord) -> int:
+    """Return how many partitions a topic has now; of one whose deletion was cut short, how many it began with."""
+    from pyspark_log_storage.errors import UnknownTopic
+
+    try:
+        return len(log.topic(record.name).journal.state.partitions)
+    except UnknownTopic:
+        return len(record.assignments)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log topics describe flights")
@@ -199,6 +234,8 @@ def _partition(number: int, partition: Partition) -> dict[str, Any]:
         "leader_epoch": partition.leader_epoch,
         "replicas": partition.replicas,
         "isr": partition.isr,
+        "adding": partition.adding,
+        "removing": partition.removing,
         "log_start": partition.log_start,
         "log_end": partition.log_end,
         "high_watermark": partition.high_watermark,
@@ -214,7 +251,7 @@ def _print_description(handle: TopicHandle, config: dict[str, Any], partitions: 
     typer.echo(f"id             {handle.topic_id}")
     typer.echo(f"journal entry  {handle.journal.number:,}")
     typer.echo(f"config         {', '.join(f'{key}={value}' for key, value in config.items())}\n")
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             each["partition"],
             each["leader"] if each["leader"] is not None else "none",
@@ -228,9 +265,17 @@ def _print_description(handle: TopicHandle, config: dict[str, Any], partitions: 
         )
         for each in partitions
     ]
-    columns = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
-    totals = ("total", *[""] * 7, sum(each["rows"] for each in partitions))
+    columns: tuple[str, ...] = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
+    totals: tuple[Any, ...] = ("total", *[""] * 7, sum(each["rows"] for each in partitions))
+    if any(len(each["replicas"]) > 1 for each in partitions):
+        columns = (*columns, "LEO of each")
+        totals = (*totals, "")
+        rows = [(*row, _offsets(each["log_end_offsets"])) for row, each in zip(rows, partitions, strict=True)]
     output.print_table(columns, rows, totals if len(rows) > 1 else None)
+
+
+def _offsets(by_node: dict[str, int]) -> str:
+    return ", ".join(f"{node}={offset:,}" for node, offset in by_node.items())
 
 
 def _counted(count: int, noun: str) -> str:

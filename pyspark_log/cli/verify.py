@@ -16,6 +16,7 @@ EXAMPLES = """\b
 Examples:
   pyspark-log verify
   pyspark-log verify flights --repair
+  pyspark-log verify --node 1
   pyspark-log verify --json
 """
 
@@ -26,24 +27,29 @@ def verify(
         list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which; all and the cluster if none is named.")
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="First make again what can be made without loss.")] = False,
+    node: Annotated[str | None, typer.Option(metavar="NODE", help="Only the copies of this node.")] = None,
     json: arguments.Json = False,
 ) -> None:
     """Read everything that topics have stored, and say what is not as it should be.
 
-    Checks checksums, offsets, indexes, the journals' chains, and that what a journal names is there. The exit code is
-    0 where all is sound, 1 where something is wrong.
+    Checks checksums, offsets, indexes, the journals' chains, and that what a journal names is there, on every node.
+    What is damaged or missing on one node is copied again from another with --repair. The exit code is 0 where all is
+    sound, 1 where something is wrong.
     """
     import msgspec
 
     from pyspark_log.cli import output
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator.cluster import topic_of
+    from pyspark_log_coordinator.nodes import node_of
     from pyspark_log_coordinator.verify import verify_cluster
     from pyspark_log_storage.errors import UnknownTopic
 
     log = open_log(path)
     for name in topics or ():
         topic_of(log.cluster.state, name)  # one that is misspelt is told before all is read
+    if node is not None:
+        node_of(log.cluster.state.nodes, node)
     sound = True
 
     def tell(report: Report, made: list[str]) -> None:
@@ -58,7 +64,7 @@ def verify(
         tell(verify_cluster(log), [])
     for name in topics or sorted(log.topics()):
         try:
-            tell(*_audit(log, name, repair=repair))
+            tell(*_audit(log, name, node, repair=repair))
         except UnknownTopic:
             if topics:
                 raise
@@ -67,9 +73,10 @@ def verify(
         raise typer.Exit(1)
 
 
-def _audit(log: Log, name: str, *, repair: bool) -> tuple[Report, list[str]]:
+def _audit(log: Log, name: str, node: str | None, *, repair: bool) -> tuple[Report, list[str]]:
     """Return the audit of a topic, and what was made again before. Raises `UnknownTopic`."""
     from pyspark_log.cli.progress import bar
+    from pyspark_log_coordinator import repair as repairs
     from pyspark_log_coordinator import verify as audit
     from pyspark_log_storage.errors import LogError, UnknownTopic
 
@@ -79,12 +86,9 @@ def _audit(log: Log, name: str, *, repair: bool) -> tuple[Report, list[str]]:
         raise
     except LogError as error:
         return audit.Report(name, [audit.Finding("journal", error.message)]), []
-    made = audit.repair(log.store, handle) if repair else []
-    partitions = handle.journal.state.partitions
-    total = sum(each.log_bytes for partition in partitions for each in partition.segments)
-    total += sum(each.length for partition in partitions for each in partition.chunks)
-    with bar(f"verify {name}", total) as progress:
-        return audit.verify(log.store, handle, progress), made
+    made = repairs.repair(log, handle, node) if repair else []
+    with bar(f"verify {name}", audit.bytes_to_read(log, handle, node)) as progress:
+        return audit.verify(log, handle, progress, node), made
 
 
 def _print(report: Report, made: list[str]) -> None:

@@ -37,10 +37,10 @@ def _kafka(names: str) -> tuple[str, ...]:
 IGNORED = (
     Foreign(
         names=_kafka(
-            "bootstrap.servers bootstrap.resolve.timeout.ms client.dns.lookup client.id client.rack"
+            "bootstrap.servers bootstrap.resolve.timeout.ms client.dns.lookup client.id"
             " connections.max.idle.ms default.api.timeout.ms metadata.max.age.ms metadata.max.idle.ms"
             " metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms receive.buffer.bytes"
-            " reconnect.backoff.ms reconnect.backoff.max.ms request.timeout.ms"
+            " reconnect.backoff.ms reconnect.backoff.max.ms"
             " retry.backoff.max.ms send.buffer.bytes"
             " socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms"
         ),

@@ -19,7 +19,7 @@ The names are those of Spark's Kafka connector, so a job moves by changing its f
 `format("kafka")` becomes `format("pyspark_log")`, and `path` names the cluster root.
 
 - Case does not matter in names. An option that does not exist is an error.
-- In a write, `kafka.X` means X for the names with `kafka.` below. Both with two values is an error.
+- `kafka.X` means X for the names with `kafka.` below. Both with two values is an error.
 - Options that only steer Kafka's clients are ignored, with one warning that names them all; so are those of a
   producer in a read, and of a consumer in a write.
 - Of several options for where a read starts, the first of `startingTimestamp`, `startingOffsetsByTimestamp`

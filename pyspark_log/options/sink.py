@@ -33,6 +33,11 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int
     auto_create_topics: bool
     num_partitions: int
+    replication_factor: int | None
+    """None: as many as there are nodes, 3 at most."""
+    request_timeout_ms: int
+    session_timeout_ms: int
+    replica_lag_time_max_ms: int
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -52,6 +57,10 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         max_message_bytes=given.get(table.MAX_MESSAGE_BYTES),
         auto_create_topics=given.get(table.AUTO_CREATE_TOPICS),
         num_partitions=given.get(table.NUM_PARTITIONS),
+        replication_factor=given.find(table.DEFAULT_REPLICATION_FACTOR),
+        request_timeout_ms=given.get(table.REQUEST_TIMEOUT_MS),
+        session_timeout_ms=given.get(table.BROKER_SESSION_TIMEOUT_MS),
+        replica_lag_time_max_ms=given.get(table.REPLICA_LAG_TIME_MAX_MS),
     )
     given.get(table.ASYNC_PROGRESS)
     _check_transaction(parsed, given)

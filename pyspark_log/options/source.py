@@ -46,6 +46,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_headers: bool
     version_as_of: int | None
     """Of a batch read of one topic: the journal entry to read at."""
+    client_rack: str
+    """Where the readers stand, empty where nobody said."""
 
 
 def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -91,6 +93,7 @@ def _parse(given: Given) -> SourceOptions:
         max_records_per_partition=given.find(table.MAX_RECORDS_PER_PARTITION),
         include_headers=given.get(table.INCLUDE_HEADERS),
         version_as_of=given.find(table.VERSION_AS_OF),
+        client_rack=given.find(table.CLIENT_RACK) or "",
     )
     given.get(table.ASYNC_PROGRESS)
     _check_limits(parsed)

@@ -37,8 +37,14 @@ PATH = Option(
     kinds=EVERYWHERE,
     value=URL,
     unset=REQUIRED,
-    meaning="The cluster root; `.load(path)`, `.start(path)` and `.save(path)` set it too.",
-    differs=("It takes the place of `kafka.bootstrap.servers`: there is no broker, the address is a place in a store."),
+    meaning=(
+        "The cluster root, or journal nodes of the cluster, one or several of them;"
+        " `.load(path)`, `.start(path)` and `.save(path)` set it too."
+    ),
+    differs=(
+        "It takes the place of `kafka.bootstrap.servers`: there is no broker, the address is a place in a store."
+        " Commas separate addresses, so a folder whose path has a comma cannot be used."
+    ),
 )
 ASYNC_PROGRESS = Option(
     name="asyncProgressTrackingEnabled",
@@ -195,6 +201,13 @@ VERSION_AS_OF = Option(
     meaning="The read ends where the one topic ended at this version: an entry of its journal, one for each write.",
     differs="Not in Kafka. A version is a consistent cut across all partitions of a topic; the name is Delta's.",
 )
+CLIENT_RACK = Option(
+    name="client.rack",
+    kinds=SOURCE,
+    value=TEXT,
+    meaning="The rack where the tasks run: rows are read from a node of that rack, where one has them.",
+    prefixed=("client.rack",),
+)
 
 WRITE_TOPIC = Option(
     name="topic",
@@ -311,6 +324,38 @@ NUM_PARTITIONS = Option(
     meaning="The number of partitions of a topic that the writer makes.",
     differs="In Kafka this is a setting of the brokers, and there are none.",
 )
+DEFAULT_REPLICATION_FACTOR = Option(
+    name="default.replication.factor",
+    kinds=SINK,
+    value=integer(1, 32_767),
+    unset="3, or as many as there are nodes in service",
+    meaning="On how many nodes each partition of a topic lies that the writer makes.",
+    differs="In Kafka this is a setting of the brokers, and 1.",
+)
+REQUEST_TIMEOUT_MS = Option(
+    name="request.timeout.ms",
+    kinds=SINK,
+    value=integer(1, INT_MAX),
+    default="30000",
+    meaning="How much longer than the quickest node another may take to write a file, until it is left out, in ms.",
+    prefixed=("request.timeout.ms",),
+)
+BROKER_SESSION_TIMEOUT_MS = Option(
+    name="broker.session.timeout.ms",
+    kinds=SINK,
+    value=integer(1, INT_MAX),
+    default="9000",
+    meaning="How long a node must be out of reach of a write that waits for it, until another leads instead, in ms.",
+    differs="In Kafka this is a setting of the controllers. With acks=all nobody waits for it.",
+)
+REPLICA_LAG_TIME_MAX_MS = Option(
+    name="replica.lag.time.max.ms",
+    kinds=SINK,
+    value=integer(1, INT_MAX),
+    default="30000",
+    meaning="How long a replica may be behind before it is out of sync, in ms.",
+    differs="In Kafka this is a setting of the brokers.",
+)
 
 TABLE: tuple[Option[Any], ...] = (
     PATH,
@@ -333,6 +378,7 @@ TABLE: tuple[Option[Any], ...] = (
     MAX_RECORDS_PER_PARTITION,
     INCLUDE_HEADERS,
     VERSION_AS_OF,
+    CLIENT_RACK,
     WRITE_TOPIC,
     ACKS,
     COMPRESSION_TYPE,
@@ -345,5 +391,9 @@ TABLE: tuple[Option[Any], ...] = (
     MAX_MESSAGE_BYTES,
     AUTO_CREATE_TOPICS,
     NUM_PARTITIONS,
+    DEFAULT_REPLICATION_FACTOR,
+    REQUEST_TIMEOUT_MS,
+    BROKER_SESSION_TIMEOUT_MS,
+    REPLICA_LAG_TIME_MAX_MS,
     ASYNC_PROGRESS,
 )

@@ -15,6 +15,7 @@ from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.partition import NodeId
     from pyspark_log_coordinator.rolling import SwapSegments
     from pyspark_log_coordinator.upkeep import Work
 
@@ -37,7 +38,7 @@ def planned_work(handle: TopicHandle) -> tuple[Work, ...]:
 def ride_along(log: Log, work: Work) -> tuple[SwapSegments, ...]:
     """Do one job; return its swap, nothing where it failed."""
     try:
-        return (upkeep.carry_out(log.store, work, log.environment.nonce()),)
+        return (upkeep.carry_out(log, work, log.environment.nonce()),)
     except LogError as error:
         _logger.warning(
             "maintenance of topic %r, partition %d was left for later: %s", work.topic, work.job.partition, error
@@ -68,7 +69,7 @@ def roll_past_the_cap(log: Log, handle: TopicHandle) -> None:
 
 def _roll_unless_damaged(log: Log, work: Work) -> tuple[SwapSegments, ...]:
     try:
-        return (upkeep.carry_out(log.store, work, log.environment.nonce()),)
+        return (upkeep.carry_out(log, work, log.environment.nonce()),)
     except (CorruptObject, ObjectMissing) as error:
         _logger.warning(
             "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled; mend it (pyspark-log "
@@ -85,8 +86,12 @@ def housekeep_when_due(log: Log, handle: TopicHandle) -> None:
     number = handle.journal.number
     if number % HOUSEKEEPING_EVERY != 0:
         return
+
+    def told(node: NodeId, error: LogError) -> None:
+        _logger.warning("housekeeping of topic %r on node %r was left for later: %s", handle.name, node, error)
+
     try:
-        upkeep.housekeep(log.store, handle, thorough=False)
+        upkeep.housekeep(log, handle, thorough=False, failed=told)
         if number % TIDYING_EVERY == 0:
             cluster_upkeep.tidy(log, objects_max=TIDYING_OBJECTS_MAX)
     except LogError as error:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pyspark_log.sink.in_passing import housekeep_when_due, roll_in_passing, roll_past_the_cap
+from pyspark_log_coordinator import completing
+from pyspark_log_coordinator.isr import REPLICA_LAG_TIME_MAX_MS
+from pyspark_log_coordinator.observer import SESSION_TIMEOUT_MS, observer_of
 from pyspark_log_coordinator.sequencing import Acks, BatchSequenced, CommitBatch
-from pyspark_log_storage.errors import LogError, UnknownTopic
+from pyspark_log_storage.errors import LogError, NotEnoughReplicas, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyspark_log.sink.staging import StagedFile
     from pyspark_log_coordinator.journal import Outcome
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.partition import NodeId
     from pyspark_log_coordinator.producers import ProducerClaim
     from pyspark_log_coordinator.rolling import SwapSegments
     from pyspark_log_coordinator.topic import Topic
@@ -35,11 +38,13 @@ class Sequenced(msgspec.Struct, frozen=True):
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long retriable errors are tried again; Kafka's producer options of these names."""
+    """How long retriable errors are tried again, and nodes waited for; Kafka's options of these names."""
 
     retries: int = 2**31 - 1
     retry_backoff_ms: int = 100
     delivery_timeout_ms: int = 120_000
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS
 
 
 def sequence(  # noqa: PLR0913 -- each is a fact of its own
@@ -76,9 +81,41 @@ def sequence(  # noqa: PLR0913 -- each is a fact of its own
         roll_past_the_cap(log, handle)
         mine = tuple(swaps) if topic == always else roll_in_passing(log, handle)
         command = CommitBatch(claim, tuple(file.file for file in files), acks, mine)
-        done[topic] = _sequenced(command, retrying(patience, functools.partial(handle.submit, command)))
+        failed = {node for file in files for node in file.failed}
+        done[topic] = _sequenced(command, retrying(patience, _Attempt(handle, command, failed, patience)))
         housekeep_when_due(log, handle)
     return done
+
+
+class _Attempt:
+    """Commits one topic's part of a batch, as often as it is called, until it is acknowledged."""
+
+    def __init__(
+        self, handle: TopicHandle, command: CommitBatch, failed: Collection[NodeId], patience: Patience
+    ) -> None:
+        self._handle = handle
+        self._patience = patience
+        self._command = command
+        self._failed = failed
+        self._outcome: Outcome[Topic] | None = None
+        """What the first call that was not refused came to."""
+
+    def __call__(self) -> Outcome[Topic]:
+        """Raises what `Journal.submit` raises, and `NotEnoughReplicas` as long as the promise of `acks` is not kept."""
+        handle, command = self._handle, self._command
+        if not completing.has_several_nodes(handle.journal.state):
+            return handle.submit(command)
+        try:
+            if self._outcome is None:
+                self._outcome = handle.submit(completing.complete(handle, command, self._failed))
+            elif command.claim is not None:
+                handle.submit(command)  # raises where an election has cut its rows meanwhile
+            completing.follow_up(handle, command.acks)
+        except NotEnoughReplicas:
+            patience = self._patience
+            observer_of(handle, patience.session_timeout_ms, patience.replica_lag_time_max_ms).look(handle)
+            raise
+        return self._outcome
 
 
 def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,18 +19,21 @@ import pyarrow.compute as pc
 
 from pyspark_log.sink.partitioner import group_by_partition, partition_of
 from pyspark_log.sink.rows import Rows, record_bytes
+from pyspark_log_coordinator.nodes import AT_THE_ROOT
+from pyspark_log_coordinator.partition import Holder, NodeId
 from pyspark_log_coordinator.sequencing import SequencedFile
-from pyspark_log_coordinator.topic_state import Holder
+from pyspark_log_coordinator.write_targets import enough, write_targets
 from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.chunk import CHUNK_BYTES
-from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError
+from pyspark_log_storage.fan_out import FanOutWriter, is_the_nodes_fault
+from pyspark_log_storage.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark_log_coordinator.log import TopicHandle
-    from pyspark_log_storage.store import Store
+    from pyspark_log_coordinator.sequencing import Acks
+    from pyspark_log_storage.store import ObjectWriter
 
 BLOCK_BYTES = 64 * 1024 * 1024
 """How much a task gathers at most before it writes; its memory is a few times this.
@@ -39,18 +43,33 @@ A full chunk for each partition is enough: where that takes less, it gathers les
 BLOCK_ROWS_MAX = 500_000
 
 
+class Place(msgspec.Struct, frozen=True):
+    """A node's store: its address as the cluster knows it, and the incarnation that it must have."""
+
+    url: str
+    incarnation: str
+
+
 class Destination(msgspec.Struct, frozen=True):
     """A topic as a writing task must know it."""
 
     name: str
     topic_id: str
-    partitions: int
-    incarnations: dict[str, str]
-    """The nodes that get the rows, and the incarnation that each must have."""
+    targets: tuple[tuple[NodeId, ...], ...]
+    """By partition the nodes that get the rows."""
+    nodes: dict[NodeId, Place]
+    """Where these nodes are."""
+    enough: int | None
+    """How many nodes a file must be on: the writer does not wait for more. None: all."""
     compression: str
     max_message_bytes: int
     born: int
     """The newest entry of the topic's journal that was known when the file was named."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has."""
+        return len(self.targets)
 
 
 class StagedFile(msgspec.Struct, frozen=True):
@@ -59,16 +78,23 @@ class StagedFile(msgspec.Struct, frozen=True):
     topic: str
     topic_id: str
     file: SequencedFile
+    failed: tuple[NodeId, ...] = ()
+    """Nodes that it could not be written to."""
 
 
-def destination_of(handle: TopicHandle, compression: str | None, max_message_bytes: int) -> Destination:
+def destination_of(
+    handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
+) -> Destination:
     """Return the topic's present state as a destination. `compression` None means the topic's own."""
-    state = handle.journal.state
+    state, log = handle.journal.state, handle.log
+    targets = write_targets(state, acks, log.missing_nodes)
+    used = {each for nodes in targets for each in nodes}
     return Destination(
         name=handle.name,
         topic_id=handle.topic_id,
-        partitions=len(state.partitions),
-        incarnations=state.incarnations,
+        targets=targets,
+        nodes={each: Place(log.cluster.state.nodes[each].url, state.incarnations[each]) for each in used},
+        enough=enough(state, acks),
         compression=compression or state.config.compression_type,
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
         born=handle.journal.number,
@@ -76,30 +102,34 @@ def destination_of(handle: TopicHandle, compression: str | None, max_message_byt
 
 
 class Staging:
-    """Writes one task's rows into one append file for each topic."""
+    """Writes one task's rows into one append file for each topic, and for each set of nodes that get its partitions."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- each is a fact of its own
         self,
-        store: Store,
+        store_at: Callable[[str], Store],
         destination: Callable[[str], Destination],
         topic: str | None,
         *,
         nonce: Callable[[], str],
         durable: bool,
         sticky: int,
+        fan_out: Callable[..., FanOutWriter] = FanOutWriter,
     ) -> None:
-        """`topic` None: each row names its own. `sticky`, modulo the partitions, is for rows without a key."""
-        self._store = store
+        """`store_at` opens a node's store by its address, as often as it is asked.
+
+        `topic` None: each row names its own. `sticky`, modulo the partitions, is for rows without a key.
+        `fan_out` writes to several nodes at once.
+        """
+        self._open = _Opener(store_at, fan_out, durable=durable)
         self._destination = destination
         self._topic = topic
         self._nonce = nonce
-        self._durable = durable
         self._sticky = sticky
         self._block: list[Rows] = []
         self._block_bytes = 0
         self._block_rows = 0
         self._block_bytes_max = 0
-        self._files: dict[str, _TopicFile] = {}
+        self._topics: dict[str, _TopicFiles] = {}
 
     def add(self, rows: Rows) -> None:
         """Take some rows. Raises `InvalidRecord`, `StoreError` and what finding a topic raises."""
@@ -125,12 +155,12 @@ class Staging:
     def finish(self) -> list[StagedFile]:
         """Write what is left, make the files durable, check the nodes again, and name the files."""
         self._write_block()
-        return [self._files[topic].close() for topic in sorted(self._files)]
+        return [file for topic in sorted(self._topics) for file in self._topics[topic].close()]
 
     def discard(self) -> None:
         """Give up what was staged."""
-        for file in self._files.values():
-            file.writer.discard()
+        for files in self._topics.values():
+            files.discard()
 
     def _write_block(self) -> None:
         block, self._block, self._block_bytes, self._block_rows = self._block, [], 0, 0
@@ -152,16 +182,15 @@ class Staging:
                 self._write_rows(name, rows.record.filter(mine), partition)
 
     def _write_rows(self, topic: str, record: pa.RecordBatch, explicit: pa.Array | None) -> None:
-        file = self._files.get(topic)
-        if file is None:
+        files = self._topics.get(topic)
+        if files is None:
             destination = self._destination(topic)
-            name = layout.born_name(destination.born, self._nonce())
-            file = self._files[topic] = _TopicFile(self._store, destination, name, durable=self._durable)
-        _check_sizes(file.destination, record)
+            files = self._topics[topic] = _TopicFiles(self._open, destination, self._nonce)
+        _check_sizes(files.destination, record)
         small = record.nbytes <= CHUNK_BYTES  # to ask each slice would take longer than to write it
-        partitions = file.destination.partitions
+        partitions = files.destination.partitions
         if partitions == 1 and explicit is None:
-            file.append(0, record, small=small)
+            files.append(0, record, small=small)
             return
         try:
             ids = partition_of(record.column("key"), explicit, partitions, self._sticky % partitions)
@@ -173,35 +202,88 @@ class Staging:
             record = record.take(pa.array(order))
         for partition in present:
             start, end = int(bounds[partition]), int(bounds[partition + 1])
-            file.append(partition, record.slice(start, end - start), small=small)
+            files.append(partition, record.slice(start, end - start), small=small)
 
 
-class _TopicFile:
-    """The append file of one topic."""
+class _Opener(msgspec.Struct, frozen=True):
+    """How files are begun on nodes."""
 
-    def __init__(self, store: Store, destination: Destination, name: str, *, durable: bool) -> None:
-        self._store = store
-        self._name = name
+    store_at: Callable[[str], Store]
+    fan_out: Callable[..., FanOutWriter]
+    durable: bool
+
+    def stores(self, destination: Destination, nodes: Sequence[NodeId]) -> dict[NodeId, Store]:
+        """Return the stores of some nodes."""
+        return {each: self.store_at(destination.nodes[each].url) for each in nodes}
+
+
+class _TopicFiles:
+    """The append files of one topic: one for each set of nodes, so mostly one."""
+
+    def __init__(self, opener: _Opener, destination: Destination, nonce: Callable[[], str]) -> None:
         self.destination = destination
-        key = layout.append_file(destination.name, destination.topic_id, name)
-        self.writer = AppendFileWriter(store, key, durable=durable)
+        self._opener = opener
+        self._nonce = nonce
+        self._files: dict[tuple[NodeId, ...], _File] = {}
 
     def append(self, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
         """Append the rows of one partition as chunks of about `CHUNK_BYTES`; as one where they are known as `small`."""
+        nodes = self.destination.targets[partition]
+        file = self._files.get(nodes)
+        if file is None:
+            file = self._files[nodes] = _File(self._opener, self.destination, nodes, self._nonce())
         schema_id = schema.RECORD_ID if len(record.schema) == len(schema.RECORD) else schema.RECORD_WITH_HEADERS_ID
         pieces = 1 if small else max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
         bounds = [record.num_rows * piece // pieces for piece in range(pieces + 1)]
         for start, end in itertools.pairwise(bounds):
-            self.writer.append(partition, record.slice(start, end - start), schema_id, self.destination.compression)
+            file.writer.append(partition, record.slice(start, end - start), schema_id, self.destination.compression)
+
+    def close(self) -> list[StagedFile]:
+        return [file.close() for file in self._files.values()]
+
+    def discard(self) -> None:
+        for file in self._files.values():
+            file.writer.discard()
+
+
+class _File:
+    """One append file, on one node or on several."""
+
+    def __init__(self, opener: _Opener, destination: Destination, nodes: Sequence[NodeId], nonce: str) -> None:
+        self._destination = destination
+        self._stores = stores = opener.stores(destination, nodes)
+        self._name = layout.born_name(destination.born, nonce)
+        self._key = key = layout.append_file(destination.name, destination.topic_id, self._name)
+        self._fan_out: FanOutWriter | None = None
+        if len(stores) == 1:
+            (store,) = stores.values()
+            target: ObjectWriter = store.open_write(key, durable=opener.durable)
+        else:
+            target = self._fan_out = opener.fan_out(stores, key, durable=opener.durable, enough=destination.enough)
+        self.writer = AppendFileWriter(target)
 
     def close(self) -> StagedFile:
+        """Make the file durable and name its holders. Raises `StoreError` where there is none."""
         self.writer.close()
+        failures = dict(self._fan_out.failures) if self._fan_out is not None else {}
         holders = []
-        for node_id, incarnation in self.destination.incarnations.items():
-            node.require_marker(self._store, node_id, incarnation)
-            holders.append(Holder(node_id, incarnation))
+        for each in self._stores if self._fan_out is None else self._fan_out.done:
+            incarnation = self._destination.nodes[each].incarnation
+            try:
+                if self._destination.nodes[each].url == AT_THE_ROOT:  # where that is not mounted there is no journal
+                    node.require_marker(self._stores[each], each, incarnation)
+                else:
+                    node.require_written(self._stores[each], each, incarnation, self._key)
+            except (StoreError, CorruptObject) as error:
+                if not is_the_nodes_fault(error):
+                    raise
+                failures[each] = error
+            else:
+                holders.append(Holder(each, incarnation))
+        if not holders:
+            raise next(iter(failures.values()))
         file = SequencedFile(self._name, tuple(holders), tuple(self.writer.chunks))
-        return StagedFile(self.destination.name, self.destination.topic_id, file)
+        return StagedFile(self._destination.name, self._destination.topic_id, file, tuple(failures))
 
 
 def _joined(block: list[Rows]) -> Rows:

@@ -9,6 +9,7 @@ Spark makes a new writer for `commit` of a stream, in another process; all that 
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_log.opening import log_at, open_log
+from pyspark_log.opening import canonical, log_at, open_log
 from pyspark_log.sink.in_passing import planned_work, ride_along
 from pyspark_log.sink.rows import check_columns, rows_of
 from pyspark_log.sink.sequence import Patience, retrying, sequence
@@ -29,7 +30,7 @@ from pyspark_log.sink.staging import Destination, StagedFile, Staging, destinati
 from pyspark_log.spark_errors import spark_entry
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.store import absolute_url
+from pyspark_log_storage.fan_out import FanOutWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,15 +74,18 @@ class _Sink:
     def _find(self, log: Log, topic: str) -> TopicHandle:
         """Return the hold on a topic, created where the options say so. Raises `UnknownTopic`."""
         options = self.options
-        return log.ensure_topic(topic, options.num_partitions) if options.auto_create_topics else log.topic(topic)
+        if not options.auto_create_topics:
+            return log.topic(topic)
+        return log.ensure_topic(topic, options.num_partitions, replication_factor=options.replication_factor)
 
     def _destination(self, handle: TopicHandle) -> Destination:
-        return destination_of(handle, self.options.compression, self.options.max_message_bytes)
+        options = self.options
+        return destination_of(handle, options.compression, options.max_message_bytes, options.acks)
 
     def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
         options, context = self.options, TaskContext.get()
         assert context is not None
-        log = log_at(absolute_url(options.path))
+        log = log_at(canonical(options.path))
 
         def destination(topic: str) -> Destination:
             found = self._destinations.get(topic)
@@ -90,12 +94,13 @@ class _Sink:
             return self._destination(retrying(self.patience, lambda: self._find(open_log(options.path), topic)))
 
         staging = Staging(
-            log.store,
+            log.store_at,
             destination,
             options.topic,
             nonce=log.environment.nonce,
             durable=options.acks != "0",
             sticky=context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0),
+            fan_out=functools.partial(FanOutWriter, slower_seconds=options.request_timeout_ms / 1000),
         )
         now_us = time.time_ns() // 1000
         try:
@@ -115,7 +120,13 @@ class _Sink:
     @property
     def patience(self) -> Patience:
         options = self.options
-        return Patience(options.retries, options.retry_backoff_ms, options.delivery_timeout_ms)
+        return Patience(
+            options.retries,
+            options.retry_backoff_ms,
+            options.delivery_timeout_ms,
+            options.session_timeout_ms,
+            options.replica_lag_time_max_ms,
+        )
 
     def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         options = self.options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.opening import log_at, open_log
+from pyspark_log.opening import canonical, log_at, open_log
 from pyspark_log.source.fetch import Split, fetch
 from pyspark_log.source.planning import Range, divide, find_again, split_of
 from pyspark_log.source.positions import resolve, subscribed
@@ -16,7 +16,6 @@ from pyspark_log.source.tracking import report_loss
 from pyspark_log.spark_errors import spark_entry, spark_iterator
 from pyspark_log_coordinator import history
 from pyspark_log_storage.errors import InvalidInput
-from pyspark_log_storage.store import absolute_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +49,7 @@ class BatchReader(DataSourceReader):
         """Return the splits; reads no rows, but for a position by time."""
         options = self._options
         log = open_log(options.path)
-        now = subscribed(log, options.subscription, missing_is_error=True)
+        now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
         fail = options.fail_on_data_loss
         # Looked up first, for it brings the state up to date that all of the rest is planned on.
         version = None if options.version_as_of is None else _version(now, options.version_as_of)
@@ -60,8 +59,9 @@ class BatchReader(DataSourceReader):
             end = _as_of(now, end, version, fail_on_data_loss=fail)
         ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
         parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
-        url = absolute_url(options.path)
-        return [SplitPartition(url, split_of(now.handles[part.topic], part)) for part in parts]
+        url = canonical(options.path)
+        rack = options.client_rack
+        return [SplitPartition(url, split_of(log, now.handles[part.topic], part, rack)) for part in parts]
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -98,5 +98,5 @@ def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[
     if not isinstance(partition, SplitPartition):
         return
     split, url, schema = partition.split, partition.url, arrow_schema(columns)
-    for offset, record in fetch(log_at(url).store, split, lambda offset: find_again(open_log(url), split, offset)):
+    for offset, record in fetch(log_at(url).store_at, split, lambda offset: find_again(open_log(url), split, offset)):
         yield rows(record, columns, schema, split.topic, split.partition, offset)

@@ -1,7 +1,7 @@
 """Fetch: from a range of a partition to Arrow batches, in an executor.
 
-Byte ranges are read straight from the store, and every chunk's CRC is checked before Arrow sees it. A large chunk is a
-batch as it is; small ones are joined, for each batch that Spark gets has a price.
+Byte ranges are read straight from the store of a node that has them, and every chunk's CRC is checked before Arrow sees
+it. A large chunk is a batch as it is; small ones are joined, for each batch that Spark gets has a price.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from pyspark_log.source.failover import Failover
+from pyspark_log.source.read_replicas import ReadReplica
 from pyspark_log.source.recent_chunks import RecentChunks
 from pyspark_log_coordinator.partition import ChunkRef
 from pyspark_log_storage import schema, segment
 from pyspark_log_storage.append_file import read_chunk
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark_log_storage.index import IndexEntry
     from pyspark_log_storage.store import Store
@@ -42,10 +44,23 @@ class Split(msgspec.Struct, frozen=True):
     end: int
     segments: tuple[str, ...]
     """The keys of the segments, without ending."""
+    segment_ends: tuple[int, ...]
+    """Where the rows of each segment end."""
     files: dict[int, str]
     """The key of each append file that a chunk names by number."""
     chunks: tuple[ChunkRef, ...]
     schemas: tuple[bytes, ...]
+    nodes: tuple[ReadReplica, ...]
+    """Where to read, the nearest first."""
+    partly: dict[str, tuple[int, ...]]
+    """Of what not all of these nodes hold: the numbers, in `nodes`, of those that do, by key."""
+    rack: str = ""
+    """Where the reader stands."""
+
+    def holders(self, key: str) -> tuple[ReadReplica, ...]:
+        """Return the nodes from which a segment or an append file can be read, the nearest first."""
+        numbers = self.partly.get(key)
+        return self.nodes if numbers is None else tuple(self.nodes[number] for number in numbers)
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -62,17 +77,19 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def fetch(
-    store: Store, split: Split, find_again: Callable[[int], Split] | None = None
+    store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split] | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the split's rows in order, each batch with its first row's offset.
 
-    Holds one batch and a chunk in memory, and from one split to the next what `recent_chunks` keeps.
+    `store_at` opens the store at an address as the cluster knows it. Holds one batch and a chunk in memory, and from
+    one split to the next what `recent_chunks` keeps. What one node does not give is read from the next that has it.
     `find_again(offset)` returns where the rows from `offset` on are now; it is asked once, where maintenance has moved
-    them meanwhile. Raises `CorruptObject`, which names topic, partition and offset, and `StoreError`.
+    them meanwhile, or no node gives them. Raises `CorruptObject`, which names topic, partition and offset, and
+    `StoreError`: those of the nearest node.
     """
     waiting: list[pa.RecordBatch] = []
     first, rows, size = split.start, 0, 0
-    for batch in _chunks(store, split, find_again):
+    for batch in _chunks(store_at, split, find_again):
         if waiting and (
             rows + batch.num_rows > BATCH_ROWS
             or size + batch.nbytes > BATCH_BYTES_MAX
@@ -90,25 +107,37 @@ def fetch(
         yield first, _joined(waiting)
 
 
-def _chunks(store: Store, split: Split, find_again: Callable[[int], Split] | None) -> Iterator[pa.RecordBatch]:
+def _chunks(
+    store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split] | None
+) -> Iterator[pa.RecordBatch]:
     reached = split.start
     try:
-        for batch in _read(store, split):
+        for batch in _read(store_at, split):
             yield batch
             reached += batch.num_rows
-    except ObjectMissing:
-        if find_again is None:
+        return
+    except (CorruptObject, StoreError) as error:
+        is_missing = isinstance(error, ObjectMissing)
+        if find_again is None or (len(split.nodes) == 1 and not is_missing):
             raise
-        yield from _read(store, find_again(reached))
+        try:
+            again = find_again(reached)
+        except StoreError:
+            if is_missing:
+                raise
+            raise error from None  # where the rows are now nobody can say either
+    yield from _read(store_at, again)
 
 
-def _read(store: Store, split: Split) -> Iterator[pa.RecordBatch]:
+def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:
     schemas = _schemas(split.schemas, f"topic {split.topic!r}")
-    for place in _all_places(store, split):
-        known = (store.url, place)
+    failover = Failover(store_at, split.topic, split.partition)
+    log = store_at(split.nodes[0].url).url if split.nodes else ""
+    for place, nodes in _places(failover, split):
+        known = (log, place)
         batch = _recent.take(known)
         if batch is None:
-            batch = read_one(store, place, schemas, split.topic, split.partition)
+            batch = read_one(failover, nodes, place, schemas)
         if place.end_offset > split.end:  # the next micro-batch goes on in the same chunk
             _recent.keep(known, batch)
         yield _cut(batch, place, split)
@@ -119,26 +148,44 @@ def _schemas(stored: tuple[bytes, ...], name: str) -> tuple[pa.Schema, ...]:
     return tuple(schema.decode(data, name) for data in stored)
 
 
-def _all_places(store: Store, split: Split) -> Iterator[Place]:
-    """Yield the split's chunks in order. Raises `CorruptObject` where they do not hold every row of it."""
+def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
+    """Yield the split's chunks in order, and who holds each; of a segment, once its turn comes, by its index."""
     reached = split.start
-    for place in _places(store, split):
-        if place.base_offset > reached:
-            break
-        reached = place.end_offset
-        yield place
-    if reached < split.end:
-        name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
-        raise CorruptObject(name, "the files that the journal names do not hold it: one was cut")
-
-
-def _places(store: Store, split: Split) -> Iterator[Place]:
-    """Yield the split's chunks in order; of a segment, once its turn comes, by its index."""
-    for key in split.segments:
-        for entry in segment.entries_between(store, key, split.start, split.end):
-            yield place_in_segment(key, entry)
+    for key, end in zip(split.segments, split.segment_ends, strict=True):
+        nodes = split.holders(key)
+        for entry in _entries(failover, nodes, split, key, (reached, min(end, split.end))):
+            yield place_in_segment(key, entry), nodes
+        reached = end
     for chunk in split.chunks:
-        yield Place(split.files[chunk.file], chunk.place(split.partition), chunk.base_offset)
+        key = split.files[chunk.file]
+        yield Place(key, chunk.place(split.partition), chunk.base_offset), split.holders(key)
+
+
+def _entries(
+    failover: Failover, nodes: Sequence[ReadReplica], split: Split, key: str, rows: tuple[int, int]
+) -> list[IndexEntry]:
+    """Return the chunks of a segment that hold any of the rows `[first, end)`, which are all in it.
+
+    Raises `CorruptObject` where the segment does not hold every row of these.
+    """
+
+    def whole(found: list[IndexEntry]) -> list[IndexEntry]:
+        reached, end = rows
+        for entry in found:
+            if entry.base_offset > reached:
+                break
+            reached = entry.end_offset
+        if reached < end:
+            name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+            raise CorruptObject(name, f"segment {key}, which the journal names, does not hold it: it was cut")
+        return found
+
+    return failover.look_up(
+        nodes,
+        rows[0],
+        lambda store: whole(segment.indexed_between(store, key, *rows)),
+        lambda store: whole(segment.scanned_between(store, key, *rows)),
+    )
 
 
 def place_in_segment(key: str, entry: IndexEntry) -> Place:
@@ -146,10 +193,14 @@ def place_in_segment(key: str, entry: IndexEntry) -> Place:
     return Place(f"{key}.log", entry.place(), entry.base_offset)
 
 
-def read_one(store: Store, place: Place, schemas: tuple[pa.Schema, ...], topic: str, partition: int) -> pa.RecordBatch:
-    """Return the rows of one chunk. Raises `CorruptObject`, `StoreError`."""
-    name = f"topic {topic!r}, partition {partition}, offsets {place.base_offset} to {place.end_offset - 1}"
-    return read_chunk(store, place.key, place.staged, schemas, name)
+def read_one(
+    failover: Failover, nodes: Sequence[ReadReplica], place: Place, schemas: tuple[pa.Schema, ...]
+) -> pa.RecordBatch:
+    """Return the rows of one chunk, from one of these nodes. Raises `CorruptObject`, `StoreError`."""
+    name = f"{failover.name}, offsets {place.base_offset} to {place.end_offset - 1}"
+    return failover.read(
+        nodes, place.base_offset, lambda store: read_chunk(store, place.key, place.staged, schemas, name)
+    )
 
 
 def _cut(batch: pa.RecordBatch, place: Place, split: Split) -> pa.RecordBatch:

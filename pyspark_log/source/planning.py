@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log.source import read_replicas
 from pyspark_log.source.fetch import Split
+from pyspark_log.source.read_replicas import ReadReplica, nearest_first
 from pyspark_log_storage.errors import DataLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from pyspark_log_coordinator.cluster import Node
     from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
+    from pyspark_log_coordinator.partition import ChunkRef, Holder, SegmentRef
+    from pyspark_log_coordinator.topic_state import Topic
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -67,8 +71,11 @@ def _cut(whole: Range, pieces: int) -> list[Range]:
     return [Range(whole.topic, whole.partition, start, end) for start, end in itertools.pairwise(bounds)]
 
 
-def split_of(handle: TopicHandle, part: Range) -> Split:
-    """Return where the rows of a range lie. The range is within the partition's log."""
+def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Split:
+    """Return where the rows of a range lie. The range is within the partition's log.
+
+    `rack` is where the reader stands, empty where nobody said.
+    """
     state = handle.journal.state
     partition = state.partitions[part.partition]
     segments = partition.segments_between(part.start, part.end)
@@ -77,6 +84,10 @@ def split_of(handle: TopicHandle, part: Range) -> Split:
     assert pieces
     assert pieces[0].base_offset <= part.start
     assert part.end <= pieces[-1].end_offset
+    files = {chunk.file: state.file(chunk.file) for chunk in chunks}
+    held = {handle.segment(part.partition, each.name): each.holders for each in segments}
+    held |= {handle.append_file(each.name): each.holders for each in files.values()}
+    nodes, partly = _holders(state, nearest_first(log, partition, rack), held)
     return Split(
         topic=part.topic,
         topic_id=handle.topic_id,
@@ -84,10 +95,28 @@ def split_of(handle: TopicHandle, part: Range) -> Split:
         start=part.start,
         end=part.end,
         segments=tuple(handle.segment(part.partition, each.name) for each in segments),
-        files={chunk.file: handle.append_file(state.file(chunk.file).name) for chunk in chunks},
+        segment_ends=tuple(each.end_offset for each in segments),
+        files={number: handle.append_file(each.name) for number, each in files.items()},
         chunks=chunks,
         schemas=state.schemas,
+        nodes=nodes,
+        partly=partly,
+        rack=rack,
     )
+
+
+def _holders(
+    state: Topic, nodes: Sequence[Node], held: Mapping[str, Sequence[Holder]]
+) -> tuple[tuple[ReadReplica, ...], dict[str, tuple[int, ...]]]:
+    """Return which of the nodes hold any of the objects, and of each object that not all of these hold which do."""
+    if len(nodes) == 1:
+        return read_replicas.holding(state, nodes, ()), {}
+    found = {key: read_replicas.holding(state, nodes, holders) for key, holders in held.items()}
+    used = {each.node for some in found.values() for each in some}
+    all_used = [ReadReplica(each.node_id, each.url) for each in nodes if each.node_id in used]
+    numbers = {each: number for number, each in enumerate(all_used)}
+    partly = {key: tuple(numbers[each] for each in some) for key, some in found.items() if len(some) < len(all_used)}
+    return tuple(all_used), partly
 
 
 def find_again(log: Log, split: Split, offset: int) -> Split:
@@ -104,4 +133,4 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
             f"topic {split.topic!r}, partition {split.partition}: offsets {offset} to {min(low, split.end) - 1} "
             "expired or were deleted while they were read; read faster, or let retention.ms be longer"
         )
-    return split_of(handle, Range(split.topic, split.partition, offset, split.end))
+    return split_of(log, handle, Range(split.topic, split.partition, offset, split.end), split.rack)

@@ -5,6 +5,7 @@ Rules and precedence are those of Spark's Kafka source (KafkaOffsetReader, Kafka
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,17 +24,20 @@ from pyspark_log.options import (
     SubscribePattern,
     Timestamps,
 )
+from pyspark_log.source.failover import Failover
 from pyspark_log.source.fetch import Place, place_in_segment, read_one
+from pyspark_log.source.read_replicas import holding, nearest_first
 from pyspark_log_storage import segment
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark_log.options import Position, Subscription
+    from pyspark_log.source.read_replicas import ReadReplica
+    from pyspark_log_coordinator.cluster import Node
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import Partition
-    from pyspark_log_storage.store import Store
 
 US_PER_MS = 1000
 
@@ -41,10 +45,13 @@ US_PER_MS = 1000
 class Subscribed:
     """The partitions that a subscription names now, and how their topics are held."""
 
-    def __init__(self, handles: Mapping[str, TopicHandle], partitions: Mapping[str, tuple[int, ...]]) -> None:
-        """`partitions` of each topic in `handles`, ascending."""
+    def __init__(
+        self, handles: Mapping[str, TopicHandle], partitions: Mapping[str, tuple[int, ...]], rack: str = ""
+    ) -> None:
+        """`partitions` of each topic in `handles`, ascending. `rack` is where who reads them stands."""
         self.handles = handles
         self.partitions = partitions
+        self.rack = rack
 
     def topic_partitions(self) -> list[tuple[str, int]]:
         """Return every (topic, partition), in order."""
@@ -55,7 +62,7 @@ class Subscribed:
         return self.handles[topic].journal.state.partitions[number]
 
 
-def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool) -> Subscribed:
+def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, rack: str = "") -> Subscribed:
     """Return what a subscription names, refreshed.
 
     Raises `UnknownTopic` for a named topic that is not there, unless `missing_is_error` is not set: then it is left
@@ -87,7 +94,7 @@ def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool) 
                 "assign partitions that exist"
             )
         partitions[name] = chosen
-    return Subscribed(handles, partitions)
+    return Subscribed(handles, partitions, rack)
 
 
 def resolve(
@@ -145,7 +152,7 @@ def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_da
 
 def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match: NoMatch, *, ending: bool) -> int:
     partition = now.partition(*key)
-    found = offset_for_time(log, now.handles[key[0]], key[1], ms)
+    found = offset_for_time(log, now.handles[key[0]], key[1], ms, now.rack)
     if found is None and not ending and no_match is NoMatch.ERROR:
         raise InvalidInput(
             f"topic {key[0]!r}, partition {key[1]} has no row at or after {ms} ms; choose an earlier time, or set "
@@ -154,14 +161,15 @@ def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match:
     return partition.high_watermark if found is None else found
 
 
-def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int) -> int | None:
+def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int, rack: str = "") -> int | None:
     """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
     partition = handle.journal.state.partitions[number]
-    store = log.node_store(partition.replicas[0])
-    for place in _places_reaching(store, handle, number, ms * US_PER_MS):
+    failover = Failover(log.store_at, handle.name, number)
+    nodes = nearest_first(log, partition, rack)
+    for place, holders in _places_reaching(failover, nodes, handle, number, ms * US_PER_MS):
         if place.end_offset <= partition.log_start:
             continue
-        record = read_one(store, place, handle.schemas, handle.name, number)
+        record = read_one(failover, holders, place, handle.schemas)
         times = np.asarray(record.column("timestamp").cast(pa.int64()))
         # Rows before the log start are still in the chunk that it cuts, but no longer in the log.
         times = times[max(0, partition.log_start - place.base_offset) :]
@@ -172,16 +180,32 @@ def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int) -> int 
     return None
 
 
-def _places_reaching(store: Store, handle: TopicHandle, number: int, timestamp: int) -> Iterator[Place]:
+def _places_reaching(
+    failover: Failover, nodes: Sequence[Node], handle: TopicHandle, number: int, timestamp: int
+) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
     """Yield, in order, the chunks with a row at or after `timestamp` (microseconds); each is looked for when asked."""
     state = handle.journal.state
     partition = state.partitions[number]
     for rolled in partition.segments_reaching(timestamp):
         key = handle.segment(number, rolled.name)
-        entry = segment.entry_reaching(store, key, timestamp)
+        holders = holding(state, nodes, rolled.holders)
+        entry = failover.look_up(
+            holders,
+            rolled.base_offset,
+            functools.partial(segment.indexed_reaching, key=key, timestamp=timestamp),
+            functools.partial(segment.scanned_reaching, key=key, timestamp=timestamp),
+        )
         if entry is not None:
-            yield place_in_segment(key, entry)
-            later = segment.entries_between(store, key, entry.end_offset, rolled.end_offset)
-            yield from (place_in_segment(key, each) for each in later if each.max_timestamp >= timestamp)
+            yield place_in_segment(key, entry), holders
+            start, end = entry.end_offset, rolled.end_offset
+            later = failover.look_up(
+                holders,
+                start,
+                functools.partial(segment.indexed_between, key=key, start=start, end=end),
+                functools.partial(segment.scanned_between, key=key, start=start, end=end),
+            )
+            yield from ((place_in_segment(key, each), holders) for each in later if each.max_timestamp >= timestamp)
     for chunk in partition.chunks_reaching(timestamp):
-        yield Place(handle.append_file(state.file(chunk.file).name), chunk.place(number), chunk.base_offset)
+        file = state.file(chunk.file)
+        place = Place(handle.append_file(file.name), chunk.place(number), chunk.base_offset)
+        yield place, holding(state, nodes, file.holders)

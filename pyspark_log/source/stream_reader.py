@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_log.opening import open_log
+from pyspark_log.opening import canonical, open_log
 from pyspark_log.options import parse_source
 from pyspark_log.source import limits, offsets
 from pyspark_log.source.batch_reader import SplitPartition, read_split
@@ -29,7 +29,6 @@ from pyspark_log.source.row import chosen_columns
 from pyspark_log.source.tracking import Start, go_on, report_loss, within
 from pyspark_log.spark_errors import spark_entry, spark_iterator
 from pyspark_log_storage.errors import UnknownTopic
-from pyspark_log_storage.store import absolute_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -132,8 +131,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 ranges.append(Range(topic, number, low, high))
         parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
-        url = absolute_url(options.path)
-        return [SplitPartition(url, split_of(handles[part.topic], part)) for part in parts]
+        url = canonical(options.path)
+        rack = options.client_rack
+        return [SplitPartition(url, split_of(log, handles[part.topic], part, rack)) for part in parts]
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -146,7 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next(self, before: SourceOffset, *, unlimited: bool) -> dict[str, Any] | None:
         """Return the next batch's end, or None where the batch would be empty. The first batch may be."""
         options = self._options
-        now = subscribed(self._log, options.subscription, missing_is_error=before.initial)
+        now = subscribed(self._log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
         starts = self._starts(before, now)
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}

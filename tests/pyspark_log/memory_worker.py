@@ -41,7 +41,7 @@ def batches(count):
 def write(log, topic, count):
     handle = log.topic(topic)
     staging = Staging(
-        log.store,
+        log.store_at,
         lambda _: destination_of(handle, None, 10**6),
         topic,
         nonce=log.environment.nonce,
@@ -59,8 +59,8 @@ def read(log, topic):
     columns = tuple(COLUMNS)
     for number, partition in enumerate(handle.journal.state.partitions):
         if partition.high_watermark:
-            split = split_of(handle, Range(topic, number, 0, partition.high_watermark))
-            for offset, record in fetch(log.store, split):
+            split = split_of(log, handle, Range(topic, number, 0, partition.high_watermark))
+            for offset, record in fetch(log.store_at, split):
                 found += rows(record, columns, arrow_schema(columns), topic, number, offset).num_rows
     return found
 

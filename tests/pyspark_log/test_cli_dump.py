@@ -119,7 +119,7 @@ def test_several_files_come_one_behind_the_other(cli):
 def test_every_file_of_a_log_can_be_dumped(cli):
     files = [path for path in cli.path.rglob("*") if path.is_file()]
     kinds = {json.loads(cli.out("dump", file).splitlines()[0])["is"] for file in files}
-    assert len(kinds) == 8
+    assert len(kinds) == 9
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"hello world"])
@@ -145,3 +145,9 @@ def test_of_a_damaged_segment_what_lies_before_the_damage_is_shown(cli):
 @pytest.mark.parametrize("name", ["missing", "."])
 def test_a_file_that_is_none_is_a_mistake(cli, tmp_path, name):
     assert "FILE" in cli.misuse("dump", tmp_path / name)
+
+
+def test_a_description(cli):
+    head, [document] = dumped(cli, "topics/t/*/description")
+    assert (head["is"], head["nodes"][0]["node_id"]) == ("description of a topic", "0")
+    assert (document["state"]["name"], document["state"]["partitions"][0]["segments"]) == ("t", [])

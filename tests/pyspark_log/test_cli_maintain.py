@@ -41,7 +41,7 @@ def filled(cli: CommandLine, *topics: str, batches: int = 10, **settings: str) -
 def rows(log: PlainLog, topic: str) -> list[bytes]:
     handle = log.log.topic(topic)
     end = handle.journal.state.partitions[0].high_watermark
-    found = fetch(log.log.store, split_of(handle, Range(topic, 0, 0, end)))
+    found = fetch(log.log.store_at, split_of(log.log, handle, Range(topic, 0, 0, end)))
     return [value for _, batch in found for value in batch.column("value").to_pylist()]
 
 
@@ -58,7 +58,7 @@ def orphan(log: PlainLog, topic: str) -> None:
     handle = log.log.topic(topic)
     destination = destination_of(handle, None, MESSAGE_BYTES_MAX)
     environment = log.log.environment
-    staging = Staging(log.log.store, lambda _: destination, topic, nonce=environment.nonce, durable=False, sticky=0)
+    staging = Staging(log.log.store_at, lambda _: destination, topic, nonce=environment.nonce, durable=False, sticky=0)
     staging.add(Rows(record([b"lost"]), None, None))
     staging.finish()
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_coordinator.topic import AlterConfig
+from pyspark_log_coordinator import membership, upkeep
+from pyspark_log_coordinator.maintenance import Job
+from pyspark_log_coordinator.topic import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
 from tests.command_line import CommandLine
+from tests.coordinator.replicated_topic import write
 from tests.plain_log import PlainLog, flip_bit
 
 
@@ -87,3 +90,26 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it(cli):
     [checkpoint] = cli.path.glob("topics/t/*/recovery-point-offset-checkpoint")
     checkpoint.write_text("0\n1\nt 0\n")
     assert checkpoint.name in cli.error("recover", "t")
+
+
+def test_of_a_node_that_returns_the_folder_is_held_against_the_journals(cli, tmp_path):
+    """Rows that only node 0 had were cut by an unclean election while it was away."""
+    log = PlainLog(cli.path).log
+    for number in (1, 2):
+        membership.join(log, str(tmp_path / f"node{number}"))
+    topic = log.create_topic("u", 1, replicas=[("0", "1", "2")])
+    write(log, topic, 0, {0: [b"kept"]}, ("0", "1", "2"), "all")
+    write(log, topic, 1, {0: [b"cut"]}, ("0",), "all")
+    job = Job(0, 0, 1, (), tuple(topic.refresh().partitions[0].chunks[1:]), ((0, 0),))
+    stray = upkeep.carry_out(log, upkeep.work_of(topic, job), log.environment.nonce()).segment.name
+    state = topic.refresh()
+    for node in ("0", "1"):
+        topic.submit(Suspect(node, state.incarnations[node]))
+    gone = tuple(Suspicion(*each) for each in topic.refresh().suspects.items())
+    topic.submit(ElectLeaders((Holder("2", state.incarnations["2"]),), gone, unclean=True))
+    printed = cli.out("recover", "--node", "0", "--dry-run")
+    assert f"topic u, partition 0: segment topics/u/{topic.topic_id}/0/{stray}: its rows from 1 on were cut" in printed
+    assert (cli.path / f"{topic.segment(0, stray)}.log").exists()
+    documents = cli.documents("recover", "--node", "0")
+    assert [(each["partition"], each["strays"][0]["cut"]) for each in documents if "strays" in each] == [(0, 1)]
+    assert not (cli.path / f"{topic.segment(0, stray)}.log").exists()

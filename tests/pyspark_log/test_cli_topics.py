@@ -52,6 +52,8 @@ def test_the_configuration_has_kafkas_names(cli):
         "retention.bytes": -1,
         "file.delete.delay.ms": 60_000,
         "orphan.retention.ms": 86_400_000,
+        "unclean.leader.election.enable": False,
+        "replication.mode": "isr",
     }
     assert "compression.type=zstd, min.insync.replicas=1, max.message.bytes=99" in cli.out("topics", "describe", "t")
 
@@ -188,6 +190,8 @@ def test_describe_shows_each_partition(cli):
         "leader_epoch": 0,
         "replicas": ["0"],
         "isr": ["0"],
+        "adding": [],
+        "removing": [],
         "log_start": 0,
         "log_end": 0,
         "high_watermark": 0,

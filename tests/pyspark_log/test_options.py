@@ -79,6 +79,7 @@ class TestDefaults:
             max_records_per_partition=None,
             include_headers=False,
             version_as_of=None,
+            client_rack="",
         )
 
     def test_of_a_batch_read_are_from_earliest_to_latest(self):
@@ -100,6 +101,10 @@ class TestDefaults:
             max_message_bytes=1_048_588,
             auto_create_topics=True,
             num_partitions=1,
+            replication_factor=None,
+            request_timeout_ms=30_000,
+            session_timeout_ms=9_000,
+            replica_lag_time_max_ms=30_000,
         )
 
 
@@ -218,8 +223,9 @@ class TestPath:
         error = refusal(parse_source, {"subscribe": "t"}, streaming=True)
         assert error.option == "path"
         assert str(error) == (
-            "option path is missing: a streaming read needs it. It takes a path or a URL:"
-            " The cluster root; `.load(path)`, `.start(path)` and `.save(path)` set it too."
+            "option path is missing: a streaming read needs it. It takes a path or a URL, or"
+            " several with commas between them: The cluster root, or journal nodes of the cluster, one or several of"
+            " them; `.load(path)`, `.start(path)` and `.save(path)` set it too."
         )
 
     def test_is_returned_as_it_is(self):
@@ -227,7 +233,7 @@ class TestPath:
 
     def test_that_is_empty_is_refused(self):
         assert str(refusal(write, {"path": ""})) == (
-            "option path is '': it is empty. It takes a path or a URL; set it so"
+            "option path is '': it is empty. It takes a path or a URL, or several with commas between them; set it so"
         )
 
 
@@ -245,6 +251,12 @@ class TestKafkaClientOptions:
         )
         assert (parsed.acks, parsed.compression, parsed.retries) == ("1", "zstd", 3)
         assert (parsed.retry_backoff_ms, parsed.delivery_timeout_ms, parsed.max_message_bytes) == (7, 8, 9)
+
+    def test_that_name_the_readers_rack_mean_ours(self):
+        for name in ("client.rack", "kafka.client.rack", "Client.Rack"):
+            assert stream(**{name: "east"}).client_rack == batch(**{name: "east"}).client_rack == "east"
+        with pytest.warns(IgnoredOptionWarning, match=r"kafka\.client\.rack \(it has no meaning in a batch write\)"):
+            parse_sink(WRITE | {"kafka.client.rack": "east"}, streaming=False)
 
     def test_beside_ours_with_the_same_value_are_welcome(self):
         assert write({"acks": "1", "kafka.acks": "1 "}).acks == "1"

@@ -22,7 +22,7 @@ def log():
 
 def task(log, topic, *values):
     staging = Staging(
-        log.log.store,
+        log.log.store_at,
         lambda name: destination_of(log.log.topic(name), None, 1000),
         topic,
         nonce=log.log.environment.nonce,

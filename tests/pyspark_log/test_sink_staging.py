@@ -25,7 +25,7 @@ def log():
 
 def staging(log, topic="t", *, sticky=0, max_message_bytes=2**30):
     return Staging(
-        log.log.store,
+        log.log.store_at,
         lambda name: destination_of(log.log.topic(name), None, max_message_bytes),
         topic,
         nonce=log.log.environment.nonce,

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.sink.rows import Rows
+from pyspark_log.source.failover import Failover
 from pyspark_log.source.fetch import BATCH_BYTES_MAX, BATCH_ROWS, Place, fetch, read_one
 from pyspark_log.source.planning import Range, split_of
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
@@ -19,7 +20,7 @@ FLIPS = 400
 
 def rows_of(log, topic, start, end, partition=0):
     handle = log.log.topic(topic)
-    return list(fetch(log.log.store, split_of(handle, Range(topic, partition, start, end))))
+    return list(fetch(log.log.store_at, split_of(log.log, handle, Range(topic, partition, start, end))))
 
 
 def values(found):
@@ -106,7 +107,7 @@ def test_micro_batches_out_of_one_chunk_read_it_once():
     store.forget()
     found = []
     for start in range(0, 110, 10):
-        found += values(list(fetch(store, split_of(handle, Range("t", 0, start, start + 10)))))
+        found += values(list(fetch(log.log.store_at, split_of(log.log, handle, Range("t", 0, start, start + 10)))))
     assert found == [b"%d" % i for i in range(110)]
     assert store.reads == 2
 
@@ -158,11 +159,12 @@ def test_a_cut_append_file_is_an_error(stored):
 def test_another_chunk_in_a_chunks_place_is_an_error(stored):
     log, file = stored
     handle = log.log.topic("t")
-    mine, other = (split_of(handle, Range("t", p, 0, 30)).chunks[0] for p in (0, 1))
+    splits = [split_of(log.log, handle, Range("t", p, 0, 30)) for p in (0, 1)]
+    mine, other = (split.chunks[0] for split in splits)
     wrong = msgspec.structs.replace(mine, position=other.position, length=other.length)
     place = Place(handle.append_file(file.name), wrong.place(0), wrong.base_offset)
     with pytest.raises(CorruptObject, match="another chunk than the journal says"):
-        read_one(log.log.store, place, handle.schemas, "t", 0)
+        read_one(Failover(log.log.store_at, "t", 0), splits[0].nodes, place, handle.schemas)
 
 
 def test_a_bit_flipped_in_any_object_of_the_topics_journal_is_an_error(stored):

@@ -22,14 +22,14 @@ def log(tmp_path):
 
 
 def planned(log):
-    return SplitPartition(log.path, split_of(log.log.topic("t"), Range("t", 0, 0, 10)))
+    return SplitPartition(log.path, split_of(log.log, log.log.topic("t"), Range("t", 0, 0, 10)))
 
 
 def move(log):
     """Roll what there is, and remove the files that it was in."""
     handle = log.log.topic("t")
-    upkeep.maintain(log.log.store, handle, log.log.environment.nonce)
-    upkeep.housekeep(log.log.store, handle)
+    upkeep.maintain(log.log, handle, log.log.environment.nonce)
+    upkeep.housekeep(log.log, handle)
 
 
 def values(split):

@@ -1,0 +1,82 @@
+"""`pyspark-log cluster rebuild`."""
+
+import json
+import shutil
+
+import pytest
+
+from pyspark_log.opening import log_at
+from tests.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path):
+    """Topic t on three nodes, two rows in a segment, one unrolled and described; then the journals are lost."""
+    cli = CommandLine(tmp_path / "node0")
+    cli.run("topics", "create", "first")
+    for number in (1, 2):
+        cli.run("nodes", "add", tmp_path / f"node{number}")
+    cli.run("topics", "create", "t", "--partitions", 1, "--config", "flush.messages=2", "--config", "retention.ms=-1")
+    cli.run("produce", "t", stdin="a\nb\n")
+    cli.run("maintain")
+    cli.run("produce", "t", stdin="c\n")
+    cli.run("maintain")
+    lose_journals(tmp_path)
+    return cli
+
+
+def lose_journals(path):
+    shutil.rmtree(path / "node0" / "cluster")
+    for journal in path.glob("node*/topics/*/*/journal"):
+        shutil.rmtree(journal)
+
+
+def nodes(tmp_path, *numbers):
+    return ",".join(str(tmp_path / f"node{number}") for number in numbers)
+
+
+def rows(cli):
+    return [line.split("\t")[-1] for line in cli.out("consume", "t").splitlines()]
+
+
+def test_without_yes_it_shows_what_it_would_do(cli, tmp_path):
+    lines = cli.out("cluster", "rebuild", "--nodes", nodes(tmp_path, 0, 1, 2)).splitlines()
+    table = [line.split() for line in lines if line.startswith("t ")]
+    assert table == [["t", "0", "0-3", "0-3", "0-3", "0-3", "3", "0"]]
+    assert lines[-1] == "nothing was changed; do it with --yes"
+    log_at.cache_clear()  # what this process knows of before
+    assert "there is no log" in cli.error("topics", "list")
+
+
+def test_with_yes_the_cluster_is_there_again(cli, tmp_path):
+    printed = cli.out("cluster", "rebuild", "--nodes", nodes(tmp_path, 0, 1, 2), "--yes")
+    assert f"its address: {tmp_path / 'node0'}" in printed
+    assert rows(cli) == ["a", "b", "c"]
+    cli.run("produce", "t", stdin="d\n")
+    assert rows(cli) == ["a", "b", "c", "d"]
+    cli.run("verify")
+    assert "can be read: there is nothing to rebuild" in cli.error("cluster", "rebuild", "--nodes", nodes(tmp_path, 0))
+
+
+def test_without_the_node_that_had_the_journals_it_asks_for_a_word(cli, tmp_path):
+    command = ("cluster", "rebuild", "--nodes", nodes(tmp_path, 1, 2))
+    assert "--journals-lost" in cli.out(*command)
+    assert "--journals-lost" in cli.run(*command, "--yes", code=1).stderr
+    assert "node 0 (the root) is not given" in cli.out(*command, "--yes", "--journals-lost")
+    other = CommandLine(tmp_path / "node1")
+    assert rows(other) == ["a", "b", "c"]
+    other.run("verify")
+
+
+def test_machines_get_a_document(cli, tmp_path):
+    for description in tmp_path.glob("node*/topics/t/*/description"):
+        description.unlink()
+    printed = cli.run("cluster", "rebuild", "--nodes", nodes(tmp_path, 0, 1, 2), "--json").stdout
+    document = json.loads(printed)
+    (topic,) = [each for each in document["topics"] if each["topic"] == "t"]
+    assert topic["partitions"] == [
+        {"partition": 0, "log_start": 0, "log_end": 2, "nodes": {"0": 2, "1": 2, "2": 2}, "lost": 1}
+    ]
+    # Of the batch in the segment the append file may be there still.
+    assert max(each["rows"] for each in document["unplaced"]) in {1, 2}
+    assert (document["rebuilt"], document["absent"], topic["described"]) == (False, [], False)

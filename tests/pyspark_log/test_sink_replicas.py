@@ -1,0 +1,309 @@
+"""Writing to several nodes: who holds a batch, who falls out, and what is never acknowledged too early."""
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.sink.rows import Rows
+from pyspark_log.sink.sequence import Patience, sequence
+from pyspark_log.sink.staging import Staging, destination_of
+from pyspark_log_coordinator import completing, copying, membership
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.observer import observer_of
+from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.errors import BatchMismatch, NotEnoughReplicas, StoreRefused, StoreUnavailable, StoreUnwritable
+from tests.coordinator.breakable_store import BreakableStore
+from tests.coordinator.several_nodes import Stores
+from tests.plain_log import record
+
+QUICK = Patience(retries=2, retry_backoff_ms=1)
+ALL = ("0", "1", "2")
+
+
+class ThreeNodes:
+    """A topic t of two partitions on three nodes, whose disks can be taken away; node 0 is the root."""
+
+    def __init__(self, **config):
+        self.stores = Stores(BreakableStore)
+        self.log = self.stores.with_nodes(3, real_environment())
+        replicas = [ALL, ALL] if "replicas" not in config else config.pop("replicas")
+        self.handle = self.log.create_topic("t", 2, TopicConfig(**config), replicas=replicas)
+
+    def disk(self, node):
+        return self.stores.at["/root" if node == "0" else f"/disk/{node}"]
+
+    def stage(self, *values, partition=0, acks="all"):
+        """What a task does, as the driver knew the nodes before."""
+        destination = destination_of(self.handle, None, 1000, acks)
+        return self.write(destination, *values, partition=partition)
+
+    def write(self, destination, *values, partition=0):
+        log = self.log
+        staging = Staging(log.store_at, lambda _: destination, "t", nonce=log.environment.nonce, durable=True, sticky=0)
+        staging.add(Rows(record(values), None, pa.array([partition] * len(values), pa.int32())))
+        return staging.finish()
+
+    def commit(self, staged, acks="all", batch=None, patience=QUICK):
+        claim = None if batch is None else ProducerClaim("p", "q", "r", batch)
+        return sequence(self.log, [staged], claim, acks, patience, None)
+
+    def refresh(self):
+        self.log.call_roll()
+        return self.handle.refresh()
+
+    @property
+    def partition(self):
+        return self.handle.journal.state.partitions[0]
+
+
+def holders(topic):
+    return [sorted(holder.node for holder in file.holders) for file in topic.handle.journal.state.files]
+
+
+def test_a_batch_is_on_all_of_the_isr_and_visible_by_one_entry():
+    topic = ThreeNodes()
+    before = topic.handle.journal.number
+    topic.commit(topic.stage(b"a", b"b"))
+    assert topic.handle.journal.number == before + 1
+    assert holders(topic) == [["0", "1", "2"]]
+    assert (topic.partition.high_watermark, topic.partition.isr) == (2, ALL)
+    key = topic.handle.append_file(topic.handle.journal.state.file(0).name)
+    assert len({topic.disk(node).read(key) for node in ALL}) == 1
+
+
+@pytest.mark.parametrize("lost", ["1", "0"])
+def test_a_node_that_fails_in_the_middle_of_a_batch_costs_no_retry(lost):
+    topic = ThreeNodes(replicas=[("0", "1", "2"), ("1", "2", "0")])
+    destination = destination_of(topic.handle, None, 1000)
+    before = topic.handle.journal.number
+    topic.disk(lost).broken_writes = StoreUnavailable  # node 0 holds the journal: of it only rows are kept out
+    staged = topic.write(destination, b"a")
+    topic.disk(lost).broken_writes = None
+    topic.commit(staged, patience=Patience(retries=0))
+    left = tuple(node for node in ALL if node != lost)
+    assert topic.handle.journal.number == before + 1
+    assert topic.partition.isr == left
+    assert topic.partition.leader == left[0]
+    assert topic.partition.high_watermark == 1
+    assert holders(topic) == [list(left)]
+
+
+def test_below_min_insync_the_batch_is_refused_and_nothing_of_it_is_in_the_log():
+    topic = ThreeNodes(min_insync_replicas=3)
+    destination = destination_of(topic.handle, None, 1000)
+    topic.disk("2").broken = StoreUnavailable
+    staged = topic.write(destination, b"a")
+    with pytest.raises(NotEnoughReplicas, match="2 in-sync replicas hold the batch and min"):
+        topic.commit(staged)
+    assert (topic.partition.log_end, topic.partition.isr) == (0, ALL)
+    topic.disk("2").broken = None
+    topic.refresh()
+    topic.commit(topic.stage(b"a"))
+    assert topic.partition.high_watermark == 1
+
+
+def test_missing_rights_fail_the_batch_and_put_nobody_out_of_the_isr():
+    topic = ThreeNodes()
+    topic.disk("2").broken_writes = StoreRefused
+    with pytest.raises(StoreRefused, match="/disk/2 was taken away"):
+        topic.stage(b"a")
+    assert topic.refresh().partitions[0].isr == ALL
+
+
+def test_a_full_disk_puts_its_node_out_of_the_isr():
+    topic = ThreeNodes()
+    topic.disk("2").broken_writes = StoreUnwritable
+    topic.commit(topic.stage(b"a"))
+    assert topic.partition.isr == ("0", "1")
+
+
+def test_a_node_that_joined_after_the_file_was_named_gets_it():
+    topic = ThreeNodes()
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"a"))
+    assert topic.partition.isr == ("0", "1")
+    staged = topic.stage(b"b")
+    topic.disk("2").broken = None
+    topic.refresh()
+    copying.catch_up(topic.log, topic.handle, "2")
+    assert topic.partition.isr == ALL
+    topic.commit(staged)
+    assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
+    assert topic.partition.isr == ALL
+
+
+def test_acks_one_writes_to_the_leader_and_the_commit_copies_to_the_followers():
+    topic = ThreeNodes()
+    [staged] = topic.stage(b"a", acks="1")
+    assert [holder.node for holder in staged.file.holders] == ["0"]
+    topic.commit([staged], "1")
+    assert holders(topic) == [["0", "1", "2"]]
+    assert topic.partition.high_watermark == 1
+
+
+def test_acks_one_does_not_wait_for_a_follower_that_is_gone():
+    topic = ThreeNodes()
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"a", acks="1"), "1")
+    assert (topic.partition.log_end, topic.partition.high_watermark) == (1, 0)
+    assert topic.partition.isr == ALL
+
+
+def test_a_replayed_batch_is_acknowledged_by_all_only_when_all_have_it():
+    topic = ThreeNodes(min_insync_replicas=3)
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"a", acks="1"), "1", batch=0)
+    staged = topic.stage(b"a")
+    with pytest.raises(NotEnoughReplicas, match="in the log, and its rows from offset 0 on are not on enough in-sync"):
+        topic.commit(staged, batch=0)
+    topic.disk("2").broken = None
+    topic.refresh()
+    topic.commit(staged, batch=0)
+    assert (topic.partition.log_end, topic.partition.high_watermark) == (1, 1)
+
+
+def test_with_acks_one_another_leader_is_elected_when_the_leader_stays_away():
+    topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")])
+    topic.commit(topic.stage(b"a", acks="1"), "1")
+    topic.disk("1").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"b", acks="1"), "1", patience=Patience(retry_backoff_ms=20, session_timeout_ms=50))
+    assert topic.partition.leader == "2"
+    assert topic.partition.leader_epoch == 1
+    assert (topic.partition.isr, topic.partition.high_watermark) == (("2", "0"), 2)
+
+
+def only_on_the_leader():
+    """Return a topic with batch 0 of acks=1, which lies on node 1 alone, and node 1 is gone."""
+    topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")], min_insync_replicas=2)
+    staged = topic.stage(b"a", acks="1")
+    topic.disk("2").broken = StoreUnavailable
+    topic.disk("0").open_write = gone
+    topic.refresh()
+    topic.commit(staged, "1", batch=0)
+    assert topic.partition.log_end_offsets == {"0": 0, "1": 1, "2": 0}
+    topic.disk("1").broken, topic.disk("2").broken = StoreUnavailable, None
+    del topic.disk("0").open_write
+    topic.refresh()
+    return topic
+
+
+def gone(key, *, durable=True):
+    raise StoreUnavailable("/root", key, "it takes no rows")
+
+
+def test_a_batch_that_an_election_cut_while_it_waited_is_not_acknowledged():
+    topic = only_on_the_leader()
+    staged = topic.stage(b"a")
+    with pytest.raises(BatchMismatch, match="1 of its 1 rows are gone"):
+        topic.commit(staged, batch=0, patience=Patience(retry_backoff_ms=20, session_timeout_ms=50))
+    assert (topic.partition.leader, topic.partition.log_end) == ("2", 0)
+
+
+def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypatch):
+    topic = only_on_the_leader()
+    topic.handle.refresh()
+
+    def meanwhile(log, handle, node, seconds):
+        monkeypatch.setattr(completing, "_catch_up", lambda *_: None)
+        observer = observer_of(handle, session_timeout_ms=0)
+        observer.look(handle)
+        topic.commit(topic.stage(b"b", b"c"))
+        assert topic.partition.high_watermark == 2
+
+    monkeypatch.setattr(completing, "_catch_up", meanwhile)
+    with pytest.raises(NotEnoughReplicas, match="its rows from offset 0 on are not on enough"):
+        completing.follow_up(topic.handle, "all")
+
+
+def test_what_was_written_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
+    topic = ThreeNodes()
+    disk = topic.disk("2")
+    create = disk.create
+    monkeypatch.setattr(disk, "create", lambda key, data: "/append/" in key or create(key, data))
+    [staged] = topic.stage(b"a")
+    assert [holder.node for holder in staged.file.holders] == ["0", "1"]
+    assert staged.failed == ("2",)
+
+
+def test_a_disk_from_a_backup_is_not_elected():
+    topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")])
+    topic.commit(topic.stage(b"a"))
+    key = topic.handle.append_file(topic.handle.journal.state.file(0).name)
+    topic.disk("2").delete(key)
+    topic.disk("1").broken = StoreUnavailable
+    topic.refresh()
+    observer = observer_of(topic.handle, session_timeout_ms=0)
+    observer.look(topic.handle)
+    observer.look(topic.handle)
+    assert topic.partition.leader == "0"
+
+
+@pytest.mark.parametrize("restored", ["1", "2"])
+def test_a_disk_from_a_backup_that_nobody_missed_is_out_of_the_isr_with_the_next_batch(restored):
+    topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")])
+    topic.commit(topic.stage(b"a"))
+    topic.commit(topic.stage(b"b"))
+    topic.disk(restored).delete(topic.handle.append_file(topic.handle.journal.state.file(1).name))
+    topic.commit(topic.stage(b"c"))
+    left = tuple(node for node in ("1", "2", "0") if node != restored)
+    assert topic.partition.isr == left
+    assert (topic.partition.leader, topic.partition.high_watermark) == (left[0], 3)
+    assert holders(topic)[2] == sorted(left)
+    copying.catch_up(topic.log, topic.handle, restored)
+    assert topic.partition.isr == ("1", "2", "0")
+    files = [topic.handle.append_file(file.name) for file in topic.handle.journal.state.files]
+    assert [topic.disk(restored).read(key) for key in files] == [topic.disk("0").read(key) for key in files]
+
+
+def test_a_fenced_node_gets_nothing():
+    topic = ThreeNodes()
+    membership.set_fenced(topic.log, "2", fenced=True)
+    topic.commit(topic.stage(b"a"))
+    assert holders(topic) == [["0", "1"]]
+    assert topic.partition.isr == ("0", "1")
+
+
+def test_partitions_on_the_same_nodes_share_a_file_whoever_leads_them():
+    topic = ThreeNodes(replicas=[("0", "1", "2"), ("2", "0", "1")])
+    destination = destination_of(topic.handle, None, 1000)
+    assert len(set(destination.targets)) == 1
+
+
+def test_partitions_on_different_nodes_have_files_of_their_own():
+    topic = ThreeNodes(replicas=[("0", "1"), ("1", "2")])
+    staged = [*topic.stage(b"a", partition=0), *topic.stage(b"b", partition=1)]
+    assert [[holder.node for holder in file.file.holders] for file in staged] == [["0", "1"], ["1", "2"]]
+    topic.commit(staged)
+    assert [each.high_watermark for each in topic.handle.journal.state.partitions] == [1, 1]
+
+
+def test_a_majority_is_enough_in_quorum_mode_and_gets_what_it_misses_first():
+    topic = ThreeNodes(replication_mode="quorum")
+    for away in ("2", "1", "0", "2"):
+        if away == "0":  # which holds the journal
+            topic.disk(away).broken_writes = StoreUnavailable
+            staged = topic.stage(b"row")
+            topic.disk(away).broken_writes = None
+            topic.commit(staged)
+            continue
+        topic.disk(away).broken = StoreUnavailable
+        topic.refresh()
+        topic.commit(topic.stage(b"row"), patience=Patience(retries=0))
+        topic.disk(away).broken = None
+        topic.refresh()
+    assert topic.partition.high_watermark == 4
+    ends = sorted(topic.partition.log_end_offsets.values())
+    assert ends[1] == 4
+
+
+def test_below_a_majority_quorum_mode_refuses():
+    topic = ThreeNodes(replication_mode="quorum")
+    for away in ("1", "2"):
+        topic.disk(away).broken = StoreUnavailable
+    topic.refresh()
+    with pytest.raises(NotEnoughReplicas, match="1 in-sync replicas hold the batch and a majority is 2"):
+        topic.commit(topic.stage(b"row"))
