@@ -1,9 +1,10 @@
-"""A year of flights through a topic, with both queries killed half-way.
+"""A year of flights through a topic on three nodes: one loses its disk, and both queries are killed half-way.
 
 Two Spark programs run at the same time: `flights/writer.py` streams 336,776 flights into a topic of 8 partitions,
 keyed by tail number; `flights/reader.py` streams them out and adds up the delays of each carrier. This program, which
-does not use Spark, watches both, kills each with SIGKILL, and starts it again from its checkpoint. At the end it
-proves, from the bytes of the log and the input file alone, that nothing was lost, doubled or put out of order.
+does not use Spark, watches both, kills each with SIGKILL, and starts it again from its checkpoint. Meanwhile it wipes
+one node's folder and damages a file of another, and mends both afterwards with the command line. At the end it
+proves, from the bytes on each node and the input file alone, that nothing was lost, doubled or put out of order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import TYPE_CHECKING
 
 from flights import dataset, proof, report
 from flights.driver import Driver
-from flights.progress import TOPIC, Result, Unfinished, batch_in_log, newest, rows_in_log
+from flights.incidents import Incidents
+from flights.nodes import Nodes
+from flights.progress import Result, Unfinished, batch_in_log, newest, rows_in_log, topic_of
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -36,7 +39,7 @@ KILL_READER_PERCENT = 55
 FLIGHTS_MIN = 1000
 READER_BATCH_FILES = 2
 SILENCE_SECONDS_MAX = 120
-POLL_SECONDS = 0.005
+POLL_SECONDS = 0.01
 
 
 class Demo:
@@ -50,11 +53,13 @@ class Demo:
         self.total = self.flights.num_rows
         files = folder / "input"
         self.pieces = dataset.write_pieces(self.flights, files)
-        self.log = Log(open_store(str(folder / "log")), real_environment())
+        self.nodes = Nodes(folder, self.show)
+        self.log = Log([open_store(each) for each in self.nodes.address.split(",")], real_environment())
+        self.incidents = Incidents(self.nodes, self.log, self.say)
         self.result = Result(folder / "result.json")
         self.writer_checkpoint = folder / "checkpoints" / "writer"
         self.reader_checkpoint = folder / "checkpoints" / "reader"
-        log = self.log.store.url
+        log = self.nodes.address
         self.writer = Driver("writer", [str(files), log, str(self.writer_checkpoint)], folder, scratch)
         batch_rows = str(READER_BATCH_FILES * self.total // self.pieces)
         reader_arguments = [log, str(self.reader_checkpoint), str(folder / "result.json"), batch_rows]
@@ -66,8 +71,14 @@ class Demo:
         seconds = time.monotonic() - self.began
         self.console.print(f"[dim]{seconds:4.0f} s[/]  [bold]{who:6}[/]  {what}", highlight=False)
 
+    def show(self, line: str) -> None:
+        """Show a line of a terminal, or as much of it as there is room for."""
+        self.console.print(f"                {line}", style="cyan", markup=False, no_wrap=True, overflow="ellipsis")
+
     def run(self) -> None:
         self.say("demo", f"{self.total:,} flights of 2013, in {self.pieces} files")
+        self.nodes.create()
+        self.log.open(create=False)
         try:
             with self._bars() as (written_bar, read_bar):
                 self._stream(written_bar, read_bar)
@@ -87,6 +98,7 @@ class Demo:
                 seen, heard = (written, read), time.monotonic()
                 written_bar(written)
                 read_bar(read)
+            self.incidents.watch(written * 100 // self.total)
             if written * 100 >= KILL_WRITER_PERCENT * self.total and not self.writer.kills:
                 self._kill_writer()
             if read * 100 >= KILL_READER_PERCENT * self.total and not self.reader.kills:
@@ -150,13 +162,30 @@ class Demo:
             tasks = [bars.add_task(name, total=self.total) for name in ("writer", "reader")]
             yield tuple(lambda rows, task=task: bars.update(task, completed=rows) for task in tasks)
 
+    def mend(self) -> None:
+        """Fill the wiped node again, and repair the damaged file."""
+        if self.incidents.wiped is None or self.incidents.damaged is None:
+            raise SystemExit("the programs ended before both nodes had met with what was to befall them")
+        self.nodes.renew(self.incidents.wiped)
+        self.nodes.repair()
+        self.nodes.verify()
+
     def prove(self) -> None:
-        """Raise `Disproved` unless the topic and the result are right; say what was found."""
-        aircraft = proof.check_topic(proof.rows_of_topic(self.log, TOPIC), self.flights)
+        """Raise `Disproved` unless the topic, on each node, and the result are right; say what was found."""
+        self.log.open(create=False)
+        handle = topic_of(self.log)
+        proof.check_in_sync(handle.journal.state)
+        first, *others = (self.log.node_store(node) for node in self.log.cluster.state.nodes)
+        rows = proof.rows_on_node(handle, first)
+        aircraft = proof.check_topic(rows, self.flights)
+        for store in others:
+            if proof.rows_on_node(handle, store) != rows:
+                raise proof.Disproved(f"the rows at {store.url} are not those at {first.url}")
         expected = dataset.delays_by_carrier(self.flights)
         if self.result.carriers != expected:
             raise proof.Disproved(f"the reader's sums are {self.result.carriers}, the input's are {expected}")
         self.say("proof", f"[green]{self.total:,} flights are in the topic, each once, unchanged[/]")
+        self.say("proof", "[green]each of the three nodes has all of them, and is in sync[/]")
         self.say("proof", f"[green]each of {aircraft:,} aircraft has its flights in their order[/]")
         self.say("proof", "[green]the reader's sums are those of the input file[/]")
 
@@ -171,6 +200,8 @@ class Demo:
                 (self.reader, reader_batches, self.kills["reader"]),
             ],
         )
+        elsewhere = self.reader.printed("is damaged")  # a warning of each chunk that it had to read of another node
+        report.print_nodes(self.console, self.log, topic_of(self.log).journal.state, self.incidents, elsewhere)
 
 
 def main() -> None:
@@ -191,6 +222,7 @@ def main() -> None:
         folder.mkdir(parents=True)
         demo = Demo(console, folder, scratch, chosen.flights)
         demo.run()
+        demo.mend()
         try:
             demo.prove()
         except proof.Disproved as error:

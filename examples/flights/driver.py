@@ -33,6 +33,11 @@ class Driver:
         """Where the last run's lines are."""
         return self._folder / f"{self.name}-{self.starts}.txt"
 
+    def printed(self, words: str) -> int:
+        """Return how many lines of all runs have these words in them."""
+        outputs = self._folder.glob(f"{self.name}-*.txt")
+        return sum(words in line for each in outputs for line in each.read_text(errors="replace").splitlines())
+
     def start(self) -> None:
         self.starts += 1
         with self.output.open("wb") as output:

@@ -6,13 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_storage.errors import NoCluster, UnknownTopic
-
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark_log_coordinator.log import Log
-    from pyspark_log_coordinator.topic import Topic
+    from pyspark_log_coordinator.log import Log, TopicHandle
 
 TOPIC = "flights"
 
@@ -45,25 +42,19 @@ def newest(checkpoint: Path, folder: str) -> int:
         return -1
 
 
-def topic_state(log: Log) -> Topic | None:
-    """Return the topic's newest state, None before it is made."""
-    try:
-        log.open(create=False)
-        return log.topic(TOPIC).journal.state
-    except (NoCluster, UnknownTopic):
-        return None
+def topic_of(log: Log) -> TopicHandle:
+    """Return the hold on the topic, with its newest state."""
+    return log.topic(TOPIC)
 
 
 def rows_in_log(log: Log) -> int:
     """Return how many rows readers can see."""
-    topic = topic_state(log)
-    return 0 if topic is None else sum(partition.high_watermark for partition in topic.partitions)
+    return sum(partition.high_watermark for partition in topic_of(log).journal.state.partitions)
 
 
 def batch_in_log(log: Log) -> int:
     """Return the last micro-batch of the topic's one producer."""
-    topic = topic_state(log)
-    return -1 if topic is None else max((each.batch_id for each in topic.producers.values()), default=-1)
+    return max((each.batch_id for each in topic_of(log).journal.state.producers.values()), default=-1)
 
 
 class Result:

@@ -1,4 +1,4 @@
-"""The proof: what is in the topic is the input, each flight once, in order for each aircraft.
+"""The proof: what is in the topic is the input, each flight once, in order for each aircraft, on every node.
 
 The rows are read without Spark: the journal says where each partition's chunks lie, and every chunk's checksum is
 checked. The flights are then compared, field by field, with those of the input file.
@@ -14,20 +14,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from pyspark_log_storage.append_file import StagedChunk, read_chunk
+from pyspark_log_storage.append_file import read_chunk
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.log import TopicHandle
     from pyspark_log_coordinator.partition import ChunkRef
+    from pyspark_log_coordinator.topic import Topic
+    from pyspark_log_storage.store import Store
 
 
 class Disproved(Exception):
     """Something is not as it must be."""
 
 
-def rows_of_topic(log: Log, topic: str) -> list[pa.Table]:
-    """Return the keys and values of each partition, in the order of their offsets. Raises `Disproved`, `LogError`."""
-    handle = log.topic(topic)
+def check_in_sync(topic: Topic) -> None:
+    """Raise `Disproved` unless every replica of every partition is in sync, and has all of its rows."""
+    for number, partition in enumerate(topic.partitions):
+        if set(partition.isr) != set(partition.replicas):
+            raise Disproved(f"partition {number} is on {partition.replicas}, and in sync are only {partition.isr}")
+        if set(partition.log_end_offsets.values()) != {partition.high_watermark}:
+            raise Disproved(f"partition {number} ends at {partition.log_end_offsets}, not at its high watermark")
+
+
+def rows_on_node(handle: TopicHandle, store: Store) -> list[pa.Table]:
+    """Return the keys and values of each partition, in the order of their offsets, as a node has them.
+
+    Raises `Disproved`, `LogError`.
+    """
     empty = pa.schema([("key", pa.binary()), ("value", pa.binary())]).empty_table()
     partitions = []
     for number, partition in enumerate(handle.journal.state.partitions):
@@ -39,26 +52,15 @@ def rows_of_topic(log: Log, topic: str) -> list[pa.Table]:
             offset = chunk.end_offset
         if offset != partition.high_watermark:
             raise Disproved(f"partition {number} ends at {offset}, its high watermark is {partition.high_watermark}")
-        batches = [_rows_of_chunk(log, handle, number, chunk).select(["key", "value"]) for chunk in chunks]
+        batches = [_rows_of_chunk(handle, store, number, chunk).select(["key", "value"]) for chunk in chunks]
         partitions.append(pa.Table.from_batches(batches) if batches else empty)
     return partitions
 
 
-def _rows_of_chunk(log: Log, handle: TopicHandle, partition: int, chunk: ChunkRef) -> pa.RecordBatch:
-    state = handle.journal.state
-    place = StagedChunk(
-        partition,
-        chunk.position,
-        chunk.length,
-        chunk.rows,
-        chunk.min_timestamp,
-        chunk.max_timestamp,
-        chunk.schema_id,
-        chunk.crc,
-    )
-    key = handle.append_file(state.files[chunk.file].name)
-    name = f"topic {handle.name!r}, partition {partition}, offset {chunk.base_offset}"
-    return read_chunk(log.store, key, place, handle.schemas, name)
+def _rows_of_chunk(handle: TopicHandle, store: Store, partition: int, chunk: ChunkRef) -> pa.RecordBatch:
+    key = handle.append_file(handle.journal.state.file(chunk.file).name)
+    name = f"{store.url}: topic {handle.name!r}, partition {partition}, offset {chunk.base_offset}"
+    return read_chunk(store, key, chunk.place(partition), handle.schemas, name)
 
 
 def check_topic(partitions: list[pa.Table], flights: pa.Table) -> int:

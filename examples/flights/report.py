@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flights.driver import Driver
+    from flights.incidents import Incidents
     from flights.progress import Unfinished
     from rich.console import Console
+
+    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.topic import Topic
 
 COLUMNS_BESIDE_CHART = 46
 CHART_COLUMNS_MAX = 60
@@ -58,7 +62,7 @@ def _axis(low: float, high: float, columns: int) -> str:
 
 def print_happened(console: Console, lines: Iterable[tuple[Driver, int, Unfinished]]) -> None:
     """Print, for each program, its micro-batches, kills and replays."""
-    table = Table(title="What happened", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
+    table = Table(title="The programs", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
     for column in ("", "Batches", "Killed", "Restarted", "Batch at the kill", "Replays"):
         table.add_column(column, justify="left" if column in {"", "Batch at the kill"} else "right")
     for driver, batches, unfinished in lines:
@@ -71,6 +75,34 @@ def print_happened(console: Console, lines: Iterable[tuple[Driver, int, Unfinish
             str(int(unfinished.is_replay)),
         )
     console.print(table)
+
+
+def print_nodes(console: Console, log: Log, topic: Topic, happened: Incidents, elsewhere: int) -> None:
+    """Print what befell each node, and what it has and does at the end.
+
+    `elsewhere` is how often the reader met the damaged file, and went to another node.
+    """
+    silent = log.missing_journal_nodes()
+    table = Table(title="The nodes", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
+    for column in ("", "What befell it", "What followed", "In sync", "Leads", "Journals"):
+        table.add_column(column, justify="right" if column in {"In sync", "Leads"} else "left")
+    for node in log.cluster.state.nodes:
+        table.add_row(
+            f"node {node}",
+            *_befell(node, happened, elsewhere),
+            f"{sum(node in each.isr for each in topic.partitions)} of {len(topic.partitions)}",
+            str(sum(node == each.leader for each in topic.partitions)),
+            "no" if node in silent else "yes",
+        )
+    console.print(table)
+
+
+def _befell(node: str, happened: Incidents, elsewhere: int) -> tuple[str, str]:
+    if node == happened.wiped:
+        return "lost its disk", f"next batch after {happened.seconds:.1f} s"
+    if node == happened.damaged:
+        return "a damaged file", f"{elsewhere} x read elsewhere"
+    return "", ""
 
 
 def _at_the_kill(unfinished: Unfinished) -> str:

@@ -1,4 +1,4 @@
-"""The writer: a streaming query from files of flights into the topic `flights`, which it makes.
+"""The writer: a streaming query from files of flights into the topic `flights`, on all nodes that are in sync.
 
     python writer.py <folder of files> <log> <checkpoint>
 
@@ -28,7 +28,6 @@ def main(files: str, log: str, checkpoint: str) -> None:
     query = (
         events.writeStream.format("pyspark_log")
         .option("topic", "flights")
-        .option("num.partitions", 8)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start(log)

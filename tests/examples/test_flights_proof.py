@@ -2,10 +2,13 @@
 
 import json
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from examples.flights import dataset, proof, report
+from pyspark_log_coordinator.partition import empty
+from pyspark_log_coordinator.topic import Topic
 
 TAILS = ["N1", "N2", "N1", None, "N2", "N1", None]
 FLIGHTS = pa.table(
@@ -64,6 +67,17 @@ def test_a_key_that_is_not_its_flights_tail_number_disproves():
     partitions[0] = partitions[0].set_column(0, "key", pa.array([b"N2", b"N2", b"N2"]))
     with pytest.raises(proof.Disproved, match="partition 0 has keys"):
         proof.check_topic(partitions, FLIGHTS)
+
+
+def test_a_replica_that_is_out_of_sync_or_short_of_rows_disproves():
+    whole = empty(("0", "1", "2"), ("0", "1", "2"))
+    proof.check_in_sync(Topic(partitions=(whole,)))
+    without = msgspec.structs.replace(whole, isr=("0", "2"))
+    with pytest.raises(proof.Disproved, match="partition 1 is on"):
+        proof.check_in_sync(Topic(partitions=(whole, without)))
+    behind = msgspec.structs.replace(whole, log_end=5, high_watermark=5, log_end_offsets={"0": 5, "1": 4, "2": 5})
+    with pytest.raises(proof.Disproved, match="partition 0 ends at"):
+        proof.check_in_sync(Topic(partitions=(behind,)))
 
 
 def test_the_expected_delays_are_exact_sums_and_leave_out_what_is_not_known():

@@ -20,10 +20,19 @@ from pyspark_log.sink.sequence import Patience, sequence
 from pyspark_log.sink.staging import StagedFile, Staging, destination_of
 from pyspark_log.source.fetch import fetch
 from pyspark_log.source.planning import Range, find_again, split_of
-from pyspark_log_coordinator import cluster_upkeep, journal, journal_entry, maintenance, upkeep, verify
+from pyspark_log_coordinator import (
+    cluster_upkeep,
+    journal,
+    journal_entry,
+    maintenance,
+    topic_description,
+    upkeep,
+    verify,
+)
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.sequencing import Acks
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage import checkpoints, layout, node, schema
 from pyspark_log_storage.errors import LogError
@@ -81,7 +90,7 @@ class Life:
 
     def __init__(self, root: str, environment: Environment | None = None, topic: str = TOPIC) -> None:
         self.topic = topic
-        self.log = Log(LocalStore(root), environment or real_environment())
+        self.log = Log([LocalStore(each) for each in root.split(",")], environment or real_environment())
         self.log.open(create=True)
 
     @property
@@ -92,12 +101,12 @@ class Life:
     def create(self, config: TopicConfig = AT_ONCE) -> None:
         self.log.ensure_topic(self.topic, PARTITIONS, config)
 
-    def stage(self, rows: Values) -> list[StagedFile]:
+    def stage(self, rows: Values, acks: Acks = "all") -> list[StagedFile]:
         """Write what a task writes, before anybody sequences it."""
         handle = self.handle
         made = Staging(
-            self.log.store,
-            lambda _: destination_of(handle, None, 10**6),
+            self.log.store_at,
+            lambda _: destination_of(handle, None, 10**6, acks),
             self.topic,
             nonce=self.log.environment.nonce,
             durable=True,
@@ -118,16 +127,24 @@ class Life:
             made.discard()
             raise
 
-    def write(self, producer: str, batch: int, patience: Patience | None = None, *, named: bool = True) -> None:
+    def write(
+        self,
+        producer: str,
+        batch: int,
+        patience: Patience | None = None,
+        *,
+        named: bool = True,
+        acks: Acks = "all",
+    ) -> None:
         """Write a batch as a task and then the driver do, with the upkeep that rides along.
 
         One without a name is never known to be a replay.
         """
         works = planned_work(self.handle)
-        files = self.stage(rows_of(producer, batch))
+        files = self.stage(rows_of(producer, batch), acks)
         swaps = [swap for work in works[:1] for swap in ride_along(self.log, work)]
         claim = ProducerClaim(producer, producer, "", batch) if named else None
-        sequence(self.log, [files], claim, "all", patience or Patience(retries=0), self.topic, swaps=swaps)
+        sequence(self.log, [files], claim, acks, patience or Patience(retries=0), self.topic, swaps=swaps)
 
     def fill(self, producer: str, batches: Iterable[int]) -> None:
         for batch in batches:
@@ -135,11 +152,11 @@ class Life:
 
     def maintain(self) -> None:
         """Roll and merge until nothing is left to do."""
-        upkeep.maintain(self.log.store, self.handle, self.log.environment.nonce)
+        upkeep.maintain(self.log, self.handle, self.log.environment.nonce)
 
     def housekeep(self) -> None:
         """Do everything else that is due."""
-        upkeep.housekeep(self.log.store, self.handle)
+        upkeep.housekeep(self.log, self.handle)
 
     def batches(self, producer: str) -> int:
         """Return how many batches of a producer are in the log."""
@@ -153,8 +170,8 @@ class Life:
         if begin == end:
             return begin, []
         values: list[bytes] = []
-        split = split_of(self.handle, Range(self.topic, partition, begin, end))
-        for offset, batch in fetch(self.log.store, split, functools.partial(find_again, self.log, split)):
+        split = split_of(self.log, self.handle, Range(self.topic, partition, begin, end))
+        for offset, batch in fetch(self.log.store_at, split, functools.partial(find_again, self.log, split)):
             assert offset == begin + len(values), f"offset {offset} comes where {begin + len(values)} is due"
             values += batch.column("value").to_pylist()
         assert len(values) == end - begin
@@ -162,7 +179,7 @@ class Life:
 
     def report(self) -> verify.Report:
         """Return the product's own audit."""
-        return verify.verify(self.log.store, self.handle)
+        return verify.verify(self.log, self.handle)
 
     def rows_there(self, producer: str) -> Values:
         """Return a producer's rows as they are in the log."""
@@ -220,7 +237,8 @@ class Life:
         """Return the keys of what a topic's state names, and of its checkpoints."""
         state, folder = handle.journal.state, layout.topic_folder(handle.name, handle.topic_id)
         files = {f"{folder}append/{file.name}" for file in state.files}
-        files |= {f"{folder}{name}" for name in (checkpoints.RECOVERY_POINT, checkpoints.REPLICATION)}
+        for name in (checkpoints.RECOVERY_POINT, checkpoints.REPLICATION, topic_description.NAME):
+            files.add(f"{folder}{name}")
         for p, partition in enumerate(state.partitions):
             files.add(f"{folder}{p}/{checkpoints.LEADER_EPOCH}")
             files |= {f"{folder}{p}/{each.name}{end}" for each in partition.segments for end in (".log", ".index")}

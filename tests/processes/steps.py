@@ -93,7 +93,7 @@ def files_of_the_dead(life: Life) -> None:
     handle = life.handle
     maintenance.ROLL_CHUNKS = 4
     for job in maintenance.plan(handle.journal.state, handle.now_ms(), NEVER):
-        swap = upkeep.carry_out(life.log.store, upkeep.work_of(handle, job), life.log.environment.nonce())
+        swap = upkeep.carry_out(life.log, upkeep.work_of(handle, job), life.log.environment.nonce())
         if swap.partition == 1:  # its roller was killed between the two files
             life.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")
     leave_undone()

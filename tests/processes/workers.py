@@ -9,6 +9,7 @@ import tempfile
 import msgspec
 
 from pyspark_log.sink.sequence import Patience
+from pyspark_log_coordinator.following import Follower
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
 from tests.processes.diary import Diary
 from tests.processes.small_topic import PARTITIONS, Life, error_of, make_constants_small, rows_of, seeded
@@ -168,6 +169,28 @@ def look_until(root: str, diary: str, stop: str) -> int:
         assert shown >= least, f"{shown} rows are shown, {least} were acknowledged before"
         looks += 1
     return looks
+
+
+def follow_and_die(root: str, node: str, at: int, torn: bool) -> None:
+    """Bring a node up to date, and be killed before the call number `at` that changes a disk, or in the middle."""
+    life = Life(root)
+    with watched(DeathAt(at, torn=torn)):
+        Follower(life.log, node).round()
+
+
+def count_calls_of_following(root: str, node: str) -> list[tuple[str, str]]:
+    """Bring a node up to date; return the calls that change a disk."""
+    life, calls = Life(root), Counter()
+    with watched(calls):
+        Follower(life.log, node).round()
+    return calls.calls
+
+
+def write_with_acks_one_asleep(root: str, asleep: AsleepAt, producer: str) -> str:
+    """Write the first batch of a producer with acks=1, and sleep at a call; return what came of it."""
+    life = Life(root)
+    with watched(asleep, (*CHANGES, *READS)):
+        return told(error_of(lambda: life.write(producer, 0, acks="1")))
 
 
 class Failure(msgspec.Struct):

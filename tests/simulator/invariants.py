@@ -19,6 +19,7 @@ from pyspark_log_coordinator.partition import Partition
 from pyspark_log_coordinator.replay import Machine
 from pyspark_log_coordinator.retention import LogStartMoved
 from pyspark_log_coordinator.rolling import SegmentsSwapped
+from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.sequencing import BatchSequenced
 from pyspark_log_coordinator.topic_state import Topic
 from pyspark_log_storage import append_file, chunk, schema, segment
@@ -146,12 +147,30 @@ class History:
 class Rows(History):
     """A topic's journal, and the rows that it puts in order."""
 
-    def __init__(self, folder: str, machine: Machine[Any, Any], objects: Objects, expected: Any, now_ms: Any) -> None:
+    def __init__(
+        self,
+        folder: str,
+        machine: Machine[Any, Any],
+        objects: Objects,
+        expected: Any,
+        now_ms: Any,
+        files: Objects | None = None,
+    ) -> None:
         super().__init__(f"{folder}journal/", machine, objects)
+        self.files = files or objects
+        """Where files and segments lie; on several nodes, what is in each of them, wherever that is."""
         self.topic_folder = folder
         self.rows: list[list[Row]] = []
         self.batches: set[tuple[str, int]] = set()
         """Every batch that is in the log, also those of writers without a name, by the ids in their values."""
+        self.acked: set[tuple[str, int]] = set()
+        """Every batch that was acknowledged with acks=all."""
+        self.ends: dict[tuple[str, int], dict[int, int]] = {}
+        """Where the rows of each batch end, by partition."""
+        self.unclean = False
+        """Whether an unclean election has cut committed rows."""
+        self.former: dict[tuple[int, int], set[Row]] = {}
+        """The rows that lay at an offset before they were cut."""
         self.released: dict[str, int] = {}
         """The files that were given up, and when, by the clock of who did it (ms)."""
         self.gone: set[str] = set()
@@ -162,12 +181,20 @@ class Rows(History):
         self._expected = expected
         self._now_ms = now_ms
         self._store = MemoryStore()
-        self._store._objects = objects.data
+        self._store._objects = self.files.data
         self._needed: tuple[int, set[str]] = (-1, set())
 
-    def acknowledged(self, producer: str, batch: int) -> None:
-        """Hold that a batch whose writer was told so is in the log."""
+    def acknowledged(self, producer: str, batch: int, acks: str) -> None:
+        """Hold that a batch whose writer was told so is in the log, and with acks=all below the HW."""
         require((producer, batch) in self.batches, f"batch {batch} of {producer} was acknowledged and is not there")
+        if acks == "all":
+            self.acked.add((producer, batch))
+            for p, end in self.ends[producer, batch].items():
+                mark = self.states[-1].partitions[p].high_watermark
+                what = f"batch {batch} of {producer} was acknowledged by all"
+                require(
+                    end <= mark or self.unclean, f"{what}: its rows of partition {p} end at {end}, the HW is {mark}"
+                )
 
     def needed(self) -> set[str]:
         """Return the keys of the files that the newest state names."""
@@ -176,7 +203,7 @@ class Rows(History):
             state: Topic = self.states[-1]
             keys = {f"{self.topic_folder}append/{file.name}" for file in state.files}
             for p, partition in enumerate(state.partitions):
-                for each in partition.segments:
+                for each in (*partition.segments, *partition.staged):
                     keys |= self._keys(f"{p}/{each.name}")
             self._needed = self.number, keys
         return keys
@@ -195,7 +222,9 @@ class Rows(History):
         for event in events:
             match event:
                 case BatchSequenced():
-                    self._sequenced(event, before)
+                    self._sequenced(event)
+                case RowsLost():
+                    self._cut(event, before)
                 case SegmentsSwapped():
                     self._swapped(event)
         moved = {each.partition for each in events if isinstance(each, LogStartMoved)}
@@ -228,11 +257,24 @@ class Rows(History):
         whole = f"{self.topic_folder}{key}"
         return {whole} if key.startswith("append/") else {f"{whole}.log", f"{whole}.index"}
 
-    def _sequenced(self, event: BatchSequenced, before: Topic) -> None:
+    def _cut(self, event: RowsLost, before: Topic) -> None:
+        mark = before.partitions[event.partition].high_watermark
+        if event.start < mark:
+            unclean = before.config.unclean_leader_election_enable
+            require(unclean, f"partition {event.partition}: rows from {event.start} are cut, the HW is {mark}")
+            self.unclean = True
+        rows = self.rows[event.partition]
+        for offset in range(event.start, len(rows)):
+            self.former.setdefault((event.partition, offset), set()).add(rows[offset])
+        told = sum(each.rows for each in event.batches)
+        require(told == len(rows) - event.start or event.start < mark, f"{event} is told of {len(rows)} rows")
+        del rows[event.start :]
+
+    def _sequenced(self, event: BatchSequenced) -> None:
         values: list[tuple[int, bytes]] = []
         for file in event.files:
             key = f"{self.topic_folder}append/{file.name}"
-            require(key in self.objects.data, f"{key} is sequenced and is not there")
+            require(key in self.files.data, f"{key} is sequenced and is not there")
             require(file.name not in self._files, f"{key} is sequenced a second time")
             self._files.add(file.name)
             for staged in file.chunks:
@@ -255,12 +297,13 @@ class Rows(History):
                 require(event.claim.run_id not in runs, f"run {event.claim.run_id} was replaced, and writes again")
                 runs.append(event.claim.run_id)
         counts = Counter(p for p, _ in values)
+        self.ends[producer, batch] = {p: len(self.rows[p]) for p in counts}
         require(counts == self._expected(producer, batch), f"batch {batch} of {producer} is there in part: {counts}")
 
     def _swapped(self, event: SegmentsSwapped) -> None:
         new = event.segment
         for key in self._keys(f"{event.partition}/{new.name}"):
-            require(key in self.objects.data, f"{key} is swapped in and is not there")
+            require(key in self.files.data, f"{key} is swapped in and is not there")
         found = self._segment_rows(event.partition, new.name)
         require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
         require(new.level <= maintenance.LEVEL_MAX, f"{new.name} was written {new.level} times")
@@ -268,7 +311,8 @@ class Rows(History):
     def _bounds(self, p: int, old: Partition, new: Partition) -> None:
         where = f"partition {p}"
         require(old.log_start <= new.log_start, f"{where}: the log start went back")
-        require(old.high_watermark <= new.high_watermark, f"{where}: the HW went back")
+        require(old.high_watermark <= new.high_watermark or self.unclean, f"{where}: the HW went back")
+        require(old.leader_epoch <= new.leader_epoch, f"{where}: the leader epoch went back")
         require(new.log_end == len(self.rows[p]), f"{where}: the log ends at {new.log_end} of {len(self.rows[p])} rows")
         require(new.log_start <= new.high_watermark <= new.log_end, f"{where}: log start, HW and LEO are not in order")
         pieces = [*new.segments, *new.chunks]

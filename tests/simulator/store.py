@@ -67,21 +67,64 @@ class Objects:
         self.watcher: Watcher | None = None
 
 
+class Place(Protocol):
+    """Where a store is, and what is there now."""
+
+    objects: Objects
+    slowness: float
+    """How many times longer its answers take."""
+
+    def silent_to(self, process: str) -> bool:
+        """Return whether the store does not answer a process now."""
+
+
+class Fixed:
+    """A place that is always there."""
+
+    slowness = 1.0
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+
+    def silent_to(self, process: str) -> bool:
+        return False
+
+
+class Life:
+    """One process's life: its connections to stores end with it."""
+
+    def __init__(self, name: str, weather: Weather) -> None:
+        self.name = name
+        self.weather = weather
+        self.alive = True
+        self.on_sleep: Callable[[], object] = bool
+
+
 class SimulatedStore:
     """The store as one process sees it."""
 
     def __init__(
-        self, objects: Objects, clock: Clock, chance: random.Random, weather: Weather, trace: Callable[..., object]
+        self,
+        objects: Objects | Place,
+        clock: Clock,
+        chance: random.Random,
+        weather: Weather,
+        trace: Callable[..., object],
+        *,
+        life: Life | None = None,
+        url: str = "simulated",
     ) -> None:
-        self.url = "simulated"
-        self.objects = objects
-        self.weather = weather
-        self.alive = True
-        self.operations = 0
-        self.on_sleep: Callable[[], object] = bool
+        self.url = url
+        self.life = life or Life("", weather)
+        self._place: Place = Fixed(objects) if isinstance(objects, Objects) else objects
         self._clock = clock
         self._chance = chance
         self._trace = trace
+
+    @property
+    def objects(self) -> Objects:
+        """What is there now."""
+        return self._place.objects
 
     def create(self, key: str, data: bytes) -> bool:
         data = bytes(data)
@@ -112,7 +155,7 @@ class SimulatedStore:
         while True:
             page = self._act("list", prefix, lambda: self._page(prefix, after))  # noqa: B023 -- called at once
             yield from page
-            if len(page) < self.weather.page:
+            if len(page) < self.life.weather.page:
                 return
             after = page[-1]
 
@@ -133,20 +176,25 @@ class SimulatedStore:
         self._act("delete", key, effect)
 
     def open_write(self, key: str, *, durable: bool = True) -> SimulatedWriter:
-        self._act("open", key, bool)
-        return SimulatedWriter(self, key)
+        return SimulatedWriter(self, key, self._act("open", key, lambda: self.objects))
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
         return self._act("sweep", "", tuple)
 
-    def publish(self, key: str, data: bytes) -> None:
-        """Let a written object appear."""
-        if not self._act("close", key, lambda: self._create(key, data)):
+    def publish(self, key: str, data: bytes, begun: Objects) -> None:
+        """Let a written object appear, if it was `begun` on the disk that is there now."""
+
+        def effect() -> bool:
+            if self.objects is not begun:
+                raise StoreUnavailable(self.url, key, "what was written so far is not there")
+            return self._create(key, data)
+
+        if not self._act("close", key, effect):
             raise StoreError(self.url, key, f"{key} exists already")
 
     def live(self) -> None:
         """Raise `Crashed` once the process has: whatever it still does on its way out has no effect."""
-        if not self.alive:
+        if not self.life.alive:
             raise Crashed
 
     def wait(self, seconds: float) -> None:
@@ -158,8 +206,7 @@ class SimulatedStore:
     def _act(self, what: str, key: str, effect: Callable[[], T]) -> T:
         """Do one operation, with what goes wrong at it."""
         self.live()
-        self.operations += 1
-        weather, chance = self.weather, self._chance
+        weather, chance = self.life.weather, self._chance
         self._delay(what, key, weather.sleep * (_SLEEPS_BEFORE_CREATE if what == "create" else 1))
         fate = chance.random()
         early = chance.random() < 0.5
@@ -170,6 +217,9 @@ class SimulatedStore:
             self._trace(what, key, "unavailable")
             raise StoreUnavailable(self.url, key, "the store did not answer")
         fate -= weather.unavailable
+        if self._place.silent_to(self.life.name):
+            self._trace(what, key, "silent")
+            raise StoreUnavailable(self.url, key, f"{self.url} does not answer")
         try:
             result: Any = effect()
         except StoreError as error:
@@ -186,17 +236,17 @@ class SimulatedStore:
         return result
 
     def _delay(self, what: str, key: str, sleeps: float) -> None:
-        chance, weather = self._chance, self.weather
-        seconds = chance.expovariate(1 / weather.latency_seconds)
+        chance, weather = self._chance, self.life.weather
+        seconds = chance.expovariate(1 / weather.latency_seconds) * self._place.slowness
         if chance.random() < sleeps:
             seconds = chance.uniform(0, weather.sleep_seconds_max)
             self._trace(what, key, f"sleeps {seconds * 1000:.0f} ms")
-            self.on_sleep()
+            self.life.on_sleep()
         self.wait(seconds)
 
     def _crash(self, what: str, key: str, when: str) -> None:
         self._trace(what, key, f"CRASH {when}")
-        self.alive = False
+        self.life.alive = False
         raise Crashed
 
     def _get(self, key: str) -> bytes:
@@ -216,20 +266,21 @@ class SimulatedStore:
 
     def _page(self, prefix: str, after: str) -> Sequence[str]:
         newest = self._clock.now
-        if self.weather.stale_list_seconds and not prefix.startswith("selftest/"):
-            newest -= self._chance.choice([0, self.weather.stale_list_seconds])
+        if self.life.weather.stale_list_seconds and not prefix.startswith("selftest/"):
+            newest -= self._chance.choice([0, self.life.weather.stale_list_seconds])
         since = self.objects.since
         keys = sorted(
             key for key in self.objects.data if key.startswith(prefix) and key > after and since.get(key, 0) <= newest
         )
-        return keys[: self.weather.page]
+        return keys[: self.life.weather.page]
 
 
 class SimulatedWriter:
     """An object being written: nothing of it is visible before `close`."""
 
-    def __init__(self, store: SimulatedStore, key: str) -> None:
+    def __init__(self, store: SimulatedStore, key: str, begun: Objects) -> None:
         self._store = store
+        self._begun = begun
         self._key = key
         self._pieces: list[bytes] = []
 
@@ -238,7 +289,7 @@ class SimulatedWriter:
         self._pieces.append(bytes(data))
 
     def close(self) -> None:
-        self._store.publish(self._key, b"".join(self._pieces))
+        self._store.publish(self._key, b"".join(self._pieces), self._begun)
 
     def discard(self) -> None:
         self._pieces.clear()

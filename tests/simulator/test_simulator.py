@@ -1,5 +1,11 @@
 """Two hundred simulated worlds, each chosen by its seed. A failing one is replayed by the command that is printed."""
 
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.simulator.run import run
@@ -7,24 +13,63 @@ from tests.simulator.run import run
 OPERATIONS = 2000
 SEEDS = 200
 SEEDS_A_TEST = 20
+ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 8, 5, 7
+"""A seed of each kind of world."""
+
+
+@functools.cache
+def result_of(seed):
+    return run(seed, OPERATIONS)
+
+
+def counts_of(seeds):
+    first, *others = (result_of(seed).counts for seed in seeds)
+    return sum(others, start=first)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_whatever_goes_wrong_the_invariants_hold(first):
     for seed in range(first, first + SEEDS_A_TEST):
-        result = run(seed, OPERATIONS)
+        result = result_of(seed)
         again = f"python -m tests.simulator --seed {seed} --operations {OPERATIONS}"
         assert result.failure is None, f"seed {seed}: {result.failure!r}; replay with: {again}"
 
 
-def test_a_seed_is_replayed_step_by_step():
-    first, second, other = run(7, OPERATIONS), run(7, OPERATIONS), run(8, OPERATIONS)
+@pytest.mark.parametrize("seed", [ONE_STORE, ONE_JOURNAL, THREE_JOURNALS])
+def test_a_seed_is_replayed_step_by_step(seed):
+    first, second, other = result_of(seed), run(seed, OPERATIONS), result_of(seed + 4)
     assert first.digest == second.digest
     assert first.counts == second.counts
     assert first.digest != other.digest
 
 
+def test_a_seed_is_replayed_in_another_process():
+    seeds = [ONE_STORE, ONE_JOURNAL, THREE_JOURNALS]
+    code = f"from tests.simulator.run import run\nfor seed in {seeds}: print(run(seed, {OPERATIONS}).digest)"
+    hashes = str(int(os.environ.get("PYTHONHASHSEED", "0").replace("random", "0")) + 1)
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONHASHSEED": hashes},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == [result_of(seed).digest for seed in seeds]
+
+
 def test_the_seeds_reach_what_they_are_for():
-    counts = sum((run(seed, OPERATIONS).counts for seed in range(30)), start=run(30, OPERATIONS).counts)
+    counts = counts_of(range(0, 62, 2))
     for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "fenced", "strays", "StaleFile"):
+        assert counts[what] > 0, what
+
+
+@pytest.mark.parametrize("kind", [ONE_JOURNAL % 4, THREE_JOURNALS % 4])
+def test_the_seeds_reach_what_happens_to_nodes(kind):
+    counts = counts_of(range(kind, SEEDS, 4))
+    for what in ("silent", "slow", "unmounted", "wiped", "restored", "lost file", "flipped", "renewed", "copied"):
+        assert counts[what] > 0, what
+    for what in ("LeaderElected", "RowsLost", "IsrShrunk", "NodeFenced", "ReplicasAltered", "SegmentStaged"):
+        assert counts[what] > 0, what
+    for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "NotEnoughReplicas"):
         assert counts[what] > 0, what

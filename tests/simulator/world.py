@@ -1,4 +1,4 @@
-"""A simulated world: one store, one clock, one source of chance, and the processes that meet there."""
+"""A simulated world: one store or several, one clock, one source of chance, and the processes that meet there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,28 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
 from tests.simulator.clock import Clock
 from tests.simulator.invariants import History, Rows, Violation
-from tests.simulator.store import CALM, Objects, SimulatedStore, Weather
+from tests.simulator.store import CALM, Life, Objects, SimulatedStore, Weather
 
 TOPIC = "t"
 _OPENED_AGAIN = 0.2
+_MORE_WITH_NODES = 3
+"""A world of several nodes has so many times the operations: what took one on one store takes some on several."""
 BEGIN_MS = 1_700_000_000_000
+
+
+class NodeSettings(msgspec.Struct, frozen=True):
+    """What a seed chooses about nodes. Times in ms, probabilities for each look of the nemesis."""
+
+    count: int = 1
+    journals: int = 1
+    """On how many of the nodes the journals are."""
+    replicas: int = 1
+    session_timeout_ms: int = 100
+    lag_time_max_ms: int = 100
+    disk_faults: float = 0
+    """How often a disk loses what it had, compared with how often it is only away."""
+    calm_seconds: float = 0.3
+    """How long nothing happens to the disks, about, from one thing to the next."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -44,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
     merge_count: int
     inline_bytes_max: int
     housekeeping_every: int
+    nodes: NodeSettings
 
 
 def settings_of(seed: int, operations: int) -> Settings:
@@ -73,7 +91,7 @@ def settings_of(seed: int, operations: int) -> Settings:
         orphan_retention_ms=chance.choice([0, 50, 500]),
         max_message_bytes=10**6,
     )
-    return Settings(
+    settings = Settings(
         partitions=chance.choice([1, 2, 3]),
         config=config,
         weather=weather,
@@ -90,7 +108,34 @@ def settings_of(seed: int, operations: int) -> Settings:
         merge_count=chance.choice([2, 3]),
         inline_bytes_max=chance.choice([200, 600, 10**6]),
         housekeeping_every=chance.choice([4, 16]),
+        nodes=NodeSettings(),
     )
+    # Every other world has one node, and is what it is whatever the others are.
+    return settings if seed % 2 == 0 else _with_nodes(seed, settings)
+
+
+def _with_nodes(seed: int, settings: Settings) -> Settings:
+    """Return the settings of a world of three nodes, with the journals on one of them or on all."""
+    chance = random.Random(f"nodes of {seed}")
+    replicas = chance.choice([2, 3, 3, 3])
+    unclean = chance.random() < 0.1
+    config = msgspec.structs.replace(
+        settings.config,
+        min_insync_replicas=1 if unclean else chance.choice([1, 2, 2]),
+        unclean_leader_election_enable=unclean,
+        orphan_retention_ms=chance.choice([200, 1000]),
+    )
+    nodes = NodeSettings(
+        count=3,
+        journals=1 if seed % 4 == 1 else 3,
+        replicas=replicas,
+        session_timeout_ms=chance.choice([20, 100, 500]),
+        lag_time_max_ms=chance.choice([50, 500]),
+        disk_faults=chance.choice([0, 0.3, 0.7]),
+        calm_seconds=chance.choice([0.03, 0.1, 0.5]),
+    )
+    operations = _MORE_WITH_NODES * settings.operations
+    return msgspec.structs.replace(settings, config=config, nodes=nodes, operations=operations)
 
 
 class Process:
@@ -100,7 +145,10 @@ class Process:
         self.world = world
         self.name = name
         self.chance = world.chance
-        self.store = SimulatedStore(world.objects, world.clock, world.chance, world.weather, self._trace)
+        self.life = Life(name, world.weather)
+        self.stores = world.connect(self.life, self._trace)
+        """The stores by their addresses; the first is the cluster root, or one of those where the journals are."""
+        self.store = next(iter(self.stores.values()))
         skew = self.chance.uniform(-1, 1) * world.settings.skew_seconds
         self.environment = Environment(
             now_ms=lambda: BEGIN_MS + int((world.clock.now + skew) * 1000),
@@ -116,7 +164,7 @@ class Process:
     def log(self) -> Log:
         """The log as the process's present part (driver, executor, commit) keeps it."""
         if self.place not in self._logs:
-            self._logs[self.place] = Log(self.store, self.environment)
+            self._logs[self.place] = self.world.log(self)
         return self._logs[self.place]
 
     def open(self, *, create: bool) -> None:
@@ -130,6 +178,11 @@ class Process:
 
     def _trace(self, *what: object) -> None:
         self.world.trace(self.name, *what)
+
+
+def is_copy_for_people(key: str) -> bool:
+    """Return whether an object lies beside a node's files to say what they are, and decides nothing."""
+    return key.endswith(("-checkpoint", "/description"))
 
 
 class World:
@@ -152,13 +205,33 @@ class World:
         self._tell = tell
         self._processes: list[Process] = []
 
+    def connect(self, life: Life, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
+        """Return a new process's connections to all stores, by their addresses."""
+        return {"simulated": SimulatedStore(self.objects, self.clock, self.chance, self.weather, trace, life=life)}
+
+    def log(self, process: Process) -> Log:
+        """Return the log as a part of a process sees it that has just begun."""
+        return Log(process.store, process.environment)
+
+    def stored_objects(self) -> list[dict[str, bytes]]:
+        """Return what each store holds."""
+        return [self.objects.data]
+
+    def oldest_version(self) -> int:
+        """Return the oldest version of the topic that must be kept."""
+        return 0 if self.rows is None else min(self.rows.kept(), default=0)
+
+    def calm_down(self) -> None:
+        """End what was wrong with the stores."""
+
     @property
     def busy(self) -> bool:
         """Whether there is still something to begin."""
         if self.operations > self.settings.operations and self.weather is not CALM:
             self.weather = CALM
             for process in self._processes:
-                process.store.weather = CALM
+                process.life.weather = CALM
+            self.calm_down()
         return self.weather is not CALM
 
     @property
@@ -194,7 +267,7 @@ class World:
             self.rows.created(key, data)
 
     def replaced(self, key: str, data: bytes) -> None:
-        if not key.startswith("selftest/") and not key.endswith("-checkpoint"):
+        if not key.startswith("selftest/") and not is_copy_for_people(key):
             raise Violation(f"{key} is replaced")
 
     def deleting(self, key: str) -> None:

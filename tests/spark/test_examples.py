@@ -34,6 +34,8 @@ def test_the_demo_proves_a_part_of_the_year_and_leaves_nothing_behind(monkeypatc
         printed = run("flights_demo.py", "--flights", 20_000)
         assert os.listdir(empty) == []
     assert len(re.findall(r"(writer|reader) +killed with SIGKILL at \d+ %", printed)) == 2
+    for told in "lost its disk:", "in the log without it", "has a damaged file", "each of the three nodes has all":
+        assert printed.count(told) == 1, printed
     last = printed.splitlines()[-1]
     assert re.fullmatch(r"Exactly once: proved for 20,000 flights, in \d+ s\.", last), printed
 

@@ -1,0 +1,98 @@
+"""Three nodes: folders that are taken away, and come back as they were, or as they were some time ago."""
+
+import contextlib
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark_log_coordinator import copying, founding, membership
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.following import Follower
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.append_file import read_chunk
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.segment import entries_between
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, Life
+
+NODES = ("0", "1", "2")
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # it went while the disk was copied
+        shutil.copyfile(source, target)
+
+
+class Nodes:
+    """A cluster with a topic that has a replica on each of its nodes, and their folders."""
+
+    def __init__(self, folder: Path, journals: int, config: TopicConfig = AT_ONCE, first: str = "1") -> None:
+        """`journals` on one node, "0", or on all three. Node `first` leads all partitions."""
+        self.folder = folder / "nodes"
+        self._away = folder / "away"
+        self._away.mkdir()
+        urls = [str(self[node]) for node in NODES]
+        if journals == 1:
+            self.root = urls[0]
+            log = Life(self.root).log
+            for url in urls[1:]:
+                membership.join(log, url)
+        else:
+            self.root = ",".join(urls)
+            founding.mark([LocalStore(url) for url in urls], real_environment())
+            log = Life(self.root).log
+        order = [first, *(node for node in NODES if node != first)]
+        log.create_topic(TOPIC, PARTITIONS, config, replicas=[order] * PARTITIONS)
+
+    def __getitem__(self, node: str) -> Path:
+        return self.folder / f"node-{node}"
+
+    def take_away(self, node: str) -> None:
+        """Take a node's disk away."""
+        self[node].rename(self._away / node)
+
+    def bring_back(self, node: str) -> None:
+        """Bring back a disk that was taken away."""
+        self._mount(self._away / node, node)
+
+    def back_up(self, node: str) -> Callable[[], None]:
+        """Copy a node's disk as it is now; return what brings back this copy in place of a disk that was taken away."""
+        backup = self._away / f"{node}.backup"
+        shutil.copytree(self[node], backup, ignore=shutil.ignore_patterns(".tmp"), copy_function=_copy_if_there)
+        return functools.partial(self._mount, backup, node)
+
+    def _mount(self, disk: Path, node: str) -> None:
+        """Put a disk where a node's was. What was written below the mount point meanwhile is not seen any more."""
+        if self[node].exists():
+            self[node].rename(self._away / f"{node}.below")
+        disk.rename(self[node])
+
+    def fill_up(self, node: str) -> None:
+        """Bring a node up to date, as `pyspark-log node run NODE --once` does."""
+        assert Follower(Life(self.root).log, node).round().failures == ()
+
+    def check_all_are_equal(self, *nodes: str) -> None:
+        """Hold that these nodes are in sync, and have all that they are said to have, with the same bytes."""
+        life = Life(self.root)
+        state = life.handle.journal.state
+        for p, partition in enumerate(state.partitions):
+            assert set(nodes) <= set(partition.isr), f"partition {p}: {partition.isr} are in sync"
+            assert partition.high_watermark == partition.log_end
+        for node in nodes:
+            assert copying.absent(life.handle, node) == []
+        rows = [self._rows_on(life, node) for node in nodes]
+        assert all(each == rows[0] for each in rows)
+
+    def _rows_on(self, life: Life, node: str) -> list[list[bytes]]:
+        handle, store = life.handle, life.log.node_store(node)
+        state, found = handle.journal.state, []
+        for p, partition in enumerate(state.partitions):
+            places = [
+                (f"{handle.segment(p, each.name)}.log", entry.place())
+                for each in partition.segments
+                for entry in entries_between(store, handle.segment(p, each.name), each.base_offset, each.end_offset)
+            ]
+            places += [(handle.append_file(state.file(each.file).name), each.place(p)) for each in partition.chunks]
+            rows = [read_chunk(store, key, place, handle.schemas, f"node {node}, {key}") for key, place in places]
+            found.append([value for each in rows for value in each.column("value").to_pylist()])
+        return found

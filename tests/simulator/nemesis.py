@@ -1,0 +1,249 @@
+"""The nemesis: what happens to the disks of a world, and the people who put that right.
+
+A disk may be away, slow or unmounted at any time, several at once. What it has is taken only where the product has
+promised nothing else: every row below the HW stays whole on another member of the ISR; a whole disk is taken only where
+`min.insync.replicas` is 2, and only one at a time until its node is renewed, for a batch that is about to be
+acknowledged may be on two disks alone. The root's disk of a world with one journal store keeps the journal.
+"""
+
+from __future__ import annotations
+
+from pyspark_log_coordinator import following, membership, repair, replicas, upkeep
+from pyspark_log_coordinator.election import ElectPreferred
+from pyspark_log_coordinator.following import Follower
+from pyspark_log_coordinator.log import TopicHandle
+from pyspark_log_coordinator.observer import observer_of
+from pyspark_log_coordinator.partition import Holder
+from pyspark_log_coordinator.reassignment import AlterReplicas, Assignment
+from pyspark_log_coordinator.topic import Suspect
+from pyspark_log_storage.errors import InvalidInput, LogError
+from tests.simulator.actors import open_topic
+from tests.simulator.disks import Disk
+from tests.simulator.replicas import ReplicatedRows
+from tests.simulator.replicated_world import ReplicatedWorld
+from tests.simulator.world import TOPIC, Process
+
+
+def trouble(world: ReplicatedWorld) -> None:
+    """Let things happen to the disks, one after another, until the world calms down."""
+    chance, nodes = world.chance, world.settings.nodes
+    while world.busy:
+        world.clock.pause(chance.uniform(0, 2 * nodes.calm_seconds))
+        if not world.busy:
+            return
+        disk = chance.choice(list(world.disks.values()))
+        if chance.random() < nodes.disk_faults:
+            _take(world, disk)
+            world.hold()
+        else:
+            _be_away(world, disk)
+
+
+def _be_away(world: ReplicatedWorld, disk: Disk) -> None:
+    chance = world.chance
+    what = chance.choice(["silent", "silent", "slow", "unmounted", "back", "back"])
+    if what == "silent":
+        names = sorted({each.name for each in world.process_of.values()})
+        disk.be_silent(chance.choice([0.05, 0.3, 1.0]), chance.choice([None, None, chance.choice(names)]))
+    elif what == "slow":
+        disk.slowness = chance.choice([5, 50])
+    elif what == "unmounted" and (world.several_journals or disk is not world.root):
+        others = [each for each in world.disks.values() if each is not disk]
+        if world.several_journals and not all(each.mounted and not each.is_former for each in others):
+            return  # a majority of the journal's stores is there
+        disk.unmount()
+    else:
+        what = "back"
+        disk.come_back()
+    world.note(f"disk {disk.node_id}", what)
+
+
+def _take(world: ReplicatedWorld, disk: Disk) -> None:
+    """Take something of what a disk has, where that is allowed."""
+    chance = world.chance
+    disk.take_backup_when_due(world.is_data, chance)
+    what = chance.choice(["lost file", "flipped", "wiped", "restored"])
+    if what in {"lost file", "flipped"}:
+        # Of rows above the HW nobody else may have a copy. As long as the node lives no election cuts them.
+        keys = sorted(
+            key for key in needed(world) if key in disk.real.data and may_lose(world, disk, {key}, above=True)
+        )
+        if not keys:
+            return
+        if what == "lost file":
+            disk.lose(chance.choice(keys))
+        else:
+            disk.flip(chance.choice(keys), chance.randrange(10**6))
+    elif not may_be_taken(world, disk):
+        return
+    elif what == "wiped":
+        if disk is world.root and not world.several_journals:
+            return
+        if world.several_journals and any(each.is_former for each in world.disks.values() if each is not disk):
+            return  # a majority of the journal's stores lives
+        disk.wipe()
+    else:
+        disk.restore(world.is_data)
+        disk.restored = True
+    world.note(f"disk {disk.node_id}", what)
+
+
+def needed(world: ReplicatedWorld) -> set[str]:
+    """Return the keys that the newest state names."""
+    return world.rows.needed() if world.rows is not None else set()
+
+
+def may_be_taken(world: ReplicatedWorld, disk: Disk) -> bool:
+    """Return whether all that a disk has may be taken."""
+    if world.rows is None or not world.rows.number or world.state.config.min_insync_replicas < 2:
+        return False
+    known = world.state.incarnations
+    if any(each.incarnation != known.get(name) or each.restored for name, each in world.disks.items()):
+        return False
+    return may_lose(world, disk, None, above=not is_replaceable(world, disk))
+
+
+def is_replaceable(world: ReplicatedWorld, disk: Disk) -> bool:
+    """Return whether the disk may be swapped for an empty one: it holds no journal that the others rely on."""
+    return not world.several_journals and disk is not world.root
+
+
+def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above: bool) -> bool:
+    """Return whether what is below the HW, or also `above` it, is whole on another member of the ISR, too.
+
+    `keys` None means all that the disk has.
+    """
+    rows, state = world.rows, world.state
+    assert isinstance(rows, ReplicatedRows)
+    for p, partition in enumerate(state.partitions):
+        for piece in (*partition.segments, *partition.staged, *partition.chunks):
+            mine = rows.keys_of(state, p, piece)
+            if (piece.base_offset >= partition.high_watermark and not above) or (keys is not None and not mine & keys):
+                continue
+            told = [each.node for each in replicas.holders(state, piece)]
+            others = [world.disks[each] for each in partition.isr if each != disk.node_id and each in told]
+            if not any(
+                other.incarnation == state.incarnations[other.node_id]
+                and all(rows.is_whole(key, other) for key in mine)
+                for other in others
+            ):
+                return False
+    return True
+
+
+def operator(process: Process) -> None:
+    """Put right what happened to the disks, and change what an operator may change."""
+    world, chance = process.world, process.chance
+    assert isinstance(world, ReplicatedWorld)
+    while world.busy:
+        try:
+            handle = open_topic(process)
+            number = chance.randrange(world.settings.partitions)
+            name = chance.choice(list(world.disks))
+            match chance.randrange(9):
+                case 0:
+                    membership.set_fenced(process.log, name, fenced=True)
+                case 1 | 2:
+                    for fenced in [each for each, node in process.log.cluster.state.nodes.items() if node.fenced]:
+                        membership.set_fenced(process.log, fenced, fenced=False)
+                case 3 | 4:
+                    for each in world.disks.values():
+                        replace_disk(world, process, each)
+                case 5:
+                    repair.repair(process.log, handle)
+                case 6:
+                    handle.submit(AlterReplicas((_moved(world, number),), incarnations(process)))
+                case 7:
+                    live = tuple(Holder(*each) for each in handle.journal.state.incarnations.items())
+                    handle.submit(ElectPreferred(live))
+                case 8:
+                    handle.submit(Suspect(name, handle.journal.state.incarnations.get(name, "")))
+        except InvalidInput:
+            world.counts["refused"] += 1
+        except LogError as error:
+            world.excused(error)
+        process.wait(0.1)
+
+
+def incarnations(process: Process) -> dict[str, str]:
+    """Return the incarnations of the nodes as the cluster knows them."""
+    return {name: node.incarnation for name, node in process.log.cluster.refresh().nodes.items()}
+
+
+def _moved(world: ReplicatedWorld, number: int) -> Assignment:
+    nodes = list(world.disks)
+    world.chance.shuffle(nodes)
+    return Assignment(number, tuple(nodes[: world.settings.nodes.replicas]))
+
+
+def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
+    """Let a node that has lost its disk, or got an old one, join again with an empty one."""
+    process.log.cluster.refresh()
+    if disk.restored and not is_replaceable(world, disk):
+        repair.repair(process.log, process.log.topic(TOPIC), disk.node_id)
+        disk.restored = bool(disk.lost & needed(world))
+        return
+    if disk.restored:
+        if not may_lose(world, disk, None, above=False):
+            return  # what others have lost is on this disk alone: they are repaired first
+        disk.wipe()
+        disk.restored = False
+    if disk.mounted and disk.incarnation != process.log.cluster.state.nodes[disk.node_id].incarnation:
+        membership.renew(process.log, disk.node_id)
+        world.counts["renewed"] += 1
+    elif disk.mounted:
+        membership.tell_topics(process.log, disk.node_id)
+
+
+def follower(process: Process, node: str) -> None:
+    """Keep one node up to date, as `pyspark-log node run` does."""
+    world, chance = process.world, process.chance
+    nodes = world.settings.nodes
+    while world.busy:
+        try:
+            handle = open_topic(process)
+            observer = observer_of(handle, nodes.session_timeout_ms, nodes.lag_time_max_ms)
+            done = Follower(process.log, node).round()
+            world.counts["copied"] += done.objects
+            if chance.random() < 0.3:
+                observer.look(handle)
+            if chance.random() < 0.1:
+                following.clean(process.log, node)
+        except LogError as error:
+            world.excused(error)
+        process.wait(0.05)
+
+
+def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rounds: int) -> bool:
+    """Bring all nodes back and let followers and maintenance go on until nothing is left to do."""
+    nodes = world.settings.nodes
+    for _ in range(rounds):
+        process.log.open(create=False)
+        for each in world.disks.values():
+            replace_disk(world, process, each)
+            if process.log.cluster.state.nodes[each.node_id].fenced:
+                membership.set_fenced(process.log, each.node_id, fenced=False)
+        process.log.open(create=False)
+        handle.refresh()
+        repair.repair(process.log, handle)
+        for name in world.disks:
+            Follower(process.log, name).round()
+        observer_of(handle, nodes.session_timeout_ms, nodes.lag_time_max_ms).look(handle)
+        process.store.wait(2 * nodes.session_timeout_ms / 1000)
+        upkeep.housekeep(process.log, handle)
+        if is_whole(world):
+            return True
+    return False
+
+
+def is_whole(world: ReplicatedWorld) -> bool:
+    """Return whether every replica is in sync and level, and nothing is under way."""
+    state = world.state
+    return all(
+        not state.suspects.keys() & set(each.replicas)
+        and each.isr == each.replicas
+        and each.leader is not None
+        and not (each.adding or each.removing or each.staged)
+        and set(each.log_end_offsets.values()) == {each.log_end} == {each.high_watermark}
+        for each in state.partitions
+    )

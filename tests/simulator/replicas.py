@@ -1,0 +1,163 @@
+"""What must hold of the replicas, held after every entry of the topic's journal.
+
+The bytes of a file are the same wherever it is, so they are kept once as what was first written (`files`), and every
+disk is compared with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark_log_coordinator import journal, registers, replicas
+from pyspark_log_coordinator.agreement import NIL, majority
+from pyspark_log_coordinator.journal_entry import digest
+from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
+from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_storage.layout import number_of_newest_first
+from tests.simulator.disks import Disk
+from tests.simulator.invariants import History, Rows, require
+from tests.simulator.store import Objects
+
+
+class ReplicatedRows(Rows):
+    """A topic's journal, its rows, and who has them."""
+
+    disks: Mapping[str, Disk]
+    tell_events: Callable[[list[Any]], object] = bool
+
+    def decided(self, events: list[Any], before: Topic, after: Topic) -> None:
+        super().decided(events, before, after)
+        self.tell_events(events)
+        self.hold_replicas(after)
+
+    def hold_replicas(self, state: Topic) -> None:
+        """Hold that each holder has what it is said to have, and that nothing committed is on no disk any more."""
+        for p, partition in enumerate(state.partitions):
+            where = f"partition {p}"
+            for piece in (*partition.segments, *partition.staged, *partition.chunks):
+                whole = self._whole_copies(state, p, piece)
+                if piece.base_offset < partition.high_watermark and piece not in partition.staged:
+                    what = f"rows {piece.base_offset} to {piece.end_offset} are on no disk"
+                    require(whole, f"{where}: {what}, the HW is {partition.high_watermark}")
+            require(set(partition.isr) <= set(partition.replicas), f"{where}: the ISR is no part of the replicas")
+            for node in partition.isr:
+                reached = replicas.reach(state, partition, node, partition.log_start)
+                require(reached >= partition.high_watermark, f"{where}: {node} is in the ISR and ends at {reached}")
+            if partition.leader is not None:
+                require(partition.leader in partition.isr, f"{where}: {partition.leader} leads, out of the ISR")
+                require(partition.leader_end == partition.log_end, f"{where}: the leader lacks rows")
+            for node, end in partition.log_end_offsets.items():
+                reached = replicas.reach(state, partition, node, partition.log_start)
+                require(end <= reached, f"{where}: the LEO of {node} is {end}, and it holds rows up to {reached}")
+
+    def hold_equal(self) -> None:
+        """Hold that every replica has every file of its partitions, whole."""
+        state: Topic = self.states[-1]
+        for p, partition in enumerate(state.partitions):
+            for piece in (*partition.segments, *partition.chunks):
+                for key in self.keys_of(state, p, piece):
+                    for node in partition.replicas:
+                        require(
+                            self.is_whole(key, self.disks[node]), f"node {node} has not got {key} as it was written"
+                        )
+
+    def is_whole(self, key: str, disk: Disk) -> bool:
+        """Return whether a disk has a file as it was written."""
+        return disk.real.data.get(key) == self.files.data[key]
+
+    def keys_of(self, state: Topic, p: int, piece: SegmentRef | ChunkRef) -> set[str]:
+        """Return the keys of what a piece of a partition lies in."""
+        if isinstance(piece, SegmentRef):
+            return self._keys(f"{p}/{piece.name}")
+        return self._keys(f"append/{state.file(piece.file).name}")
+
+    def _whole_copies(self, state: Topic, p: int, piece: SegmentRef | ChunkRef) -> int:
+        """Return how many holders really have a piece; each that has not lost it by a fault must."""
+        keys = self.keys_of(state, p, piece)
+        whole = 0
+        for holder in replicas.holders(state, piece):
+            disk = self.disks[holder.node]
+            known = state.incarnations.get(holder.node)
+            require(known == holder.incarnation, f"{holder} is none of the topic's nodes, and is said to hold {keys}")
+            there = disk.was_there.get(holder.incarnation, set())
+            # An index is made again from the .log, so it is no harm where it came to lie below a mount point.
+            absent = {key for key in keys - there if not (disk.was_away and key.endswith(".index"))}
+            require(not absent, f"{absent} was never on node {holder.node}, which is said to hold it")
+            if disk.incarnation != holder.incarnation:
+                continue  # it was wiped, and the topic does not know it yet
+            if all(self.is_whole(key, disk) for key in keys & there):
+                whole += 1
+            else:
+                require(keys & disk.lost, f"{keys} is not whole on node {holder.node}, which is said to hold it")
+        return whole
+
+
+class Ballots:
+    """The journals on several stores: what a majority has at one ballot is decided, and goes to the journal's history.
+
+    `decided` has the decided entries as if they lay on one store, and the snapshots and manifests that any store has.
+    """
+
+    def __init__(self, disks: Mapping[str, Disk], decided: Objects) -> None:
+        self._disks = disks
+        self.decided = decided
+        self._votes: dict[tuple[str, bytes], set[str]] = {}
+        """Who ever gave which vote: a store that is wiped afterwards has given it."""
+
+    def created(self, history: History, disk: Disk, key: str, data: bytes) -> None:
+        """Take in what was written to a disk."""
+        name = key.removeprefix(f"{history.folder}entries/")
+        if name == key:
+            is_new = key not in self.decided.data
+            self.decided.data.setdefault(key, data)
+            if is_new:
+                history.created(key, data)
+            return
+        parsed = registers.parse(name)
+        assert parsed is not None, key
+        number, register = parsed
+        if register.is_claim or (value := registers.decode(register, data, key)) == NIL:
+            return
+        if disk.is_former:
+            return
+        votes = self._votes.setdefault((key, data), set())
+        votes.add(disk.node_id)
+        if len(votes) >= majority(len(self._disks)):
+            self._decided(history, number, value)
+
+    def deleting(self, history: History, disk: Disk, key: str) -> None:
+        """Hold that a store lets go only of what a newer snapshot of its own stands in for."""
+        snapshots = f"{history.folder}snapshots/"
+        mine = [
+            number_of_newest_first(each.removeprefix(snapshots))
+            for each in disk.real.data
+            if each.startswith(snapshots)
+        ]
+        name = key.rsplit("/", 1)[1]
+        if key.startswith(f"{history.folder}entries/"):
+            number = registers.slot_of(name)
+            assert number is not None
+            require(
+                number < max(mine, default=0), f"a vote of entry {number} goes, and its store's snapshots are {mine}"
+            )
+        elif key.startswith(snapshots):
+            number = number_of_newest_first(name)
+            require(number < max(mine), f"snapshot {number} goes, which is the newest of its store")
+            kept = history.snapshots()[-journal.SNAPSHOTS_KEPT :]
+            require(number not in kept, f"snapshot {number} goes, which is one of the newest, {kept}")
+            if not any(key in each.real.data for each in self._all if each is not disk):
+                del self.decided.data[key]
+
+    @property
+    def _all(self) -> list[Disk]:
+        return list(self._disks.values())
+
+    def _decided(self, history: History, number: int, value: bytes) -> None:
+        if number > history.number:
+            key = f"{history.folder}entries/{number:020d}"
+            self.decided.data[key] = value
+            history.created(key, value)
+        elif history.hashes[number] != digest(value):
+            require(number < max(history.snapshots(), default=0), f"two values are decided for entry {number}")
+            history.strays += 1
