@@ -35,7 +35,7 @@ check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anyt
 simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing one is printed with how to replay it
 	$(BIN)/python -m tests.simulator --seeds 0..$(SEEDS) $(ARGS)
 
-demo: $(VENV)/demo.stamp ## A year of flights through a topic, with both queries killed half-way
+demo: $(VENV)/demo.stamp ## A year of flights through three nodes: one loses its disk, both queries are killed half-way
 	@$(WITH_SPARK) $(BIN)/python examples/flights_demo.py $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md

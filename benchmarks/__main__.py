@@ -34,10 +34,12 @@ class Part(str, enum.Enum):
     PLANNING = "planning"
     LOOKUP = "lookup"
     MONTH = "month"
+    JOURNAL = "journal"
+    REPLICATION = "replication"
 
 
 THROUGHPUT = {Part.WRITE, Part.READ, Part.ROLLED}
-WITH_SPARK = THROUGHPUT | {Part.BYTES, Part.LATENCY, Part.MAINTENANCE}
+WITH_SPARK = THROUGHPUT | {Part.BYTES, Part.LATENCY, Part.MAINTENANCE, Part.REPLICATION}
 
 
 class Run:
@@ -60,6 +62,7 @@ class Run:
     def _with_spark(self) -> list[report.Line]:
         from benchmarks.latency import measure_latency
         from benchmarks.maintenance import measure_maintenance
+        from benchmarks.replication import measure_replicated_write
         from benchmarks.stored import measure_stored
         from benchmarks.throughput import Throughput
 
@@ -77,6 +80,8 @@ class Run:
             if Part.MAINTENANCE in self.parts:
                 for rows, batches, turns in ((1_000, 16, 1),) if self.quick else ((1_000, 64, 8), (100_000, 32, 4)):
                     lines += measure_maintenance(spark, self.folder, rows, batches, turns, self.say)
+            if Part.REPLICATION in self.parts:
+                lines += measure_replicated_write(spark, self.folder, self.rows, self.runs, self.say)
         return lines
 
     def _without_spark(self) -> list[report.Line]:
@@ -89,6 +94,14 @@ class Run:
             from benchmarks.lookup import QUICK_SHAPES, SHAPES, measure_lookup
 
             lines += measure_lookup(self.folder, QUICK_SHAPES if self.quick else SHAPES, self.say)
+        if Part.REPLICATION in self.parts:
+            from benchmarks.replication import measure_replicas
+
+            lines += measure_replicas(self.folder, self.say, quick=self.quick)
+        if Part.JOURNAL in self.parts:
+            from benchmarks.journal import measure_journal
+
+            lines += measure_journal(self.folder, 100 if self.quick else 1_000, self.say)
         if Part.MONTH in self.parts:
             from benchmarks.month import measure_month
 

@@ -96,7 +96,9 @@ class Builder(Writer):
         """Append rows, and put a segment with chunks of `chunk_rows` in their place."""
         start = self.handle.journal.state.partitions[partition].log_end
         born, nonce = self.handle.journal.number, self.log.environment.nonce()
-        file = AppendFileWriter(self.log.store, self.handle.append_file(born_name(born, nonce)), durable=False)
+        file = AppendFileWriter(
+            self.log.store.open_write(self.handle.append_file(born_name(born, nonce)), durable=False)
+        )
         file.append(partition, rows, schema.RECORD_ID, "lz4")
         file.close()
         folder, name = self.handle.segment(partition, ""), segment_name(start, born, nonce)
@@ -106,7 +108,7 @@ class Builder(Writer):
         made = writer.close()
         reference = SegmentRef(
             name=name,
-            holders=tuple(holder.node for holder in self._holders),
+            holders=self._holders,
             base_offset=made.base_offset,
             end_offset=made.end_offset,
             chunks=made.chunks,
@@ -140,7 +142,7 @@ class Lookups:
 
     def position_of_offset(self, offset: int) -> None:
         """Find the chunk that holds an offset."""
-        split = split_of(self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
+        split = split_of(self.log, self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
         (key,) = split.segments
         (entry,) = segment.entries_between(self.store, key, offset, offset + 1)
         assert entry.base_offset <= offset < entry.end_offset
@@ -155,8 +157,8 @@ class Lookups:
 
     def row_of_offset(self, offset: int) -> None:
         """Read the row at an offset."""
-        split = split_of(self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
-        ((found, rows),) = fetch(self.store, split)
+        split = split_of(self.log, self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
+        ((found, rows),) = fetch(self.log.store_at, split)
         assert (found, rows.num_rows) == (offset, 1)
 
     def row_of_time(self, offset: int) -> None:

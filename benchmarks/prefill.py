@@ -137,7 +137,7 @@ class SmallBatches(Writer):
     def _stage(self, rows: pa.Table, task: int) -> StagedFile:
         destination = destination_of(self.handle, None, MAX_MESSAGE_BYTES)
         staging = Staging(
-            self.log.store,
+            self.log.store_at,
             lambda _: destination,
             self.handle.name,
             nonce=self.log.environment.nonce,
@@ -184,7 +184,7 @@ class Producer(Writer):
         times = pa.repeat(pa.scalar(environment.now_ms() * US_PER_MS, schema.TIMESTAMP), len(self._keys))
         batch = pa.record_batch([self._keys, self._values, times], schema=schema.RECORD)
         name = born_name(handle.journal.number, environment.nonce())
-        file = AppendFileWriter(self.log.store, handle.append_file(name), durable=False)
+        file = AppendFileWriter(self.log.store.open_write(handle.append_file(name), durable=False))
         for partition in range(self._partitions):
             file.append(partition, batch, schema.RECORD_ID, "lz4")
         file.close()

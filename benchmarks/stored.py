@@ -46,8 +46,8 @@ def bytes_per_row(root: Path, handle: TopicHandle) -> float:
 def merge_everything(log: Log, handle: TopicHandle) -> None:
     """Roll what is there, merge it, and remove what was replaced, as `pyspark-log maintain` does."""
     handle.submit(AlterConfig({"segment.ms": "1", "file.delete.delay.ms": "0"}))
-    upkeep.maintain(log.store, handle, log.environment.nonce)
-    upkeep.housekeep(log.store, handle)
+    upkeep.maintain(log, handle, log.environment.nonce)
+    upkeep.housekeep(log, handle)
     assert not any(each.chunks for each in handle.refresh().partitions), "some rows were not rolled"
 
 
@@ -78,7 +78,7 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         newest = bytes_per_row(path, small.handle)
         # A minute later the next housekeeping removes what was replaced.
         clock.step(PAUSE_STEPS)
-        upkeep.housekeep(another.store, small.handle, thorough=False)
+        upkeep.housekeep(another, small.handle, thorough=False)
         kept = bytes_per_row(path, small.handle)
         segments = small.segments
         merge_everything(another, small.handle)
