@@ -207,7 +207,7 @@ class _Copier:
                 break
             handle.refresh()
         left = absent(handle, self._node_id) if self.tried else []
-        return Copied(objects, size, tuple(self.tried[piece.key] for piece in left))
+        return Copied(objects, size, tuple(self.tried[each.key] for each in left if each.key in self.tried))
 
     def copy_some(self, state: Topic, todo: list[Piece]) -> list[Piece]:
         """Copy as many of the pieces as the journal is told of at once; return them."""

@@ -1,5 +1,7 @@
 """Copying: a node gets what it misses, whatever happens in between, and the journal learns of it."""
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ from pyspark_log_storage import node
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.replicated_topic import ReplicatedTopic
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
 from tests.coordinator.troubled_store import TroubledStore
 
@@ -428,6 +430,24 @@ def test_a_node_whose_disk_is_an_older_one_stays_suspected(topic):
     store.create(topic.handle.append_file(name), newest)
     copy(topic, "0")
     assert topic.handle.refresh().suspects == {}
+
+
+def test_what_goes_while_a_node_that_returns_is_looked_through_is_no_harm(topic, monkeypatch):
+    lost, going = (topic.append(on=("0", "1", "2"), acks="all") for _ in range(2))
+    topic.append(on=("0", "2"), acks="all")
+    for name in ALL:
+        topic.log.node_store(name).delete(topic.handle.append_file(lost))
+    store, looks = topic.log.node_store("1"), itertools.count()
+    listed = store.list
+
+    def look(prefix, after=""):
+        if next(looks) == 2:
+            store.delete(topic.handle.append_file(going))
+        return listed(prefix, after)
+
+    monkeypatch.setattr(store, "list", look)
+    (failure,) = copy(topic).failures
+    assert lost in failure.message
 
 
 def test_where_no_holder_is_there_it_says_who_they_are(topic):

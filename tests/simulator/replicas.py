@@ -6,29 +6,35 @@ disk is compared with that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
-from pyspark_log_coordinator import journal, registers, replicas
+from pyspark_log_coordinator import journal, registers, replicas, replication
 from pyspark_log_coordinator.agreement import NIL, majority
 from pyspark_log_coordinator.journal_entry import digest
 from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
+from pyspark_log_coordinator.rolling import SegmentStaged
 from pyspark_log_coordinator.topic_state import Topic
 from pyspark_log_storage.layout import number_of_newest_first
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import History, Rows, require
 from tests.simulator.store import Objects
 
+_COUNTED = replication.Event | SegmentStaged
+
 
 class ReplicatedRows(Rows):
     """A topic's journal, its rows, and who has them."""
 
-    disks: Mapping[str, Disk]
-    tell_events: Callable[[list[Any]], object] = bool
+    def __init__(self, disks: Mapping[str, Disk], counts: Counter[str], *args: Any) -> None:
+        super().__init__(*args)
+        self.disks = disks
+        self._counts = counts
 
     def decided(self, events: list[Any], before: Topic, after: Topic) -> None:
         super().decided(events, before, after)
-        self.tell_events(events)
+        self._counts.update(type(each).__name__ for each in events if isinstance(each, _COUNTED))
         self.hold_replicas(after)
 
     def hold_replicas(self, state: Topic) -> None:

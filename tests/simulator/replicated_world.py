@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from pyspark_log_coordinator import cluster, topic
 from pyspark_log_coordinator.log import Log
@@ -25,19 +24,6 @@ from tests.simulator.invariants import History, Violation, require
 from tests.simulator.replicas import Ballots, ReplicatedRows
 from tests.simulator.store import Life, Objects, SimulatedStore
 from tests.simulator.world import TOPIC, Process, Settings, World
-
-_TOLD = {
-    "FilesHeld",
-    "IsrShrunk",
-    "LeaderElected",
-    "NodeFenced",
-    "NodeRenewed",
-    "NodeSuspected",
-    "ReplicasAltered",
-    "RowsLost",
-    "SegmentStaged",
-    "SegmentsSwapped",
-}
 
 
 class ReplicatedWorld(World):
@@ -145,16 +131,9 @@ class ReplicatedWorld(World):
             return None
         if self.rows is None:
             folder = key.partition("journal/")[0]
-            self.rows = ReplicatedRows(folder, topic.MACHINE, self.objects, self.expected, self.now_ms, self.files)
-            self.rows.disks, self.rows.tell_events = self.disks, self.tell_events
+            told = folder, topic.MACHINE, self.objects, self.expected, self.now_ms, self.files
+            self.rows = ReplicatedRows(self.disks, self.counts, *told)
         return self.rows
-
-    def tell_events(self, events: list[Any]) -> None:
-        """Count what happens to replicas."""
-        for each in events:
-            name = type(each).__name__
-            if name in _TOLD:
-                self.counts[name] += 1
 
     def hold(self) -> None:
         """Hold that a fault has left at least one copy of what is committed: else the world was too hard."""

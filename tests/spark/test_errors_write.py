@@ -128,7 +128,7 @@ def test_a_folder_that_is_read_only_can_be_read_and_not_written(log, read_only):
     log.append("t", {0: [b"row"]})
     with refused() as shown:
         log.spark.sql(GOOD).write.format("pyspark_log").mode("append").option("topic", "t").save(str(read_only))
-    assert f"StoreRefused: cannot use {read_only}/" in shown.first_line
+    assert f"StoreUnwritable: cannot use {read_only}/" in shown.first_line
     assert "the file system is read-only; mount it for writing" in shown.first_line
     frame = log.spark.read.format("pyspark_log").option("subscribe", "t").load(str(read_only))
     assert [row.value for row in frame.collect()] == [b"row"]
