@@ -15,6 +15,7 @@ from pyspark_log_coordinator.agreement import NIL, majority
 from pyspark_log_coordinator.journal_entry import digest
 from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
 from pyspark_log_coordinator.rolling import SegmentStaged
+from pyspark_log_coordinator.sequencing import BatchSequenced
 from pyspark_log_coordinator.topic_state import Topic
 from pyspark_log_storage.layout import number_of_newest_first
 from tests.simulator.disks import Disk
@@ -27,15 +28,28 @@ _COUNTED = replication.Event | SegmentStaged
 class ReplicatedRows(Rows):
     """A topic's journal, its rows, and who has them."""
 
-    def __init__(self, disks: Mapping[str, Disk], counts: Counter[str], *args: Any) -> None:
+    def __init__(self, disks: Mapping[str, Disk], counts: Counter[str], factor: int, *args: Any) -> None:
         super().__init__(*args)
         self.disks = disks
         self._counts = counts
+        self._factor = factor
 
     def decided(self, events: list[Any], before: Topic, after: Topic) -> None:
         super().decided(events, before, after)
         self._counts.update(type(each).__name__ for each in events if isinstance(each, _COUNTED))
+        for each in events:
+            if isinstance(each, BatchSequenced) and each.acks == "all":
+                self._hold_promise(each, after)
         self.hold_replicas(after)
+
+    def _hold_promise(self, event: BatchSequenced, state: Topic) -> None:
+        """Hold that every member of the ISR has a batch with acks=all, and that these are enough."""
+        for p in {chunk.partition for file in event.files for chunk in file.chunks}:
+            partition = state.partitions[p]
+            ends = {node: partition.log_end_offsets[node] for node in partition.isr}
+            require(set(ends.values()) == {partition.log_end}, f"partition {p}: the ISR ends at {ends} after acks=all")
+            enough = min(state.config.min_insync_replicas, self._factor)
+            require(len(ends) >= enough, f"partition {p}: a batch with acks=all is on {len(ends)} nodes alone")
 
     def hold_replicas(self, state: Topic) -> None:
         """Hold that each holder has what it is said to have, and that nothing committed is on no disk any more."""

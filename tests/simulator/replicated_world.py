@@ -132,7 +132,7 @@ class ReplicatedWorld(World):
         if self.rows is None:
             folder = key.partition("journal/")[0]
             told = folder, topic.MACHINE, self.objects, self.expected, self.now_ms, self.files
-            self.rows = ReplicatedRows(self.disks, self.counts, *told)
+            self.rows = ReplicatedRows(self.disks, self.counts, self.settings.nodes.replicas, *told)
         return self.rows
 
     def hold(self) -> None:
