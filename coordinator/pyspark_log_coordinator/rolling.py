@@ -5,7 +5,8 @@ they are, so readers, writers and replayed batches never notice. The job was don
 older state: a swap whose range does not begin and end where pieces do now has gone stale and is dropped; it
 never fails a batch.
 
-One node makes the segment and the others copy it. Until every member of the ISR holds it, it is staged: followers know
+One node makes the segment and the others copy it. Until every member of the ISR holds it, and these are at least
+min.insync.replicas, it is staged: followers know
 it and copy it, and the pieces that it replaces stay in the log. So at every moment each member of the ISR holds all
 that the log consists of, and any of them may lead. The LEO of a replica that is out of the ISR may go back to the
 segment's base: what it lacks lies only there now.
