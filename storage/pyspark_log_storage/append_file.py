@@ -33,8 +33,8 @@ class AppendFileWriter:
 
     def append(self, partition: int, batch: pa.RecordBatch, schema_id: int, compression: str) -> None:
         """Append the rows of `batch` as one chunk. Raises `StoreError`, `InvalidRecord`."""
-        header, data = chunk.encode(batch, schema_id, compression)
-        self._writer.write(data)
+        header, pieces = chunk.encode_in_pieces(batch, schema_id, compression)
+        self._writer.write(*pieces)
         self.chunks.append(
             StagedChunk(
                 partition,

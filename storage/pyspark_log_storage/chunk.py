@@ -23,8 +23,9 @@ magic, version, length and CRC where they are, so that a newer chunk is told fro
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import msgspec
@@ -53,6 +54,8 @@ _CRC = struct.Struct("<I")
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 _SMALL_BODY_BYTES = 32 * 1024
 """Up to this a copy of the body costs less than a file of two parts: half the time for a chunk of a few rows."""
+_FEW_ROWS = 256
+"""Up to this a copy costs less than to take Arrow's buffers one by one."""
 assert _FIELDS.size + _CRC.size == HEADER_BYTES
 
 
@@ -69,14 +72,23 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, bytes]:
-    """Return the header and the bytes of a chunk that holds `batch`, which has at least one row.
+    """Return the header and the bytes of a chunk that holds `batch`; see `encode_in_pieces`."""
+    header, pieces = encode_in_pieces(batch, schema_id, compression)
+    return header, b"".join(pieces)
+
+
+def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, Sequence[bytes]]:
+    """Return the header and the bytes, in pieces, of a chunk that holds `batch`, which has at least one row.
+
+    Pieces are bytes or Arrow's buffers; large ones are not copied.
 
     `compression` is one of `COMPRESSIONS`. The column `timestamp` has no nulls. Raises `InvalidRecord` where
     the rows do not fit into one chunk.
     """
     assert batch.num_rows > 0
     body = _serialize(batch, compression)
-    length = -(-(HEADER_BYTES + body.size) // ALIGNMENT) * ALIGNMENT
+    body_length = sum(map(len, body))
+    length = -(-(HEADER_BYTES + body_length) // ALIGNMENT) * ALIGNMENT
     if length > CHUNK_BYTES_MAX:
         raise InvalidRecord(
             f"{batch.num_rows} rows take {length} bytes, and a chunk holds at most {CHUNK_BYTES_MAX}; "
@@ -84,11 +96,11 @@ def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Hea
         )
     timestamps = np.asarray(batch.column("timestamp").view(pa.int64()))
     low, high = int(timestamps.min()), int(timestamps.max())
-    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, body.size, batch.num_rows, schema_id, low, high)
-    padding = bytes(length - HEADER_BYTES - body.size)
-    crc = _checksum(fields, body, padding)
-    header = Header(length, body.size, batch.num_rows, schema_id, low, high, crc)
-    return header, b"".join((fields, _CRC.pack(crc), memoryview(body), padding))
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, body_length, batch.num_rows, schema_id, low, high)
+    padding = bytes(length - HEADER_BYTES - body_length)
+    crc = _checksum(fields, *body, padding)
+    header = Header(length, body_length, batch.num_rows, schema_id, low, high, crc)
+    return header, (fields, _CRC.pack(crc), *body, padding)
 
 
 def claimed_length(data: bytes, name: str) -> int:
@@ -113,7 +125,7 @@ def verify(data: pa.Buffer, name: str) -> Header:
     head = data[:HEADER_BYTES].to_pybytes()
     length = claimed_length(head, name)
     (crc,) = _CRC.unpack_from(head, _FIELDS.size)
-    if crc != _checksum(head[: _FIELDS.size], data[HEADER_BYTES:], b""):
+    if crc != _checksum(head[: _FIELDS.size], data[HEADER_BYTES:]):
         raise CorruptObject(name, "its checksum does not match its bytes")
     _, version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
     if length != data.size:
@@ -212,20 +224,59 @@ def _schema_message(schema: pa.Schema) -> pa.Buffer:
     return schema.serialize()
 
 
-def _checksum(fields: bytes, body: Any, padding: bytes) -> int:
-    crc = google_crc32c.extend(google_crc32c.value(fields), body)
-    return int(google_crc32c.extend(crc, padding)) if padding else int(crc)
+def _checksum(fields: bytes, *pieces: bytes) -> int:
+    crc: int = google_crc32c.value(fields)
+    for piece in pieces:
+        crc = google_crc32c.extend(crc, piece)
+    return crc
 
 
-def _serialize(batch: pa.RecordBatch, compression: str) -> pa.Buffer:
-    """Return the batch as one IPC message. Arrow writes whole streams: the schema and the end are cut off."""
+def _serialize(batch: pa.RecordBatch, compression: str) -> Sequence[bytes]:
+    """Return the batch as one IPC message, in pieces. Of Arrow's stream the schema and the end are cut off."""
     assert not any(pa.types.is_dictionary(kind) for kind in batch.schema.types), "dictionaries are decoded before"
+    if batch.num_rows > _FEW_ROWS:
+        pieces = _Pieces()
+        _write_stream(pa.PythonFile(pieces, mode="w"), batch, compression)
+        return pieces.message()
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression)) as stream:
-        stream.write_batch(batch)
+    _write_stream(sink, batch, compression)
     whole = sink.getvalue()
     _, schema_bytes = _PREFIX.unpack(whole[: _PREFIX.size].to_pybytes())
-    return whole[_PREFIX.size + schema_bytes : -_END_OF_STREAM_BYTES]
+    return (whole[_PREFIX.size + schema_bytes : -_END_OF_STREAM_BYTES],)
+
+
+def _write_stream(sink: pa.NativeFile, batch: pa.RecordBatch, compression: str) -> None:
+    with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression)) as stream:
+        stream.write_batch(batch)
+
+
+class _Pieces:
+    """A file for Arrow's stream writer, which hands over its buffers as they are: they are not copied."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: bytes) -> int:
+        self._pieces.append(piece)
+        return len(piece)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def message(self) -> Sequence[bytes]:
+        """Return what was written, without the schema's message and the end of the stream."""
+        _, schema_bytes = _PREFIX.unpack(b"".join(self._pieces[:2]))
+        ends = list(itertools.accumulate(map(len, self._pieces)))
+        first = ends.index(_PREFIX.size + schema_bytes) + 1
+        return self._pieces[first : ends.index(ends[-1] - _END_OF_STREAM_BYTES) + 1]
 
 
 @functools.lru_cache

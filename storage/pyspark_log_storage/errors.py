@@ -11,7 +11,8 @@
     |-- DataLoss                      rows that a reader asked for are not there (failOnDataLoss)
     |-- ProducerFenced                another query or a newer run owns the producer: .producer
     |-- BatchMismatch                 a replayed batch differs, or went backwards: .producer, .batch
-    |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas
+    |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas: nothing was appended
+    |   `-- NotEnoughReplicasAfterAppend retriable  the batch is in the log, and not on enough of them
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
     |   `-- OutOfChain              a journal entry that is whole, and does not follow the one before it
     |-- NewerFormat                   written by a newer version: .object, .detail
@@ -125,6 +126,10 @@ class NotEnoughReplicas(LogError):
     retriable = True
 
 
+class NotEnoughReplicasAfterAppend(NotEnoughReplicas):
+    """The batch is in the log, and fewer in-sync replicas than min.insync.replicas asks for have its rows."""
+
+
 class CorruptObject(LogError):
     """Stored bytes are not what was written."""
 
@@ -175,8 +180,11 @@ class StoreError(LogError):
 class ObjectMissing(StoreError):
     """There is no object at this key."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, rows: str = "") -> None:
+        """`rows` says where the rows belong that are in the object, and that somebody needs."""
         message = f"there is no object {key!r} in {url}; was it deleted, or is another path mounted there?"
+        if rows:
+            message = f"{rows}: {message} Copy it again (pyspark-log verify --repair), or restore it from a backup"
         super().__init__(url, key, message)
 
 

@@ -56,8 +56,11 @@ class Lane(Protocol):
     def ended(self) -> bool:
         """Whether nothing more will happen: the object is published, or given up."""
 
-    def put(self, data: bytes, late: float) -> None:
-        """Hand over a piece. Where there is no room until `late` (seconds, `time.monotonic`) the lane has failed."""
+    def put(self, pieces: tuple[bytes, ...], late: float) -> None:
+        """Hand over what is to be written in one go.
+
+        Where there is no room until `late` (seconds, `time.monotonic`) the lane has failed.
+        """
 
     def close(self, late: float) -> None:
         """Hand over the end."""
@@ -102,11 +105,11 @@ class FanOutWriter:
         """The names of the stores that have the object, whole, after `close`."""
         return tuple(self._lanes)
 
-    def write(self, data: bytes) -> None:
+    def write(self, *pieces: bytes) -> None:
         """Append bytes, which must not change afterwards. Raises `StoreError` where no store is left."""
         late = time.monotonic() + self._slower_seconds
         for lane in self._lanes.values():
-            lane.put(data, late)
+            lane.put(pieces, late)
         self._drop_failed()
 
     def close(self) -> None:
@@ -152,7 +155,7 @@ class ThreadLane:
 
     def __init__(self, store: Store, key: str, *, durable: bool) -> None:
         self._store, self._key, self._durable = store, key, durable
-        self._pieces: queue.Queue[bytes | None] = queue.Queue(PIECES_WAITING_MAX)
+        self._pieces: queue.Queue[tuple[bytes, ...] | None] = queue.Queue(PIECES_WAITING_MAX)
         self._abandoned = False
         self.error: Exception | None = None
         self._end = threading.Event()
@@ -163,8 +166,8 @@ class ThreadLane:
     def ended(self) -> bool:
         return self._end.is_set()
 
-    def put(self, data: bytes, late: float) -> None:
-        self._hand_over(data, late)
+    def put(self, pieces: tuple[bytes, ...], late: float) -> None:
+        self._hand_over(pieces, late)
 
     def close(self, late: float) -> None:
         self._hand_over(None, late)
@@ -182,10 +185,10 @@ class ThreadLane:
         with contextlib.suppress(queue.Full):  # else the thread sees the mark before it writes the next piece
             self._pieces.put_nowait(None)
 
-    def _hand_over(self, piece: bytes | None, late: float) -> None:
+    def _hand_over(self, pieces: tuple[bytes, ...] | None, late: float) -> None:
         while self.error is None:
             try:
-                self._pieces.put(piece, timeout=_LOOK_SECONDS)
+                self._pieces.put(pieces, timeout=_LOOK_SECONDS)
             except queue.Full:
                 if time.monotonic() >= late:
                     self.give_up()
@@ -196,8 +199,8 @@ class ThreadLane:
         writer: ObjectWriter | None = None
         try:
             writer = self._store.open_write(self._key, durable=self._durable)
-            while (piece := self._pieces.get()) is not None and not self._abandoned:
-                writer.write(piece)
+            while (pieces := self._pieces.get()) is not None and not self._abandoned:
+                writer.write(*pieces)
             if not self._abandoned:
                 writer.close()
         except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread

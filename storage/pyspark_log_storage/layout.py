@@ -2,6 +2,7 @@
 
     node                                            the node's marker
     cluster/journal-nodes                           where the journals live, if on several stores
+    cluster/journal-nodes.<generation>              where they moved to later
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/entries/<number>
@@ -16,8 +17,8 @@
 
 Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with
 its former life. Journals lie at the cluster root, append files on each node; with one node both are one
-store. On several journal nodes an entry is several objects, `<number>.<ballot>` and `<number>.<ballot>.claim`. Numbers
-have 20 digits, so that keys sort as numbers do.
+store. On several journal nodes an entry is several objects, `<number>.<ballot>` and `<number>.<ballot>.claim`; once the
+journals have moved to others, in `entries.<generation>/`. Numbers have 20 digits, so that keys sort as numbers do.
 """
 
 from __future__ import annotations
@@ -78,6 +79,11 @@ def topic_folder(topic: str, topic_id: str) -> str:
 def topic_journal(topic: str, topic_id: str) -> str:
     """Return the folder of the topic's journal."""
     return f"{topic_folder(topic, topic_id)}journal/"
+
+
+def entries(journal: str, generation: int = 1) -> str:
+    """Return the folder of a journal's entries; those of each generation of its stores have one of their own."""
+    return f"{journal}entries/" if generation == 1 else f"{journal}entries.{generation}/"
 
 
 def append_file(topic: str, topic_id: str, name: str) -> str:

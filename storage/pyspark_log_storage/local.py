@@ -3,6 +3,9 @@
     <root>/<key>            the objects
     <root>/.tmp/<name>      objects being written; what a killed process leaves behind is swept (`temporary`)
 
+The first object makes the folder `.tmp`. So where that is missing nothing was ever written, or the disk is not mounted:
+a node's store then wants its marker, and leaves the empty folder below the mount point empty.
+
 `create` writes a temporary file, flushes it, and links it to its name: `link` fails where the name exists,
 so of many racing processes one wins and nobody sees half an object. `put` renames over the name instead.
 The folder is flushed after either, for a name lives in the folder; so are, once, the folders above it. Reads
@@ -17,7 +20,9 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from pyspark_log_storage import writeback
 from pyspark_log_storage.errors import (
+    NodeMissing,
     ObjectMissing,
     StoreError,
     StoreRefused,
@@ -51,18 +56,23 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.E
 class LocalStore:
     """The objects of a folder. Safe for any number of processes and threads at once."""
 
-    def __init__(self, root: str) -> None:
-        """`root` is an absolute path. Touches nothing yet."""
+    def __init__(self, root: str, *, marker: str = "", first: str = "") -> None:
+        """`root` is an absolute path. Touches nothing yet.
+
+        `marker` is the key of the object without which nothing but keys that begin with `first` may be the first thing
+        to be written; empty where anything may.
+        """
         assert os.path.isabs(root), root
         self.url = root
         self._root = root
+        self._marker, self._first = marker, first
         self._temporaries = TemporaryFolder(f"{root}/{_TMP}")
         self._reachable: set[str] = set()
         """Folders, relative to the root, whose own names this object has flushed."""
 
     def create(self, key: str, data: bytes) -> bool:
         with _errors(self.url, key):
-            temporary = self._write_temporary(data)
+            temporary = self._write_temporary(key, data)
             try:
                 return self.publish(temporary, key)
             finally:
@@ -70,12 +80,12 @@ class LocalStore:
 
     def put(self, key: str, data: bytes) -> None:
         with _errors(self.url, key):
-            temporary = self._write_temporary(data)
+            temporary = self._write_temporary(key, data)
             path = self._path(key)
             try:
                 os.rename(temporary.path, path)
             except FileNotFoundError:
-                self._make_folders(os.path.dirname(path))
+                self._make_way(temporary, path)
                 os.rename(temporary.path, path)
             finally:
                 temporary.remove()
@@ -130,9 +140,14 @@ class LocalStore:
         with _errors(self.url, key), contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(self._path(key))
 
+    def remove_folders(self, prefix: str) -> None:
+        assert prefix.endswith("/")
+        with _errors(self.url, prefix):
+            _remove_empty(f"{self._root}/{prefix.rstrip('/')}")
+
     def open_write(self, key: str, *, durable: bool = True) -> LocalWriter:
         with _errors(self.url, key):
-            fd, temporary = self._open_temporary()
+            fd, temporary = self._open_temporary(key)
             return LocalWriter(self, key, fd, temporary, durable=durable)
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
@@ -150,7 +165,7 @@ class LocalStore:
             try:
                 os.link(temporary.path, path)
             except FileNotFoundError:
-                self._make_folders(os.path.dirname(path))
+                self._make_way(temporary, path)
                 os.link(temporary.path, path)
         except FileExistsError:
             # A network file system may lose the answer to a link that it made: then the name is our file's.
@@ -177,15 +192,22 @@ class LocalStore:
         assert ".." not in key.split("/"), key
         return f"{self._root}/{key}"
 
-    def _open_temporary(self) -> tuple[int, Temporary]:
+    def _open_temporary(self, key: str) -> tuple[int, Temporary]:
         try:
             return self._temporaries.open()
         except FileNotFoundError:
+            if self._marker and not key.startswith(self._first) and not os.path.exists(self._path(self._marker)):
+                raise NodeMissing(
+                    self.url,
+                    key,
+                    f"the store at {self.url} has no marker: is its disk mounted, or was it wiped? Mount the right "
+                    f"one; {key} was not written",
+                ) from None
             self._make_folders(self._temporaries.path)
             return self._temporaries.open()
 
-    def _write_temporary(self, data: bytes) -> Temporary:
-        fd, temporary = self._open_temporary()
+    def _write_temporary(self, key: str, data: bytes) -> Temporary:
+        fd, temporary = self._open_temporary(key)
         try:
             try:
                 _write_all(fd, data)
@@ -223,6 +245,11 @@ class LocalStore:
             self._flush(folder.rpartition("/")[0])
             self._reachable.add(folder)
 
+    def _make_way(self, temporary: Temporary, path: str) -> None:
+        """Make the folders on the way to an object, unless the disk is gone with its temporary file."""
+        os.stat(temporary.path)
+        self._make_folders(os.path.dirname(path))
+
     def _make_folders(self, folder: str) -> None:
         """Make a folder and its parents, and flush the parent of each one made."""
         parent = os.path.dirname(folder)
@@ -259,15 +286,22 @@ class LocalWriter:
         self._fd = fd
         self._temporary = temporary
         self._durable = durable
+        self._written = 0
+        self._flushing = 0
+        """How many bytes the kernel was told to write back."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, *pieces: bytes) -> None:
         assert self._fd >= 0, "written to after its end"
         with _errors(self._store.url, self._key):
             try:
-                _write_all(self._fd, data)
+                for piece in pieces:
+                    self._written += _write_all(self._fd, piece)
             except BaseException:
                 self.discard()  # what was written of a piece would lie before the same piece, written again
                 raise
+        if self._durable and self._written - self._flushing >= writeback.EARLY_BYTES:
+            writeback.begin(self._fd, self._flushing, self._written - self._flushing)
+            self._flushing = self._written
 
     def close(self) -> None:
         assert self._fd >= 0, "closed after its end"
@@ -316,10 +350,33 @@ def _errors(url: str, key: str) -> Iterator[None]:
         ) from error
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _write_all(fd: int, data: bytes) -> int:
+    """Write bytes, or any contiguous buffer, and return how many."""
     view = memoryview(data).cast("B")
+    size = view.nbytes
     while view.nbytes:
         view = view[os.write(fd, view) :]
+    return size
+
+
+def _remove_empty(folder: str) -> bool:
+    """Remove a folder and those in it that hold no file; return whether it is gone. What came meanwhile stays."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except FileNotFoundError:
+        return True
+    left = [path for path, is_folder in found if not (is_folder and _remove_empty(path))]
+    if left:
+        return False
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+            return False
+        if error.errno != errno.ENOENT:
+            raise
+    return True
 
 
 def _flush_folder(folder: str) -> None:

@@ -52,6 +52,9 @@ class MemoryStore:
         with self._lock:
             self._objects.pop(key, None)
 
+    def remove_folders(self, prefix: str) -> None:
+        assert prefix.endswith("/")  # folders are but parts of keys
+
     def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
         del durable
         return MemoryWriter(self, key)
@@ -76,9 +79,9 @@ class MemoryWriter:
         self._pieces: list[bytes] = []
         self._open = True
 
-    def write(self, data: bytes) -> None:
+    def write(self, *pieces: bytes) -> None:
         assert self._open, "written to after its end"
-        self._pieces.append(bytes(data))
+        self._pieces += map(bytes, pieces)
 
     def close(self) -> None:
         assert self._open, "closed after its end"

@@ -1,4 +1,4 @@
-"""The rules for names that become paths.
+"""The rules for names: those that become paths, and racks.
 
 Kafka's characters and lengths, from `org.apache.kafka.common.internals.Topic`.
 """
@@ -10,6 +10,7 @@ import re
 from pyspark_log_storage.errors import InvalidName
 
 NAME_LENGTH_MAX = 249
+RACK_LENGTH_MAX = 255
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -36,3 +37,14 @@ def check_topic(name: str) -> None:
 def check_node(name: str) -> None:
     """Raise `InvalidName` unless `name` is a legal node id (the rule of topic names)."""
     _check("node", name)
+
+
+def check_rack(name: str) -> None:
+    """Raise `InvalidName` unless a node can be in the rack `name`: printable, up to 255 characters; empty for none."""
+    if len(name) > RACK_LENGTH_MAX:
+        reason = f"it has {len(name)} characters, and {RACK_LENGTH_MAX} is the longest"
+    elif not name.isprintable():
+        reason = "it has characters that cannot be printed"
+    else:
+        return
+    raise InvalidName(name, f"invalid rack name {name[:300]!r}: {reason}; choose another name")

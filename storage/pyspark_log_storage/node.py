@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 KEY = "node"
+SELF_TEST = "selftest/"
+"""What a store is tried with, before it has a marker."""
 _MAGIC = b"PLND"
 _VERSION = 1
 
@@ -90,7 +92,7 @@ def self_test(store: Store, nonce: str) -> None:
 
     A store that ignores the condition of `create` would lose acknowledged rows without a word.
     """
-    key = f"selftest/{nonce}"
+    key = f"{SELF_TEST}{nonce}"
 
     def must(held: object, promise: str) -> None:
         if not held:
@@ -105,9 +107,9 @@ def self_test(store: Store, nonce: str) -> None:
         must(not store.create(key, b"second"), "it overwrites an object that `create` must leave alone")
         must(store.read(key) == b"first", "it returns other bytes than were written")
         must(store.read(key, 1, 3) == b"irs", "it returns another range than was asked for")
-        must(key in list(store.list("selftest/")), "it does not list a new object")
+        must(key in list(store.list(SELF_TEST)), "it does not list a new object")
         store.put(key, b"third")
         must(store.read(key) == b"third", "it returns stale bytes after they were replaced")
     finally:
         store.delete(key)
-    must(key not in list(store.list("selftest/")), "it lists an object that was deleted")
+    must(key not in list(store.list(SELF_TEST)), "it lists an object that was deleted")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class ObjectWriter(Protocol):
     """Writes one large object in pieces. It becomes visible, whole and durable, at `close`."""
 
-    def write(self, data: bytes) -> None:
-        """Append bytes, or any contiguous buffer. Raises `StoreError`: then the object is given up."""
+    def write(self, *pieces: bytes) -> None:
+        """Append bytes, or other contiguous buffers, in one go. Raises `StoreError`: then the object is given up."""
 
     def close(self) -> None:
         """Publish the object, once. Raises `StoreError`, also where the key is occupied."""
@@ -72,6 +72,12 @@ class Store(Readable, Protocol):
     def delete(self, key: str) -> None:
         """Remove the object; no error where there is none. It may be back after a power failure."""
 
+    def remove_folders(self, prefix: str) -> None:
+        """Remove the folder `prefix`, and all in it, as far as they hold no object. It ends with "/".
+
+        Only where nobody needs the folder again: what is created in it later need not be durable.
+        """
+
     def open_write(self, key: str, *, durable: bool = True) -> ObjectWriter:
         """Begin a large object at a key that nobody else uses. `durable=False` skips the flush to disk.
 
@@ -99,8 +105,19 @@ def absolute_url(path: str) -> str:
         path = _path_of_file_url(path)
     if not path.strip():
         raise InvalidOption("path", "option 'path' is empty; give the cluster's address, for example /data/log")
+    if "\0" in path or not _is_text(path):
+        raise InvalidOption("path", f"{path!r} cannot be the address of a store: it is no text; give another")
     absolute = os.path.abspath(os.path.expanduser(path))
     return "/" + absolute.lstrip("/")  # two slashes in front would stay two
+
+
+def _is_text(path: str) -> bool:
+    """Return whether an address can be stored: names of files may have bytes that are no UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def absolute_urls(path: str) -> tuple[str, ...]:
@@ -132,6 +149,7 @@ def open_store(url: str) -> Store:
         scheme = url.partition("://")[0]
         message = f"this version cannot use {scheme}:// stores ({url!r}); give a local or mounted folder"
         raise InvalidOption("path", message)
+    from pyspark_log_storage import node
     from pyspark_log_storage.local import LocalStore
 
-    return LocalStore(url)
+    return LocalStore(url, marker=node.KEY, first=node.SELF_TEST)

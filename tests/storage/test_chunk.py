@@ -1,6 +1,7 @@
 """Chunks: the rows that went in come out, and from damaged bytes none do."""
 
 import datetime as dt
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -54,7 +55,7 @@ def resealed(data, position, value):
     """Change a chunk as its writer could have written it: with the right checksum."""
     fields = bytearray(data[:60])
     fields[position : position + len(value)] = value
-    crc = chunk._checksum(bytes(fields), data[64:], b"")
+    crc = chunk._checksum(bytes(fields), data[64:])
     return bytes(fields) + crc.to_bytes(4, "little") + data[64:]
 
 
@@ -133,6 +134,18 @@ def test_nothing_in_a_chunk_depends_on_its_position():
 @EVERY_COMPRESSION
 def test_the_same_rows_are_the_same_bytes(compression):
     assert encoded(compression=compression) == encoded(compression=compression)
+
+
+@EVERY_COMPRESSION
+def test_many_rows_are_stored_as_few_are(compression):
+    rows = [{"key": b"%d" % i, "value": bytes(50), "timestamp": EPOCH, "headers": []} for i in range(1000)]
+    header, pieces = chunk.encode_in_pieces(batch_of(rows), 1, compression)
+    assert len(pieces) > 10, "Arrow's buffers are not copied"
+    data = b"".join(pieces)
+    assert (header.length, header.rows) == (len(data), 1000)
+    assert decoded(data).to_pylist() == rows
+    with mock.patch.object(chunk, "_FEW_ROWS", 1000):
+        assert chunk.encode(batch_of(rows), 1, compression) == (header, data)
 
 
 def test_metadata_of_a_schema_is_not_stored():

@@ -36,9 +36,9 @@ class FailingWriter:
     def __init__(self, store, inner):
         self.store, self.inner = store, inner
 
-    def write(self, data):
+    def write(self, *pieces):
         self.store.fail("write")
-        self.inner.write(data)
+        self.inner.write(*pieces)
 
     def close(self):
         self.store.fail("close")

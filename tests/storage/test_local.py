@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_storage.errors import ObjectMissing, StoreError, StoreRefused, StoreUnavailable, StoreUnfit
+from pyspark_log_storage import node, writeback
+from pyspark_log_storage.errors import (
+    NodeMissing,
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    StoreUnfit,
+)
 from pyspark_log_storage.local import LocalStore
 
 RACERS = 16
@@ -184,6 +193,25 @@ class TestFlushes:
         writer.write(b"hello")
         writer.close()
         assert calls == ["fdatasync", "link", "fsync a/b", "unlink"]
+
+    def test_of_a_large_file_the_kernel_is_told_early_what_to_write_back(self, warm, monkeypatch):
+        told = []
+        monkeypatch.setattr(writeback, "begin", lambda _, start, length: told.append((start, length)))
+        for durable in (True, False):
+            writer = warm.open_write(f"a/b/{durable}", durable=durable)
+            for size in (3_000_000, 3_000_000, 9_000_000, 10):
+                writer.write(bytes(size - 1), b"x")
+            writer.close()
+        assert told == [(0, 6_000_000), (6_000_000, 9_000_000)], "only what must be durable is flushed at all"
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is nothing to ask for it")
+    def test_write_back_is_begun_before_the_flush(self, warm):
+        fd = os.open(f"{warm.url}/a/b/file", os.O_CREAT | os.O_RDWR)
+        os.write(fd, bytes(1 << 20))
+        writeback.begin(fd, 0, 1 << 20)
+        writeback.begin(-1, 0, 1)  # whoever flushes is told of errors
+        os.close(fd)
+        assert writeback._sync_file_range() is not None
 
     def test_a_writer_that_need_not_be_durable_flushes_nothing(self, warm, calls):
         warm.open_write("a/b/c", durable=False).close()
@@ -426,3 +454,111 @@ class TestSmallDisk:
         subprocess.run(["mount", "-o", "remount,ro", tmp_path], check=True)
         with pytest.raises(StoreRefused, match="read-only"):
             write(disk)
+
+
+# Empty folders
+
+
+def test_empty_folders_go_and_all_that_hold_something_stay(tmp_path):
+    store = LocalStore(str(tmp_path))
+    for key in ("t/empty/deep/x", "t/used/x", "u/x"):
+        store.create(key, b"")
+    store.delete("t/empty/deep/x")
+    (tmp_path / "t" / "link").symlink_to(tmp_path / "u")
+    store.delete("u/x")
+    store.remove_folders("t/")
+    assert sorted(each.name for each in (tmp_path / "t").iterdir()) == ["link", "used"]
+    assert (tmp_path / "u").is_dir()
+
+
+def test_an_object_that_comes_while_its_folder_is_removed_stays(tmp_path, monkeypatch):
+    store, rmdir = LocalStore(str(tmp_path)), os.rmdir
+    (tmp_path / "a" / "b").mkdir(parents=True)
+
+    def late(path):
+        monkeypatch.setattr(os, "rmdir", rmdir)
+        assert LocalStore(str(tmp_path)).create("a/b/x", b"x")
+        rmdir(path)
+
+    monkeypatch.setattr(os, "rmdir", late)
+    store.remove_folders("a/")
+    assert store.read("a/b/x") == b"x"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_creates_in_a_folder_that_is_being_removed_makes_it_again_or_may_try_again(tmp_path, monkeypatch, times):
+    store, link = LocalStore(str(tmp_path)), os.link
+    store.create("a/b/other", b"")
+    store.delete("a/b/other")
+    removals = iter(range(times))
+
+    def late(source, target):
+        for _ in removals:
+            LocalStore(str(tmp_path)).remove_folders("a/")
+            break
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    if times == 1:
+        assert store.create("a/b/x", b"x")
+    else:
+        with pytest.raises(StoreUnavailable) as refused:
+            store.create("a/b/x", b"x")
+        assert refused.value.retriable
+        assert store.create("a/b/x", b"x")
+    assert store.read("a/b/x") == b"x"
+
+
+# A disk that is not mounted
+
+
+@pytest.fixture
+def mount_point(tmp_path):
+    """The store of a node whose disk is not mounted: what is below its mount point."""
+    (tmp_path / "mnt").mkdir()
+    return LocalStore(str(tmp_path / "mnt"), marker="node", first="selftest/")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda store: store.create("topics/t", b""),
+        lambda store: store.put("topics/t", b""),
+        lambda store: store.open_write("topics/t"),
+    ],
+)
+def test_nothing_is_written_below_the_mount_point_of_a_disk_that_is_not_mounted(mount_point, write):
+    with pytest.raises(NodeMissing, match=f"the store at {mount_point.url} has no marker: is its disk mounted"):
+        write(mount_point)
+    assert os.listdir(mount_point.url) == []
+
+
+def test_a_store_that_is_tried_and_marked_is_written_to(mount_point):
+    node.self_test(mount_point, "n")
+    assert mount_point.create(node.KEY, b"")
+    shutil.rmtree(f"{mount_point.url}/.tmp")  # as may be done by hand
+    assert mount_point.create("topics/t", b"")
+
+
+def test_a_disk_that_is_unmounted_while_an_object_is_written_leaves_no_folders_behind(mount_point):
+    node.self_test(mount_point, "n")
+    for end in (mount_point.open_write("topics/t").close, lambda: mount_point.put("topics/t", b"")):
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("link", "rename"):
+                patch.setattr(os, name, _unmounts_once(mount_point, getattr(os, name)))
+            with pytest.raises(StoreUnavailable):
+                end()
+        assert os.listdir(mount_point.url) == []
+        node.self_test(mount_point, "n")
+
+
+def _unmounts_once(store, call):
+    mounted = [store.url]
+
+    def after_unmounting(*arguments):
+        while mounted:
+            shutil.rmtree(mounted.pop())
+            os.mkdir(store.url)
+        return call(*arguments)
+
+    return after_unmounting

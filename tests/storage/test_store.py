@@ -66,6 +66,12 @@ def test_a_tilde_is_the_home_folder(monkeypatch):
     assert absolute_url("~/log") == "/home/ada/log"
 
 
+@pytest.mark.parametrize("path", ["/data\0", "/data/\udcff"])
+def test_an_address_that_is_no_text_is_refused(path):
+    with pytest.raises(InvalidOption, match="it is no text"):
+        absolute_url(path)
+
+
 @pytest.mark.parametrize("path", ["", "  ", "file:", "file://"])
 def test_an_empty_path_is_refused(path):
     with pytest.raises(InvalidOption, match="empty") as caught:

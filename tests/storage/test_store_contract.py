@@ -177,6 +177,19 @@ def test_a_folder_is_no_prefix_of_a_name(store):
     assert list(store.list("a/")) == ["a/b"]
 
 
+def test_removing_empty_folders_removes_no_object(store):
+    for key in ("a/b/c", "a/d/e", "a-x"):
+        store.create(key, b"")
+    store.delete("a/b/c")
+    store.remove_folders("a/")
+    store.remove_folders("none/")
+    assert list(store.list("")) == ["a-x", "a/d/e"]
+    store.delete("a/d/e")
+    store.remove_folders("a/")
+    assert list(store.folders("a/")) == []
+    assert store.create("a/b/c", b"again")
+
+
 def test_the_folders_in_a_folder_are_told_in_order(store):
     for key in reversed(IN_ORDER):
         store.create(key, b"")
