@@ -26,7 +26,7 @@ from pyspark_log.source.planning import Range, split_of
 from pyspark_log.source.positions import offset_for_time
 from pyspark_log_coordinator.partition import SegmentRef
 from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.sequencing import SequencedFile
+from pyspark_log_coordinator.sequenced_file import SequencedFile
 from pyspark_log_coordinator.topic import MaintainSegments
 from pyspark_log_coordinator.topic_config import parse
 from pyspark_log_coordinator.topic_state import Holder

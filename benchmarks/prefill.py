@@ -22,7 +22,7 @@ from pyspark_log.sink.staging import StagedFile, Staging, destination_of
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.log import Log
 from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.sequencing import SequencedFile
+from pyspark_log_coordinator.sequenced_file import SequencedFile
 from pyspark_log_coordinator.topic_state import Holder
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
@@ -105,7 +105,8 @@ class Writer:
 
     def ride(self) -> list[SwapSegments]:
         """Do what the tasks of a batch do in passing."""
-        swaps = [swap for work in planned_work(self.handle)[: self.tasks] for swap in ride_along(self.log, work)]
+        works, nonce = planned_work(self.handle)[: self.tasks], self.log.environment.nonce
+        swaps = [swap for work in works for swap in ride_along(self.log.store_at, work, nonce())]
         self.segments += len(swaps)
         return swaps
 

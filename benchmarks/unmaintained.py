@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.log import TopicHandle
-    from pyspark_log_coordinator.upkeep import Work
+    from pyspark_log_coordinator.segment_work import Work
 
 NEVER = 2**62
 
@@ -37,7 +37,7 @@ class Unmaintained(DefaultSource):
 
 class UnmaintainedWriter(writer.StreamWriter):
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
-        with mock.patch.object(writer, "planned_work", _no_work):
+        with mock.patch.object(in_passing, "planned_work", _no_work):
             super().__init__(schema, options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -8,7 +8,8 @@ never fails a batch.
 One node makes the segment and the others copy it. Until every member of the ISR holds it, and these are at least
 min.insync.replicas, it is staged: followers know
 it and copy it, and the pieces that it replaces stay in the log. So at every moment each member of the ISR holds all
-that the log consists of, and any of them may lead. The LEO of a replica that is out of the ISR may go back to the
+that the log consists of, and any of them may lead. With replication.mode=quorum a majority that has what is committed
+must hold it, too. The LEO of a replica that is out of the ISR may go back to the
 segment's base: what it lacks lies only there now.
 """
 
@@ -171,6 +172,9 @@ def _all_hold(topic: Topic, partition: Partition, segment: SegmentRef) -> bool:
     What it replaces may be on more nodes, for so many held it when it was acknowledged.
     """
     if len(partition.isr) < max(1, replicas.needed(partition, topic.config)):
+        return False
+    holding = [node for node in partition.replicas if replicas.is_held(segment.holders, node)]
+    if not replicas.is_kept(partition, holding, len(partition.replicas), topic.config):
         return False
     return all(replicas.is_held(segment.holders, node) for node in partition.isr)
 

@@ -20,22 +20,14 @@ from pyspark_log_coordinator.isr import IsrShrunk
 from pyspark_log_coordinator.partition import ChunkRef, NodeId, Partition
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic, with_partitions
+from pyspark_log_coordinator.sequenced_file import SequencedFile
+from pyspark_log_coordinator.topic_state import FileRef, Topic, with_partitions
 from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
-from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Acks = Literal["all", "1", "0"]
-
-
-class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An append file that a batch brings: its name, who holds it, and its chunks in their order."""
-
-    name: str
-    holders: tuple[Holder, ...]
-    chunks: tuple[StagedChunk, ...]
 
 
 class CommitBatch(msgspec.Struct, frozen=True):

@@ -9,15 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator import cluster_upkeep, maintenance, upkeep
-from pyspark_log_coordinator.topic import MaintainSegments
+from pyspark_log_coordinator import maintenance, segment_work
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import NodeId
     from pyspark_log_coordinator.rolling import SwapSegments
-    from pyspark_log_coordinator.upkeep import Work
+    from pyspark_log_coordinator.segment_work import Work
+    from pyspark_log_storage.store import Store
 
 HOUSEKEEPING_EVERY = 64
 """Journal entries between two rounds of housekeeping."""
@@ -32,13 +34,13 @@ _logger = logging.getLogger("pyspark_log")
 def planned_work(handle: TopicHandle) -> tuple[Work, ...]:
     """Return what the tasks of the next batch may do in passing: task n the n-th."""
     state = handle.journal.state
-    return tuple(upkeep.work_of(handle, job) for job in maintenance.plan(state, handle.now_ms()))
+    return tuple(segment_work.work_of(handle, job) for job in maintenance.plan(state, handle.now_ms()))
 
 
-def ride_along(log: Log, work: Work) -> tuple[SwapSegments, ...]:
-    """Do one job; return its swap, nothing where it failed."""
+def ride_along(store_at: Callable[[str], Store], work: Work, nonce: str) -> tuple[SwapSegments, ...]:
+    """Do one job; return its swap, nothing where it failed. `store_at` opens a node's store by its address."""
     try:
-        return (upkeep.carry_out(log, work, log.environment.nonce()),)
+        return (segment_work.carry_out(store_at, work, nonce),)
     except LogError as error:
         _logger.warning(
             "maintenance of topic %r, partition %d was left for later: %s", work.topic, work.job.partition, error
@@ -49,7 +51,7 @@ def ride_along(log: Log, work: Work) -> tuple[SwapSegments, ...]:
 def roll_in_passing(log: Log, handle: TopicHandle) -> tuple[SwapSegments, ...]:
     """Do the most urgent job of a topic that no task could know of beforehand."""
     for work in planned_work(handle)[:1]:
-        return ride_along(log, work)
+        return ride_along(log.store_at, work, log.environment.nonce())
     return ()
 
 
@@ -59,6 +61,8 @@ def roll_past_the_cap(log: Log, handle: TopicHandle) -> None:
     Old rows that are damaged do not keep new ones out: where they are in the way, the cap is passed. Raises what
     writing raises, and of reading what may pass.
     """
+    from pyspark_log_coordinator.topic import MaintainSegments
+
     # Chunks above the HW cannot be rolled: then there is no work.
     while maintenance.must_roll(handle.journal.state) and (works := planned_work(handle)):
         swaps = tuple(swap for work in works for swap in _roll_unless_damaged(log, work))
@@ -69,7 +73,7 @@ def roll_past_the_cap(log: Log, handle: TopicHandle) -> None:
 
 def _roll_unless_damaged(log: Log, work: Work) -> tuple[SwapSegments, ...]:
     try:
-        return (upkeep.carry_out(log, work, log.environment.nonce()),)
+        return (segment_work.carry_out(log.store_at, work, log.environment.nonce()),)
     except (CorruptObject, ObjectMissing) as error:
         _logger.warning(
             "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled; mend it (pyspark-log "
@@ -86,6 +90,7 @@ def housekeep_when_due(log: Log, handle: TopicHandle) -> None:
     number = handle.journal.number
     if number % HOUSEKEEPING_EVERY != 0:
         return
+    from pyspark_log_coordinator import cluster_upkeep, upkeep
 
     def told(node: NodeId, error: LogError) -> None:
         _logger.warning("housekeeping of topic %r on node %r was left for later: %s", handle.name, node, error)

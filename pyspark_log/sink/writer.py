@@ -5,6 +5,7 @@
     driver      commit                                 sequences all of them, one journal entry for each topic
 
 Spark makes a new writer for `commit` of a stream, in another process; all that it needs is in the messages.
+What only the driver needs is imported where the driver comes by: each worker process would pay for it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_log.opening import canonical, log_at, open_log
-from pyspark_log.sink.in_passing import planned_work, ride_along
+from pyspark_log.opening import canonical, open_log, stores_at
 from pyspark_log.sink.rows import check_columns, rows_of
-from pyspark_log.sink.sequence import Patience, retrying, sequence
 from pyspark_log.sink.staging import Destination, StagedFile, Staging, destination_of
 from pyspark_log.spark_errors import spark_entry
-from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.fan_out import FanOutWriter
 
@@ -37,10 +36,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from pyspark_log.options import SinkOptions
+    from pyspark_log.sink.options import SinkOptions
+    from pyspark_log.sink.sequence import Patience
     from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.producers import ProducerClaim
     from pyspark_log_coordinator.rolling import SwapSegments
-    from pyspark_log_coordinator.upkeep import Work
+    from pyspark_log_coordinator.segment_work import Work
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -67,9 +68,11 @@ class _Sink:
         self._destinations: dict[str, Destination] = {}
         self._works: tuple[Work, ...] = ()
         if options.topic is not None:
+            from pyspark_log.sink import in_passing
+
             handle = self._find(log, options.topic)
             self._destinations[options.topic] = self._destination(handle)
-            self._works = planned_work(handle)
+            self._works = in_passing.planned_work(handle)
 
     def _find(self, log: Log, topic: str) -> TopicHandle:
         """Return the hold on a topic, created where the options say so. Raises `UnknownTopic`."""
@@ -85,19 +88,14 @@ class _Sink:
     def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
         options, context = self.options, TaskContext.get()
         assert context is not None
-        log = log_at(canonical(options.path))
-
-        def destination(topic: str) -> Destination:
-            found = self._destinations.get(topic)
-            if found is not None:
-                return found
-            return self._destination(retrying(self.patience, lambda: self._find(open_log(options.path), topic)))
+        store_at = stores_at(canonical(options.path))
+        nonce = real_environment().nonce
 
         staging = Staging(
-            log.store_at,
-            destination,
+            store_at,
+            self._destination_named,
             options.topic,
-            nonce=log.environment.nonce,
+            nonce=nonce,
             durable=options.acks != "0",
             sticky=context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0),
             fan_out=functools.partial(FanOutWriter, slower_seconds=options.request_timeout_ms / 1000),
@@ -113,12 +111,25 @@ class _Sink:
         # Inside foreachBatch a batch writer sees the stream's ids too, but it is not that stream's sink.
         query_id = (context.getLocalProperty(QUERY_ID) or "") if streaming else ""
         run_id = (context.getLocalProperty(RUN_ID) or "") if streaming else ""
-        task = context.partitionId()
-        swaps = ride_along(log, self._works[task]) if task < len(self._works) else ()
+        swaps: tuple[SwapSegments, ...] = ()
+        if (task := context.partitionId()) < len(self._works):
+            from pyspark_log.sink import in_passing
+
+            swaps = in_passing.ride_along(store_at, self._works[task], nonce())
         return StagedMessage(tuple(files), swaps, query_id, run_id)
+
+    def _destination_named(self, topic: str) -> Destination:
+        found = self._destinations.get(topic)
+        if found is not None:
+            return found
+        from pyspark_log.sink.sequence import retrying
+
+        return self._destination(retrying(self.patience, lambda: self._find(open_log(self.options.path), topic)))
 
     @property
     def patience(self) -> Patience:
+        from pyspark_log.sink.sequence import Patience
+
         options = self.options
         return Patience(
             options.retries,
@@ -129,6 +140,8 @@ class _Sink:
         )
 
     def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
+        from pyspark_log.sink.sequence import sequence
+
         options = self.options
         staged = [message for message in messages if isinstance(message, StagedMessage)]
         files = [message.files for message in staged]
@@ -153,6 +166,8 @@ class BatchWriter(DataSourceArrowWriter):
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Sequence what the tasks staged."""
+        from pyspark_log_coordinator.producers import ProducerClaim
+
         options = self._sink.options
         claim = None
         if options.txn_app_id is not None:
@@ -179,6 +194,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Sequence a micro-batch; does nothing where an earlier run did it."""
+        from pyspark_log_coordinator.producers import ProducerClaim
+
         first = next(message for message in messages if isinstance(message, StagedMessage))
         options = self._sink.options
         producer = options.txn_app_id or first.query_id

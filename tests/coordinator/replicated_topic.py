@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pyspark_log_coordinator import maintenance, upkeep
+from pyspark_log_coordinator import maintenance, segment_work
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.partition import Partition
@@ -74,8 +74,8 @@ class ReplicatedTopic:
         one = self.partition(partition)
         taken = tuple(one.chunks[:chunks])
         job = maintenance.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
-        work = msgspec.structs.replace(upkeep.work_of(self.handle, job), targets=(on,))
-        swap = upkeep.carry_out(self.log, work, self.log.environment.nonce())
+        work = msgspec.structs.replace(segment_work.work_of(self.handle, job), targets=(on,))
+        swap = segment_work.carry_out(self.log.store_at, work, self.log.environment.nonce())
         self.handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 

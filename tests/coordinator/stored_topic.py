@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from pyspark_log.source.fetch import fetch
 from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator import maintenance, upkeep
+from pyspark_log_coordinator import maintenance
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.rolling import SwapSegments
+from pyspark_log_coordinator.segment_work import carry_out, work_of
 from pyspark_log_coordinator.topic import CommitBatch, Holder, MaintainSegments, SequencedFile
 from pyspark_log_coordinator.topic_config import parse
 from pyspark_log_storage import schema
@@ -115,7 +116,7 @@ class StoredTopic:
 
     def carry_out(self, job: maintenance.Job) -> SwapSegments:
         """Write a job's segment, and swap nothing in."""
-        return upkeep.carry_out(self.log, upkeep.work_of(self.handle, job), self.log.environment.nonce())
+        return carry_out(self.log.store_at, work_of(self.handle, job), self.log.environment.nonce())
 
     def roll(self, chunks: int | None = None, partition: int = 0) -> None:
         """Roll the oldest chunks of a partition into one segment."""

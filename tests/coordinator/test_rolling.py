@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator import topic
 from pyspark_log_coordinator.rolling import SegmentsSwapped
 from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import AlterNode, DeleteRecords, MaintainSegments
+from pyspark_log_coordinator.topic import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
 from tests.coordinator.topics import (
     after,
     at,
@@ -212,6 +212,21 @@ def test_a_batch_that_brings_a_replica_into_the_isr_does_not_swap_in_what_that_l
     state = after(state, command)
     assert state.partitions[0].isr == ("A", "B")
     assert (len(state.partitions[0].staged), len(state.partitions[0].segments)) == (1, 0)
+
+
+def test_a_segment_waits_until_it_is_on_a_majority_that_has_what_a_quorum_committed():
+    state = after(started(replicas=("A", "B", "C"), replication_mode="quorum"), commit(None, file({0: 10}, on="ABC")))
+    one = msgspec.structs.replace(state.partitions[0], isr=("A", "C"))
+    state = msgspec.structs.replace(state, partitions=(one,))
+    # A and B commit it: B is out of the ISR, for it does not have the last rows, and C lags.
+    state = after(state, commit(None, file({0: 10}, on="AB"), file({0: 10}, on="A"), acks="1"))
+    one = state.partitions[0]
+    assert (one.isr, one.high_watermark, one.log_end) == (("A", "C"), 20, 30)
+    state = after(state, MaintainSegments((swap(0, 10, on="AC"),)))
+    assert (len(state.partitions[0].staged), state.partitions[0].log_end_offsets["B"]) == (1, 20)
+    state = after(state, HoldFiles("B", incarnation("B"), (), ((0, state.partitions[0].staged[0].name),)))
+    assert pieces(state)[0] == ("segment", 0, 10)
+    assert state.partitions[0].log_end_offsets["B"] == 20
 
 
 # What is released

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pyspark_log.source.fetch import fetch
 from pyspark_log.source.planning import Range, split_of
 from pyspark_log.source.positions import offset_for_time
-from pyspark_log_coordinator import journal, maintenance, upkeep, verify
+from pyspark_log_coordinator import journal, maintenance, segment_work, upkeep, verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log import Log
 from pyspark_log_coordinator.retention import ApplyRetention
@@ -48,7 +48,7 @@ class SegmentedLog(RuleBasedStateMachine):
         for module, name, value in (
             (maintenance, "ROLL_CHUNKS", 3),
             (maintenance, "MERGE_COUNT", 2),
-            (upkeep, "CHUNK_BYTES", 80),
+            (segment_work, "CHUNK_BYTES", 80),
             (journal, "SNAPSHOT_EVERY", 4),
             (journal, "SNAPSHOTS_KEPT", 2),
             (index, "BLOCK_ENTRIES", 2),
@@ -84,13 +84,13 @@ class SegmentedLog(RuleBasedStateMachine):
     @rule()
     def crash_before_segments_are_swapped_in(self) -> None:
         for job in maintenance.plan(self.handle.journal.state, self.now):
-            upkeep.carry_out(self.log, upkeep.work_of(self.handle, job), next(self.nonces))
+            segment_work.carry_out(self.log.store_at, segment_work.work_of(self.handle, job), next(self.nonces))
         self.restart()
 
     @rule()
     def roll_or_merge_a_little(self) -> None:
         for job in maintenance.plan(self.handle.journal.state, self.now)[:1]:
-            swap = upkeep.carry_out(self.log, upkeep.work_of(self.handle, job), next(self.nonces))
+            swap = segment_work.carry_out(self.log.store_at, segment_work.work_of(self.handle, job), next(self.nonces))
             self.handle.submit(MaintainSegments((swap,)))
 
     @rule()

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_log.source.fetch import fetch
 from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator import topic_description, upkeep
+from pyspark_log_coordinator import segment_work, topic_description, upkeep
 from pyspark_log_coordinator.maintenance import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_coordinator.topic import CommitBatch, DeleteRecords, Holder, MaintainSegments, SequencedFile
 from pyspark_log_storage import append_file, checkpoints, node, schema, segment
@@ -64,7 +64,7 @@ def test_small_chunks_become_one(topic):
 
 
 def test_small_chunks_are_joined_up_to_a_bound(topic, monkeypatch):
-    monkeypatch.setattr(upkeep, "CHUNK_BYTES", 1024 * 1024)
+    monkeypatch.setattr(segment_work, "CHUNK_BYTES", 1024 * 1024)
     dice = random.Random(1)
     for _ in range(160):
         topic.append({0: [dice.randbytes(25_000)]})

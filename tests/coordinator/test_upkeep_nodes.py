@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from pyspark_log.sink import in_passing
-from pyspark_log_coordinator import cluster_upkeep, copying, following, maintenance, membership, upkeep
+from pyspark_log_coordinator import cluster_upkeep, copying, following, maintenance, membership, segment_work, upkeep
+from pyspark_log_coordinator.segment_work import carry_out, work_of
 from pyspark_log_coordinator.topic import MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage import checkpoints, segment
-from pyspark_log_storage.errors import NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.layout import born_name, topic_folder
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -45,9 +46,9 @@ def job(topic, chunks=None):
 
 def roll(topic, chunks=None):
     """Roll the oldest chunks as a task does, which was told what to do and has not opened the log."""
-    work = upkeep.work_of(topic.handle, job(topic, chunks))
+    work = work_of(topic.handle, job(topic, chunks))
     task = topic.stores.task()
-    swap = upkeep.carry_out(task, work, topic.log.environment.nonce())
+    swap = carry_out(task.store_at, work, topic.log.environment.nonce())
     topic.handle.submit(MaintainSegments((swap,)))
     return swap.segment
 
@@ -116,7 +117,7 @@ def test_a_segment_is_on_every_member_of_the_isr_and_in_its_place_by_one_entry(t
 
 
 def test_one_node_is_written_to_directly(monkeypatch):
-    monkeypatch.setattr(upkeep, "FanOutWriter", None)
+    monkeypatch.setattr(segment_work, "FanOutWriter", None)
     topic = StoredTopic()
     topic.fill(3)
     topic.roll()
@@ -152,7 +153,7 @@ def test_rows_that_the_leader_cannot_give_come_from_another_node(topic, how):
 
 def test_a_store_that_does_not_answer_is_asked_once_for_all_chunks(topic, monkeypatch):
     fill(topic, 4)
-    work = msgspec.structs.replace(upkeep.work_of(topic.handle, job(topic)), targets=("1", "2"))
+    work = msgspec.structs.replace(work_of(topic.handle, job(topic)), targets=("1", "2"))
     asked = []
 
     def read(key, *_):
@@ -160,7 +161,7 @@ def test_a_store_that_does_not_answer_is_asked_once_for_all_chunks(topic, monkey
         raise StoreUnavailable("", key, "no answer")
 
     monkeypatch.setattr(disk(topic, "0"), "read", read)
-    swap = upkeep.carry_out(topic.log, work, topic.log.environment.nonce())
+    swap = carry_out(topic.log.store_at, work, topic.log.environment.nonce())
     assert (holders(swap.segment), swap.segment.end_offset, len(asked)) == (["1", "2"], 4, 1)
 
 
@@ -175,7 +176,7 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     flip(topic, "0", f"{topic.handle.segment(0, second.name)}.log", -5)
     one = topic.partition()
     merge = maintenance.Job(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)
-    swap = upkeep.carry_out(topic.log, upkeep.work_of(topic.handle, merge), topic.log.environment.nonce())
+    swap = carry_out(topic.log.store_at, work_of(topic.handle, merge), topic.log.environment.nonce())
     topic.handle.submit(MaintainSegments((swap,)))
     assert [offset for offset, _ in rolled(topic, "0", "1", "2")][-1] < 6
     assert sum(rows for _, rows in rolled(topic, "0", "1", "2")) == 6
@@ -185,17 +186,17 @@ def test_rows_that_no_node_can_give_are_an_error_that_names_the_offset(topic):
     fill(topic, 3)
     for name in ALL:
         flip(topic, name, file_key(topic, 1))
-    with pytest.raises(upkeep.CorruptObject, match="topic 't', partition 0, offset 1"):
+    with pytest.raises(CorruptObject, match="topic 't', partition 0, offset 1"):
         roll(topic)
     assert not any(key.startswith("0/") for name in ALL for key in topic.keys(name))
 
 
 def test_where_no_holder_is_there_that_is_said(topic):
     fill(topic, 1)
-    work = upkeep.work_of(topic.handle, job(topic))
-    bare = {number: upkeep.Source(each.name, ()) for number, each in work.files.items()}
+    work = work_of(topic.handle, job(topic))
+    bare = {number: segment_work.Source(each.name, ()) for number, each in work.files.items()}
     with pytest.raises(StoreUnavailable, match=r"none of the nodes that have .* is there; bring one back"):
-        upkeep.carry_out(topic.log, msgspec.structs.replace(work, files=bare), "ab" * 16)
+        carry_out(topic.log.store_at, msgspec.structs.replace(work, files=bare), "ab" * 16)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreUnwritable])
@@ -235,28 +236,28 @@ def test_a_node_whose_index_cannot_be_written_is_no_holder(topic, monkeypatch):
 
 def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     fill(topic, 2)
-    work = upkeep.work_of(topic.handle, job(topic))
+    work = work_of(topic.handle, job(topic))
     disk(topic, "1").delete("node")
-    swap = upkeep.carry_out(topic.log, work, topic.log.environment.nonce())
+    swap = carry_out(topic.log.store_at, work, topic.log.environment.nonce())
     assert holders(swap.segment) == ["0", "2"]
     for name in ("0", "2"):
         disk(topic, name).delete("node")
     with pytest.raises(NodeMissing):
-        upkeep.carry_out(topic.log, work, topic.log.environment.nonce())
+        carry_out(topic.log.store_at, work, topic.log.environment.nonce())
 
 
 def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
     fill(topic, 2)
     disk(topic, "1").broken = StoreUnavailable
     topic.log.call_roll()
-    work = upkeep.work_of(topic.handle, job(topic))
+    work = work_of(topic.handle, job(topic))
     assert (work.targets, {each.nodes for each in work.files.values()}) == (("0", "2"), {("0", "2")})
 
 
 def test_maintenance_in_passing_does_the_same(topic):
     fill(topic, maintenance.ROLL_CHUNKS)
     [work] = in_passing.planned_work(topic.handle)
-    [swap] = in_passing.ride_along(topic.stores.task(), work)
+    [swap] = in_passing.ride_along(topic.stores.task().store_at, work, "ab" * 16)
     assert holders(swap.segment) == ["0", "1", "2"]
 
 

@@ -25,6 +25,7 @@ from pyspark_log_coordinator import (
     journal,
     journal_entry,
     maintenance,
+    segment_work,
     topic_description,
     upkeep,
     verify,
@@ -49,9 +50,9 @@ SMALL = (
     (maintenance, "ROLL_CHUNKS", 4),
     (maintenance, "MERGE_COUNT", 2),
     (in_passing, "HOUSEKEEPING_EVERY", 8),
-    (upkeep, "CHUNK_BYTES", 400),
-    (upkeep, "SMALL_CHUNK_BYTES", 700),
-    (upkeep, "TINY_CHUNK_BYTES", 700),
+    (segment_work, "CHUNK_BYTES", 400),
+    (segment_work, "SMALL_CHUNK_BYTES", 700),
+    (segment_work, "TINY_CHUNK_BYTES", 700),
 )
 """The product's constants, made small: module, name, value."""
 AT_ONCE = TopicConfig(retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0)
@@ -142,7 +143,8 @@ class Life:
         """
         works = planned_work(self.handle)
         files = self.stage(rows_of(producer, batch), acks)
-        swaps = [swap for work in works[:1] for swap in ride_along(self.log, work)]
+        nonce = self.log.environment.nonce
+        swaps = [swap for work in works[:1] for swap in ride_along(self.log.store_at, work, nonce())]
         claim = ProducerClaim(producer, producer, "", batch) if named else None
         sequence(self.log, [files], claim, acks, patience or Patience(retries=0), self.topic, swaps=swaps)
 

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from pyspark_log.sink import in_passing
-from pyspark_log_coordinator import maintenance, upkeep
+from pyspark_log_coordinator import maintenance
 from pyspark_log_coordinator.retention import DeleteRecords
+from pyspark_log_coordinator.segment_work import carry_out, work_of
 from pyspark_log_coordinator.topic_config import TopicConfig
 from tests.processes.diary import Diary
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, Life, make_constants_small, rows_of
@@ -93,7 +94,7 @@ def files_of_the_dead(life: Life) -> None:
     handle = life.handle
     maintenance.ROLL_CHUNKS = 4
     for job in maintenance.plan(handle.journal.state, handle.now_ms(), NEVER):
-        swap = upkeep.carry_out(life.log, upkeep.work_of(handle, job), life.log.environment.nonce())
+        swap = carry_out(life.log.store_at, work_of(handle, job), life.log.environment.nonce())
         if swap.partition == 1:  # its roller was killed between the two files
             life.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")
     leave_undone()

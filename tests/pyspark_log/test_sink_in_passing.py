@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log.sink import in_passing
 from pyspark_log.sink.in_passing import HOUSEKEEPING_EVERY, housekeep_when_due, ride_along, roll_past_the_cap
-from pyspark_log_coordinator import cluster_upkeep, maintenance, upkeep
+from pyspark_log_coordinator import cluster_upkeep, maintenance, segment_work, upkeep
 from pyspark_log_coordinator.maintenance import ROLL_CHUNKS
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
@@ -101,7 +101,7 @@ def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
     def full(*_, **__):
         raise StoreRefused("the url", "x", "the disk is full")
 
-    monkeypatch.setattr(upkeep, "carry_out", full)
+    monkeypatch.setattr(segment_work, "carry_out", full)
     with pytest.raises(StoreRefused):
         fill(log, 1)
 
@@ -187,6 +187,6 @@ def test_a_job_in_a_task_gives_its_swap(log):
     fill(log, ROLL_CHUNKS)
     handle = log.log.topic("t")
     [work] = in_passing.planned_work(handle)
-    [swap] = ride_along(log.log, work)
+    [swap] = ride_along(log.log.store_at, work, log.log.environment.nonce())
     assert (swap.partition, swap.segment.base_offset, swap.segment.end_offset) == (0, 0, ROLL_CHUNKS)
     assert one(log).segments == ()

@@ -1,0 +1,16 @@
+"""A sequenced file: an append file as a writer names it to the journal. Each writing task of Spark makes one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyspark_log_coordinator.partition import Holder
+from pyspark_log_storage.staged_chunk import StagedChunk
+
+
+class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An append file that a batch brings: its name, who holds it, and its chunks in their order."""
+
+    name: str
+    holders: tuple[Holder, ...]
+    chunks: tuple[StagedChunk, ...]
