@@ -1,21 +1,14 @@
-"""Reading a batch: `spark.read.format("pyspark_log")`. One consistent cut of each topic."""
+"""Reading a batch: `spark.read.format("pyspark_log")`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.opening import canonical, log_at, open_log
-from pyspark_log.source.fetch import Split, fetch
-from pyspark_log.source.planning import Range, divide, find_again, split_of
-from pyspark_log.source.positions import resolve, subscribed
-from pyspark_log.source.row import arrow_schema, chosen_columns, rows
-from pyspark_log.source.tracking import report_loss
+from pyspark_log.source.row import chosen_columns
+from pyspark_log.source.split_reader import read_split
 from pyspark_log.spark_errors import spark_entry, spark_iterator
-from pyspark_log_coordinator import history
-from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,16 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
-    from pyspark_log.source.positions import Subscribed
-    from pyspark_log_coordinator.topic_state import Topic
-
-
-@dataclass
-class SplitPartition(InputPartition):
-    """A task's share."""
-
-    url: str
-    split: Split
 
 
 class BatchReader(DataSourceReader):
@@ -44,59 +27,18 @@ class BatchReader(DataSourceReader):
         self._columns = chosen_columns(schema)
         self._options = options
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a task gets of the reader: what plans stays on the driver, with all that it imports."""
+        return {**self.__dict__, "_options": None}
+
     @spark_entry
     def partitions(self) -> Sequence[InputPartition]:
         """Return the splits; reads no rows, but for a position by time."""
-        options = self._options
-        log = open_log(options.path)
-        now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
-        fail = options.fail_on_data_loss
-        # Looked up first, for it brings the state up to date that all of the rest is planned on.
-        version = None if options.version_as_of is None else _version(now, options.version_as_of)
-        start = resolve(log, now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
-        end = resolve(log, now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
-        if version is not None:
-            end = _as_of(now, end, version, fail_on_data_loss=fail)
-        ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
-        parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
-        url = canonical(options.path)
-        rack = options.client_rack
-        return [SplitPartition(url, split_of(log, now.handles[part.topic], part, rack)) for part in parts]
+        from pyspark_log.source import batch_plan  # tasks, which only read, do without
+
+        return batch_plan.plan(self._options)
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a split's rows; runs in an executor's Python worker."""
         return read_split(partition, self._columns)
-
-
-def _version(now: Subscribed, version: int) -> Topic:
-    """Return a version of the one subscribed topic, and bring its present state up to date.
-
-    Raises `InvalidInput` for several topics, `UnknownVersion` for one that is not kept.
-    """
-    if len(now.handles) != 1:
-        raise InvalidInput(f"versionAsOf is a version of one topic, and {len(now.handles)} are subscribed; read one")
-    (handle,) = now.handles.values()
-    return history.state_at(handle.journal, version)
-
-
-def _as_of(
-    now: Subscribed, end: dict[tuple[str, int], int], version: Topic, *, fail_on_data_loss: bool
-) -> dict[tuple[str, int], int]:
-    """Return the ends, not beyond those of a version of the topic."""
-    cut = [partition.high_watermark for partition in version.partitions]
-    for topic, p in end:
-        had_rows = p < len(cut) and version.partitions[p].log_start < cut[p]
-        if had_rows and cut[p] < now.partition(topic, p).log_start:
-            what = f"topic {topic!r}, partition {p}: all rows of the version have expired"
-            report_loss(what, fail=fail_on_data_loss)
-    return {(topic, p): min(at, cut[p]) if p < len(cut) else 0 for (topic, p), at in end.items()}
-
-
-def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield a split's rows as Spark expects them; nothing for the partition that Spark makes where there is none."""
-    if not isinstance(partition, SplitPartition):
-        return
-    split, url, schema = partition.split, partition.url, arrow_schema(columns)
-    for offset, record in fetch(log_at(url).store_at, split, lambda offset: find_again(open_log(url), split, offset)):
-        yield rows(record, columns, schema, split.topic, split.partition, offset)

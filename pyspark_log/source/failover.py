@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from pyspark_log.source.timed_reads import TimedReads, lane_of
+from pyspark_log_coordinator.partition import NodeId
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark_log.source.read_replicas import ReadReplica
     from pyspark_log_storage.store import Readable, Store
 
 T = TypeVar("T")
@@ -27,6 +29,13 @@ LAST_ANSWER_SECONDS = 60.0
 """How long a read may take where all other nodes have failed."""
 
 _logger = logging.getLogger("pyspark_log")
+
+
+class ReadReplica(msgspec.Struct, frozen=True, array_like=True):
+    """A node to read from, and its address as the cluster knows it."""
+
+    node: NodeId
+    url: str
 
 
 class Failover:

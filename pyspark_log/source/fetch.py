@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.source.failover import Failover
-from pyspark_log.source.read_replicas import ReadReplica
+from pyspark_log.source.failover import Failover, ReadReplica
 from pyspark_log.source.recent_chunks import RecentChunks
 from pyspark_log_coordinator.partition import ChunkRef
 from pyspark_log_storage import schema, segment
@@ -126,7 +125,13 @@ def _chunks(
             if is_missing:
                 raise
             raise error from None  # where the rows are now nobody can say either
-    yield from _read(store_at, again)
+    try:
+        for batch in _read(store_at, again):
+            yield batch
+            reached += batch.num_rows
+    except ObjectMissing as error:
+        rows = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+        raise ObjectMissing(error.url, error.key, rows) from error
 
 
 def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.source import read_replicas
+from pyspark_log.source.failover import ReadReplica
 from pyspark_log.source.fetch import Split
-from pyspark_log.source.read_replicas import ReadReplica, nearest_first
+from pyspark_log.source.read_replicas import nearest_first
 from pyspark_log_storage.errors import DataLoss
 
 if TYPE_CHECKING:
@@ -122,15 +123,22 @@ def _holders(
 def find_again(log: Log, split: Split, offset: int) -> Split:
     """Return where the split's rows from `offset` on are now, after maintenance has moved them.
 
-    Raises `DataLoss` where they have expired meanwhile, or the topic is another one.
+    Raises `DataLoss` where they have expired or were cut meanwhile, or the topic is another one.
     """
     handle = log.topic(split.topic)
     if handle.topic_id != split.topic_id:
         raise DataLoss(f"topic {split.topic!r} was deleted and created again while it was read; read it again")
-    low = handle.journal.state.partitions[split.partition].log_start
+    partition = handle.journal.state.partitions[split.partition]
+    low, high = partition.log_start, partition.high_watermark
+    where = f"topic {split.topic!r}, partition {split.partition}"
     if low > offset:
         raise DataLoss(
-            f"topic {split.topic!r}, partition {split.partition}: offsets {offset} to {min(low, split.end) - 1} "
-            "expired or were deleted while they were read; read faster, or let retention.ms be longer"
+            f"{where}: offsets {offset} to {min(low, split.end) - 1} expired or were deleted while they were read; "
+            "read faster, or let retention.ms be longer"
+        )
+    if high < split.end:
+        raise DataLoss(
+            f"{where}: offsets {max(high, offset)} to {split.end - 1} were cut by an unclean election while they were "
+            "read; read again what is there now"
         )
     return split_of(log, handle, Range(split.topic, split.partition, offset, split.end), split.rack)

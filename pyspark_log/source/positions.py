@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark_log.options import Position, Subscription
-    from pyspark_log.source.read_replicas import ReadReplica
+    from pyspark_log.source.failover import ReadReplica
     from pyspark_log_coordinator.cluster import Node
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import Partition

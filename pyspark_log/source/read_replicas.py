@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from pyspark_log.source.failover import ReadReplica
 from pyspark_log_coordinator import replicas
 from pyspark_log_coordinator.assignment import by_number
 from pyspark_log_coordinator.partition import Holder
@@ -20,15 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.cluster import Node
     from pyspark_log_coordinator.log import Log
-    from pyspark_log_coordinator.partition import NodeId, Partition
+    from pyspark_log_coordinator.partition import Partition
     from pyspark_log_coordinator.topic_state import Topic
-
-
-class ReadReplica(msgspec.Struct, frozen=True, array_like=True):
-    """A node to read from, and its address as the cluster knows it."""
-
-    node: NodeId
-    url: str
 
 
 def nearest_first(log: Log, partition: Partition, rack: str) -> list[Node]:

@@ -32,6 +32,8 @@ from pyspark_log_storage.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMNS: dict[str, tuple[DataType, pa.DataType]] = {
     "key": (BinaryType(), pa.binary()),
@@ -81,27 +83,41 @@ def rows(
         if name in record.schema.names:
             arrays.append(record.column(name))
         elif name == "offset":
-            arrays.append(pa.array(np.arange(offset, offset + count, dtype=np.int64)))
+            arrays.append(_array(pa.int64(), count, np.arange(offset, offset + count, dtype=np.int64)))
         elif name == "topic":
-            arrays.append(_constant(topic, pa.string(), count))
+            arrays.append(_constant(topic, count))
         elif name == "partition":
-            arrays.append(_constant(partition, pa.int32(), count))
+            arrays.append(_constant(partition, count))
         elif name == "timestampType":
-            arrays.append(_constant(CREATE_TIME, pa.int32(), count))
+            arrays.append(_constant(CREATE_TIME, count))
         else:
             arrays.append(pa.nulls(count, COLUMNS[name][1]))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
-def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+def _constant(value: int | str, count: int) -> pa.Array:
     """Return `value` so many times, as a part of a longer column that is kept: most batches are of about one size."""
     rows = max(_KEPT_ROWS, 1 << (count - 1).bit_length())
-    return _repeated(value, kind, rows).slice(0, count)
+    return _repeated(value, rows).slice(0, count)
 
 
 @functools.lru_cache(maxsize=8)
-def _repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), rows)
+def _repeated(value: int | str, rows: int) -> pa.Array:
+    if isinstance(value, str):
+        data = value.encode()
+        one = _array(pa.string(), 1, np.array([0, len(data)], np.int32), data)
+    else:
+        one = _array(pa.int32(), 1, np.array([value], np.int32))
+    return pa.repeat(one[0], rows)
+
+
+def _array(kind: pa.DataType, rows: int, *buffers: bytes | NDArray[Any]) -> pa.Array:
+    """Return an array without nulls.
+
+    By its buffers: `pa.array` and `pa.scalar` look whether they are given something of pandas, and import pandas for
+    that where it is installed. No other step of a reading task does, and it takes a quarter of a second.
+    """
+    return pa.Array.from_buffers(kind, rows, [None, *map(pa.py_buffer, buffers)])
 
 
 @functools.lru_cache(maxsize=8)

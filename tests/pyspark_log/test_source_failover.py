@@ -19,8 +19,11 @@ from pyspark_log.source.positions import offset_for_time
 from pyspark_log.source.timed_reads import lane_of
 from pyspark_log_coordinator import copying, membership
 from pyspark_log_coordinator.cluster import FenceNode
+from pyspark_log_coordinator.election import ElectLeaders
+from pyspark_log_coordinator.observer import live, observer_of
+from pyspark_log_coordinator.topic import Holder, Suspect, Suspicion
 from pyspark_log_storage import segment
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, DataLoss, LogError, ObjectMissing, StoreRefused, StoreUnavailable
 from pyspark_log_storage.memory import MemoryStore
 from tests import direct
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -259,6 +262,25 @@ def test_what_nobody_holds_any_more_is_an_error_that_says_so(topic):
     assert split.nodes == ()
     with pytest.raises(StoreUnavailable, match="topic 't', partition 0, offset 0: each node that held it was wiped"):
         read(topic, split)
+
+
+def test_rows_that_an_unclean_election_cuts_while_they_are_read_are_a_loss(topic):
+    topic.append(on=("0", "2"), acks="all")
+    split = planned(topic)
+    for node in ("0", "2"):
+        topic.handle.submit(Suspect(node, topic.handle.journal.state.incarnations[node]))
+    gone = tuple(Suspicion(*each) for each in topic.handle.journal.state.suspects.items())
+    alive = (Holder("1", topic.handle.journal.state.incarnations["1"]),)
+    topic.handle.submit(ElectLeaders(alive, gone, unclean=True))
+    for node in ALL:
+        lose(topic, node)
+
+    def again(offset):
+        return find_again(topic.log, split, offset)
+
+    message = f"topic 't', partition 0: offsets {BATCHES} to {BATCHES} were cut by an unclean election"
+    with pytest.raises(DataLoss, match=message):
+        read(topic, split, again=again)
 
 
 # A node hangs
@@ -519,6 +541,60 @@ def test_a_streaming_query_reads_in_its_own_rack(disks):
     stream = direct.Stream(disks / "0", subscribe="t", startingOffsets="earliest", **{"client.rack": "east"})
     (partition,) = stream.reader.partitions(stream.start, stream.reader.latestOffset(stream.start, stream.limit))
     assert [each.node for each in partition.split.nodes] == ["2", "0", "1"]
+
+
+@pytest.fixture
+def leaderless(disks):
+    """Topic u, which only a node that is away may lead. Two rows are on another node too, the third is not."""
+    log = PlainLog(disks / "0")
+    handle = log.log.create_topic("u", 1, replicas=[["1", "2"]])
+    log.append("u", {0: [b"a", b"b"]})
+    (disks / "2").rename(disks / "2.away")
+    log.log.open(create=False)
+    log.append("u", {0: [b"c"]})
+    (disks / "2.away").rename(disks / "2")
+    (disks / "1").rename(disks / "1.away")
+    observer = observer_of(handle, session_timeout_ms=0)
+    for _ in range(2):
+        observer.look(handle)
+    partition = handle.refresh().partitions[0]
+    assert (partition.leader, partition.isr, partition.high_watermark) == (None, ("1",), 3)
+    return observer, handle
+
+
+def test_a_partition_that_nobody_leads_is_read_as_far_as_a_node_that_is_there_has_it(disks, leaderless):
+    until = {"endingOffsets": '{"u": {"0": 2}}'}
+    assert [row["value"] for row in direct.read(disks / "0", subscribe="u", **until)] == [b"a", b"b"]
+    stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    assert [row["value"] for row in stream.batch()] == [b"a", b"b"]
+    with pytest.raises(LogError, match=f"{disks}/1"):
+        stream.batch()
+    observer, handle = leaderless
+    (disks / "1.away").rename(disks / "1")
+    observer.look(handle)
+    assert handle.refresh().partitions[0].leader == "1"
+    assert [row["value"] for row in stream.batch()] == [b"c"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_rows_that_were_read_and_that_an_unclean_election_cut_are_a_loss_though_others_are_at_their_offsets(
+    disks, leaderless, fails
+):
+    (disks / "1.away").rename(disks / "1")
+    fail = {"failOnDataLoss": str(fails).lower()}
+    stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", **fail)
+    assert [row["value"] for row in stream.batch()] == [b"a", b"b", b"c"]
+    (disks / "1").rename(disks / "1.away")
+    observer, handle = leaderless
+    observer.look(handle)
+    handle.submit(ElectLeaders(live(handle), observer.gone, unclean=True))
+    PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
+    assert handle.refresh().partitions[0].high_watermark == 4
+    if fails:
+        with pytest.raises(DataLoss, match="offset 3 of epoch 1 was truncated, that epoch ends at 2"):
+            stream.batch()
+    else:
+        assert [(row["offset"], row["value"]) for row in stream.batch()] == [(2, b"d"), (3, b"e")]
 
 
 # One node

@@ -1,12 +1,15 @@
 """A reader whose files maintenance moves, or retention takes, between planning and reading."""
 
+import itertools
+
 import pytest
 
-from pyspark_log.source.batch_reader import SplitPartition, read_split
 from pyspark_log.source.planning import Range, split_of
+from pyspark_log.source.split_reader import SplitPartition, read_split
 from pyspark_log_coordinator import upkeep
 from pyspark_log_coordinator.topic import AlterConfig, DeleteRecords
-from pyspark_log_storage.errors import DataLoss
+from pyspark_log_storage.errors import DataLoss, ObjectMissing
+from tests.direct import Stream
 from tests.plain_log import PlainLog
 
 
@@ -41,6 +44,30 @@ def test_rows_that_were_moved_are_found_again(log):
     move(log)
     assert list(log.log.store.list(f"topics/t/{split.split.topic_id}/append/")) == []
     assert values(split) == [b"%d" % number for number in range(10)]
+
+
+def test_a_replayed_micro_batch_whose_rows_were_moved_since_is_the_same(log):
+    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    initial = stream.start
+    batches = [stream.batch() for _ in range(3)]
+    move(log)
+    again = Stream(log.path, subscribe="t", startingOffsets="earliest")
+    ends = [initial, *stream.ends]
+    assert [again.between(*each) for each in itertools.pairwise(ends)] == batches
+    assert sum(map(len, batches)) == 10
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_file_that_is_missing_for_good_is_named_with_topic_partition_and_offset(log, is_moved):
+    if is_moved:
+        move(log)
+    state = log.log.topic("t").refresh()
+    name = state.partitions[0].segments[0].name if is_moved else state.files[6].name
+    [key] = [each for each in log.log.store.list("topics/") if name in each and not each.endswith(".index")]
+    log.log.store.delete(key)
+    offset = 0 if is_moved else 6
+    with pytest.raises(ObjectMissing, match=f"topic 't', partition 0, offset {offset}: there is no object '{key}'"):
+        values(planned(log))
 
 
 @pytest.mark.parametrize("before", [1, 5, 10])

@@ -5,6 +5,7 @@ import time
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_log_coordinator import moving
 from pyspark_log_storage.errors import DataLoss, UnknownTopic
 from tests.direct import Stream, values
 from tests.plain_log import PlainLog
@@ -111,6 +112,25 @@ def test_a_topic_that_a_pattern_finds_later_is_read_from_its_first_row(log):
     log.append("t-new", {0: [b"first"]})
     log.append("t-new", {1: [b"second"]})
     assert values(stream.batch()) == {0: [b"first"], 1: [b"second"]}
+
+
+def test_partitions_that_come_while_the_query_runs_are_read_from_their_first_row(log):
+    stream = Stream(log.path, subscribe="t", startingOffsets="latest")
+    initial = stream.start
+    assert stream.batch() == []
+    log.append("t", {0: [b"x"]})
+    first = stream.batch()
+    moving.add_partitions(log.log, log.log.topic("t"), 4)
+    log.append("t", {0: [b"y"], 3: [b"new"]})
+    second = stream.batch()
+    log.append("t", {2: [b"later"], 3: [b"more"]})
+    assert values(first) == {0: [b"x"]}
+    assert values(second) == {0: [b"y"], 3: [b"new"]}
+    assert values(stream.batch()) == {2: [b"later"], 3: [b"more"]}
+    again = Stream(log.path, subscribe="t", startingOffsets="latest")
+    assert again.between(initial, stream.ends[0]) == []
+    assert again.between(stream.ends[0], stream.ends[1]) == first
+    assert again.between(stream.ends[1], stream.ends[2]) == second
 
 
 def test_a_pattern_that_matches_nothing_yet_waits_for_a_topic(log):

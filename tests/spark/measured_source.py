@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_log import DefaultSource
-from pyspark_log.options import parse_sink, parse_source
+from pyspark_log.options import SourceOptions, parse_sink, parse_source
 from pyspark_log.sink.writer import BatchWriter
 from pyspark_log.source.batch_reader import BatchReader
 
@@ -31,8 +31,12 @@ class MeasuredSource(DefaultSource):
 
 
 class MeasuredReader(BatchReader):
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        super().__init__(schema, options)
+        self._path = options.path  # tasks do not get the options
+
     def read(self, partition: Any) -> Iterator[Any]:
-        with measured(self._options.path, "read"):
+        with measured(self._path, "read"):
             yield from super().read(partition)
 
 

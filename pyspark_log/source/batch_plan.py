@@ -1,0 +1,60 @@
+"""Planning a batch: from the options to splits. One consistent cut of each topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log.opening import canonical, open_log
+from pyspark_log.source.planning import Range, divide, split_of
+from pyspark_log.source.positions import resolve, subscribed
+from pyspark_log.source.split_reader import SplitPartition
+from pyspark_log.source.tracking import report_loss
+from pyspark_log_coordinator import history
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pyspark_log.options import SourceOptions
+    from pyspark_log.source.positions import Subscribed
+    from pyspark_log_coordinator.topic_state import Topic
+
+
+def plan(options: SourceOptions) -> list[SplitPartition]:
+    """Return the splits; reads no rows, but for a position by time."""
+    log = open_log(options.path)
+    now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
+    fail = options.fail_on_data_loss
+    # Looked up first, for it brings the state up to date that all of the rest is planned on.
+    version = None if options.version_as_of is None else _version(now, options.version_as_of)
+    start = resolve(log, now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
+    end = resolve(log, now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
+    if version is not None:
+        end = _as_of(now, end, version, fail_on_data_loss=fail)
+    ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
+    parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
+    url = canonical(options.path)
+    rack = options.client_rack
+    return [SplitPartition(url, split_of(log, now.handles[part.topic], part, rack)) for part in parts]
+
+
+def _version(now: Subscribed, version: int) -> Topic:
+    """Return a version of the one subscribed topic, and bring its present state up to date.
+
+    Raises `InvalidInput` for several topics, `UnknownVersion` for one that is not kept.
+    """
+    if len(now.handles) != 1:
+        raise InvalidInput(f"versionAsOf is a version of one topic, and {len(now.handles)} are subscribed; read one")
+    (handle,) = now.handles.values()
+    return history.state_at(handle.journal, version)
+
+
+def _as_of(
+    now: Subscribed, end: dict[tuple[str, int], int], version: Topic, *, fail_on_data_loss: bool
+) -> dict[tuple[str, int], int]:
+    """Return the ends, not beyond those of a version of the topic."""
+    cut = [partition.high_watermark for partition in version.partitions]
+    for topic, p in end:
+        had_rows = p < len(cut) and version.partitions[p].log_start < cut[p]
+        if had_rows and cut[p] < now.partition(topic, p).log_start:
+            what = f"topic {topic!r}, partition {p}: all rows of the version have expired"
+            report_loss(what, fail=fail_on_data_loss)
+    return {(topic, p): min(at, cut[p]) if p < len(cut) else 0 for (topic, p), at in end.items()}
