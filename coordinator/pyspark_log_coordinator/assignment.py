@@ -80,13 +80,22 @@ def by_number(node: NodeId) -> tuple[bool, int, str]:
     return (not plain, int(node) if plain else 0, node)
 
 
-def check(assignment: Assignment, live: Iterable[NodeId], known: Iterable[NodeId], topic: str) -> None:
+def check(
+    assignment: Assignment,
+    live: Iterable[NodeId],
+    known: Iterable[NodeId],
+    topic: str,
+    *,
+    first: int = 0,
+    replication_factor: int | None = None,
+) -> None:
     """Raise `InvalidOption` unless every partition has as many replicas, on distinct nodes that are `live`.
 
-    `known` are all nodes, fenced ones among them.
+    `known` are all nodes, fenced ones among them. `first` is the number of the first partition, `replication_factor`
+    that of the partitions that are there already.
     """
     live, known = set(live), set(known)
-    for number, nodes in enumerate(assignment):
+    for number, nodes in enumerate(assignment, first):
         where = f"the assignment of topic {topic!r}, partition {number},"
         if not nodes:
             raise _wrong(f"{where} names no node; name one at least, preferred leader first")
@@ -98,11 +107,13 @@ def check(assignment: Assignment, live: Iterable[NodeId], known: Iterable[NodeId
         twice = [node for node in nodes if nodes.count(node) > 1]
         if twice:
             raise _wrong(f"{where} names node {twice[0]!r} twice; replicas of a partition are on different nodes")
-        if len(nodes) != len(assignment[0]):
-            raise _wrong(
-                f"{where} has {len(nodes)} replicas and that of partition 0 has {len(assignment[0])}; "
-                "give every partition as many"
+        if len(nodes) != (replication_factor or len(assignment[0])):
+            others = (
+                f"that of partition {first} has {len(assignment[0])}"
+                if replication_factor is None
+                else f"the partitions that are there have {replication_factor}"
             )
+            raise _wrong(f"{where} has {len(nodes)} replicas and {others}; give every partition as many")
 
 
 def named(nodes: Iterable[NodeId]) -> str:

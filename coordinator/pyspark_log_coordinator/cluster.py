@@ -3,7 +3,8 @@
     command           events
     StartCluster   -> ClusterStarted, NodeAdded ...    the journal's first entry
     RestoreCluster -> ClusterRestored                  likewise, of a cluster whose journals were lost
-    AddNode, FenceNode, UnfenceNode, RenewNode, RemoveNode -> see `nodes`
+    AddNode, FenceNode, UnfenceNode, RenewNode, SetRack, RemoveNode -> see `nodes`
+    MoveJournals, SettleJournals -> see `generations`
     CreateTopic    -> TopicCreated
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
 
@@ -19,7 +20,15 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator import assignment, nodes
+from pyspark_log_coordinator import assignment, generations, nodes
+from pyspark_log_coordinator.generations import (
+    Journals,
+    JournalsMoved,
+    JournalsSettled,
+    MoveJournals,
+    SettleJournals,
+)
+from pyspark_log_coordinator.journal_nodes import JournalNodes
 from pyspark_log_coordinator.nodes import (
     AT_THE_ROOT,
     AddNode,
@@ -31,8 +40,10 @@ from pyspark_log_coordinator.nodes import (
     NodeRemoved,
     NodeRenewed,
     NodeUnfenced,
+    RackSet,
     RemoveNode,
     RenewNode,
+    SetRack,
     UnfenceNode,
 )
 from pyspark_log_coordinator.partition import NodeId
@@ -66,6 +77,8 @@ class RestoreCluster(msgspec.Struct, frozen=True):
     """Begin the journal of a cluster that was found on its nodes."""
 
     found: ClusterRestored
+    journal_nodes: JournalNodes | None = None
+    """Where the journals begin, where that is on several stores."""
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
@@ -123,6 +136,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: dict[NodeId, Node] = {}
     topics: dict[str, TopicRecord] = {}
     former_nodes: tuple[FormerNode, ...] = ()
+    journals: Journals = Journals()
 
 
 Command = (
@@ -132,7 +146,10 @@ Command = (
     | FenceNode
     | UnfenceNode
     | RenewNode
+    | SetRack
     | RemoveNode
+    | MoveJournals
+    | SettleJournals
     | CreateTopic
     | RemoveTopic
 )
@@ -143,7 +160,10 @@ Event = (
     | NodeFenced
     | NodeUnfenced
     | NodeRenewed
+    | RackSet
     | NodeRemoved
+    | JournalsMoved
+    | JournalsSettled
     | TopicCreated
     | TopicRemoved
 )
@@ -157,12 +177,18 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
                 return []
             return [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
         case RestoreCluster():
-            return [] if state.cluster_id else [command.found]
-        case AddNode() | FenceNode() | UnfenceNode() | RenewNode():
+            begun = command.journal_nodes
+            moved = [] if begun is None or begun.generation == 1 else [JournalsMoved(begun.generation, begun.nodes, ())]
+            return [] if state.cluster_id else [command.found, *moved]
+        case AddNode() | FenceNode() | UnfenceNode() | RenewNode() | SetRack():
             return list(nodes.decide(state.nodes, state.former_nodes, command))
         case RemoveNode():
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
-            return list(nodes.decide_removal(state.nodes, command.node_id, unclear))
+            holders = command.journals | state.journals.holders()
+            return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders))
+        case MoveJournals() | SettleJournals():
+            topics = {each.topic_id: name for name, each in state.topics.items()}
+            return list(generations.decide(state.journals, state.nodes, topics, command))
         case CreateTopic():
             return [TopicCreated(_create(state, command, now))]
         case RemoveTopic():
@@ -184,9 +210,12 @@ def evolve(state: Cluster, event: Event) -> Cluster:
                 topics={each.name: each for each in event.topics},
                 former_nodes=event.former_nodes,
             )
-        case NodeAdded() | NodeFenced() | NodeUnfenced() | NodeRenewed() | NodeRemoved():
+        case NodeAdded() | NodeFenced() | NodeUnfenced() | NodeRenewed() | RackSet() | NodeRemoved():
             present, former = nodes.evolve(state.nodes, state.former_nodes, event)
             return msgspec.structs.replace(state, nodes=present, former_nodes=former)
+        case JournalsMoved() | JournalsSettled():
+            ids = [each.topic_id for each in state.topics.values()]
+            return msgspec.structs.replace(state, journals=generations.evolve(state.journals, ids, event))
         case TopicCreated():
             return msgspec.structs.replace(state, topics={**state.topics, event.topic.name: event.topic})
         case TopicRemoved():
@@ -261,6 +290,7 @@ MACHINE: Machine[Cluster, Command] = Machine(
     event_types=Event,
     encode_state=msgspec.msgpack.encode,
     decode_state=msgspec.msgpack.Decoder(Cluster).decode,
+    generation=lambda state: state.journals.generation,
 )
 
 __all__ = [
@@ -271,11 +301,14 @@ __all__ = [
     "Cluster",
     "CreateTopic",
     "FenceNode",
+    "MoveJournals",
     "Node",
     "RemoveNode",
     "RemoveTopic",
     "RenewNode",
     "RestoreCluster",
+    "SetRack",
+    "SettleJournals",
     "StartCluster",
     "TopicRecord",
     "UnfenceNode",

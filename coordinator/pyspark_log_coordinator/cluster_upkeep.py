@@ -8,7 +8,8 @@ Nothing in a deleted topic's folder is named by anybody any more, and nothing ev
 delay is for readers that are under way; they meet an error afterwards. What a slow writer adds later goes the next
 time, for every folder is looked at; so does what lies on a store that is away, or that fails: it keeps nobody else's
 from being tidied up. Fenced nodes are left out. The journal's last entry and its snapshot stay for ever, for whoever
-still sleeps.
+still sleeps. So do folders of names: a topic may be made again under one at any moment. Folders of ids go when they are
+empty, for ids are never used twice.
 
 A folder is of a deleted topic where both say so: the cluster does not know the id (it is asked after the folder was
 listed, and ids are never used twice), and the journal in the folder has ended. So a cluster whose own journal was
@@ -17,8 +18,9 @@ restored from an old backup loses nothing by this.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -86,6 +88,8 @@ def tidy(
             deleted += [found] if found.objects > 0 else []
     swept = tuple(name for names in stores.each(lambda store: store.sweep(dry_run=dry_run)) for name in names)
     trimmed = 0 if dry_run else log.cluster.trim()
+    if not dry_run:
+        log.tell_journal_nodes()
     for url, why in stores.failures.items():
         if failed is None:
             raise why
@@ -143,7 +147,10 @@ class _Stores:
 
 def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
     """Return the journal of a life of a topic, which is not begun where nobody has."""
-    return Journal(log.place, layout.topic_journal(name, topic_id), topic.MACHINE, log.environment)
+    journal = log.topic_journal(name, topic_id)
+    if journal.place is not log.place and not journal.refresh().started:
+        return log.new_topic_journal(name, topic_id)  # it came and went while the journals are on their way
+    return journal
 
 
 def _remove(
@@ -152,6 +159,8 @@ def _remove(
     nothing = DeletedTopic(name, topic_id, 0, 0)
     folder = layout.topic_folder(name, topic_id)
     if all(stores.each(lambda store: _is_buried(log, store, name, topic_id))):
+        if not dry_run:
+            stores.each(lambda store: store.remove_folders(folder))  # which an earlier one may not have come to
         return nothing
     journal = journal_of(log, name, topic_id)
     state = journal.refresh()
@@ -163,7 +172,8 @@ def _remove(
 
     def doomed(store: Store) -> list[str]:
         nonlocal left
-        keys = list(itertools.islice((key for key in store.list(folder) if key not in kept), left))
+        listed = (key for key in store.list(folder) if key not in kept and not _has_come_since(journal, key, folder))
+        keys = list(itertools.islice(listed, left))
         sizes.extend(_size(store, key) for key in keys)
         left = None if left is None else left - len(keys)
         return keys
@@ -173,8 +183,22 @@ def _remove(
     if not dry_run:
         # First: whoever reads the journal from now on begins at its end, and misses nothing that goes.
         journal.bury()
+        if journal.place.generation > 1:
+            # Whoever slept looks for the journal on stores that it has left: these must tell of its end, too.
+            key, end = journal.newest_snapshot()
+            stores.each(lambda store: any(store.list(f"{folder}journal/")) and store.create(key, end))
         stores.each(lambda store: _delete(store, found[store.url]))
+        stores.each(lambda store: store.remove_folders(folder))
     return DeletedTopic(name, topic_id, len(sizes), sum(sizes))
+
+
+def _has_come_since(journal: Journal[Any, Any], key: str, folder: str) -> bool:
+    """Return whether an object belongs to what the journal has become since, on other stores: it may move, deleted."""
+    part, _, name = key.removeprefix(f"{folder}journal/").partition("/")
+    if part == "snapshots":
+        with contextlib.suppress(ValueError):
+            return layout.number_of_newest_first(name) > journal.number
+    return part.startswith("entries.") and int(part.removeprefix("entries.")) > journal.place.generation
 
 
 def _delete(store: Store, keys: list[str]) -> None:
@@ -193,7 +217,8 @@ def _is_buried(log: Log, store: Store, name: str, topic_id: str) -> bool:
     """Return whether a store has only the end of the journal left, or nothing, without reading it."""
     journal = layout.topic_journal(name, topic_id)
     found = list(itertools.islice(store.list(layout.topic_folder(name, topic_id)), _END_OBJECTS_MAX + 1))
-    slots = {log.place.slot_of(key.removeprefix(f"{journal}entries/")) for key in found[:-1]}
+    entries = layout.entries(journal, log.place.generation)
+    slots = {log.place.slot_of(key.removeprefix(entries)) for key in found[:-1]}
     if not found or len(slots) > 1:
         return not found
     end = slots.pop() if slots else next(snapshot.numbers(store, journal), None)

@@ -83,7 +83,7 @@ class EntryLog:
         if data is not None:
             self._store.create(self._key(n), data)
 
-    def propose(self, n: int, data: bytes) -> bytes:
+    def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
         """Return the bytes decided for slot `n`: `data`, or what another got in first.
 
         A doubtful answer ends only when the slot is occupied: the same bytes are tried again, and the caller

@@ -9,6 +9,10 @@ is kept and brought up to date by reading only what is new.
 Below an existing snapshot entries may be removed (`trim`). A process that slept meanwhile finds no next entry, or an
 old slot free: so a missing entry means the end only if there is no newer snapshot, and an entry that was created
 counts only if no newer snapshot says otherwise. No clock decides this.
+
+A journal may move to other stores (`generations`): an entry says so, which is the last one here. Nobody decides or
+reads anything behind it but there, where the journal begins with the snapshot of that entry and the entry itself.
+Whoever folds it goes on there, and begins the journal where nobody has.
 """
 
 from __future__ import annotations
@@ -21,16 +25,19 @@ import msgspec
 
 from pyspark_log_coordinator import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal_entry import NO_EVENTS, Entry, ManifestName, digest
-from pyspark_log_coordinator.replay import PATIENCE_MS, Machine, Replay
+from pyspark_log_coordinator.replay import PATIENCE_MS, EntryMissing, Machine, Replay
 from pyspark_log_coordinator.snapshot import Snapshot
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
 from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal_place import JournalPlace
+    from pyspark_log_coordinator.journal_place import JournalPlace, Objects
+
+    Follow = Callable[[int], JournalPlace]
+    """Returns the place of a generation of a journal, or a later one in which the journal is known to have begun."""
 
 SNAPSHOT_EVERY = 256
 SNAPSHOTS_KEPT = 4
@@ -60,10 +67,17 @@ class Journal(Replay[S, C]):
         machine: Machine[S, C],
         environment: Environment,
         patience_ms: int = PATIENCE_MS,
+        follow: Follow | None = None,
     ) -> None:
-        """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet."""
+        """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet.
+
+        `follow` finds the place of a generation, where the journal may have moved.
+        """
         super().__init__(place, folder, machine, environment, patience_ms)
+        self._follow = follow
         self._opened = False
+        self.left_at = 0
+        """The newest entry known here when the journal went on elsewhere; 0 where it did not."""
 
     def _reset(self) -> None:
         super()._reset()
@@ -76,11 +90,22 @@ class Journal(Replay[S, C]):
 
     def refresh(self) -> S:
         """Fold what is new and return the state. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+        try:
+            return self._refresh()
+        except StoreError:
+            # The stores may be gone that the journal has left meanwhile.
+            if not self._is_elsewhere():
+                raise
+        return self.refresh()
+
+    def _refresh(self) -> S:
         if not self._opened:
             self._load_snapshot()
             self._opened = True
         while True:
-            if (data := self.entries.read(self.number + 1)) is not None:
+            if self._has_moved():
+                self._go_on_there()
+            elif (data := self.entries.read(self.number + 1)) is not None:
                 self._take(data)
             elif (newest := self.entries.newest_snapshot()) > self.number:
                 # This process slept: what came next has been trimmed, or lies beyond a slot that was.
@@ -89,7 +114,76 @@ class Journal(Replay[S, C]):
                 if self.number == known:
                     self.load(newest)  # which could not be read just now, and nothing else leads on
             else:
+                self._check_begun()
                 return self.state
+
+    def _has_moved(self) -> bool:
+        """Return whether the newest known entry is the last one here, or one that is not here any more."""
+        return self._machine.generation(self.state) > self._place.generation
+
+    def _go_on_there(self) -> None:
+        """Go on in the place that the newest known entry names, and begin the journal there where nobody has.
+
+        A snapshot may lead further than to the next generation: then first in the one before, in which the journal had
+        begun when that entry was decided there.
+        """
+        assert self._follow is not None, "a journal that moves was opened by somebody who can follow it"
+        generation = self._machine.generation(self.state)
+        if generation > self._place.generation + 1:
+            self._live_in(self._follow(generation - 1))
+            return
+        place = self._follow(generation)
+        if place.generation == generation:
+            self._begin_in(place)
+        self.left_at = self.number
+        self._live_in(place)
+
+    def _begin_in(self, place: JournalPlace) -> None:
+        """Make sure that the journal has begun in the place to which its newest known entry moves it.
+
+        It has where that entry is decided there. Its snapshot comes first, on a majority; and before that the entry
+        must be durable here, for nobody here looks for another one afterwards. Whoever does this writes the same
+        bytes. Raises `EntryMissing`, `StoreError`.
+        """
+        number = self.number
+        there = place.entries(self._folder, self._environment, self._patience_ms)
+
+        def has_begun() -> bool:
+            return there.read(number) is not None or there.newest_snapshot() > number
+
+        if has_begun():
+            return
+        self.entries.confirm(number)
+        data = self.entries.read(number)
+        if data is not None and digest(data) == self.last_hash:
+            self._create_snapshot(place.objects(self._folder, self._environment, self._patience_ms))
+            there.propose(number, data, shared=True)
+        elif not has_begun():
+            # What is gone here has been trimmed, which nobody does before the journal has begun there.
+            raise EntryMissing(
+                self.entries.name(number), f"it is missing, and the journal has not begun at {place.url}"
+            )
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether the journal is known to live in a later place, and go on there if so."""
+        if self._follow is None:
+            return False
+        with contextlib.suppress(LogError):
+            return self.go_on_in(self._follow(self._place.generation))
+        return False
+
+    def go_on_in(self, place: JournalPlace) -> bool:
+        """Go on in a later place, in which the journal is known to have begun; return whether it is later."""
+        if place.generation <= self._place.generation:
+            return False
+        self._live_in(place)
+        return True
+
+    def _check_begun(self) -> None:
+        """Raise `EntryMissing` where this place knows nothing of a journal that must have begun in it."""
+        if self.number > 0 and self._machine.generation(self.state) != self._place.generation:
+            name = self.entries.name(self.number + 1)
+            raise EntryMissing(name, "the journal has moved here, and nothing of it is here; is a disk an old copy?")
 
     def submit(self, command: C) -> Outcome[S]:
         """Carry out a command and return what it came to, once it is durable.
@@ -121,7 +215,7 @@ class Journal(Replay[S, C]):
 
         Who leads at the next entry need not look whether it is there: the proposal tells, if there is one.
         """
-        if self._opened and self.entries.leads(self.number + 1):
+        if self._opened and self.entries.leads(self.number + 1) and not self._has_moved():
             with contextlib.suppress(LogError):
                 events = self._machine.decide(self.state, command, self._environment.now_ms())
                 if events:
@@ -156,8 +250,9 @@ class Journal(Replay[S, C]):
         """
         self.refresh()
         numbers = sorted(self.snapshot_numbers(everywhere=True))
-        if len(numbers) <= SNAPSHOTS_KEPT:
+        if len(numbers) < SNAPSHOTS_KEPT:
             return 0
+        # Also where there are no more: another trimming may have been cut short behind its snapshots.
         return self._remove_before(numbers[-SNAPSHOTS_KEPT])
 
     def bury(self) -> int:
@@ -173,6 +268,32 @@ class Journal(Replay[S, C]):
     def end_keys(self) -> tuple[str, ...]:
         """Return the keys of what holds the newest known entry, and of its snapshot."""
         return *self.entries.keys(self.number), snapshot.key(self._folder, self.number)
+
+    def newest_snapshot(self) -> tuple[str, bytes]:
+        """Return key and bytes of the snapshot of the newest known entry, whether or not it is stored."""
+        state = msgspec.Raw(self._machine.encode_state(self.state))
+        data = snapshot.encode(Snapshot(self.number, list(self._hashes), state))
+        return snapshot.key(self._folder, self.number), data
+
+    def clear(self, place: JournalPlace) -> int:
+        """Remove what nobody needs in a place from which this object has followed the journal; return how many objects.
+
+        The entry with which it left stays there, and its snapshot: whoever slept finds where the journal went on. What
+        was older than that cannot be read any more, here or there. Raises `StoreError`.
+        """
+        number, check = self.left_at, partial(snapshot.decode_of, self.left_at)
+        if number == 0 or place.entries(self._folder, self._environment, self._patience_ms).read(number) is None:
+            return 0
+
+        def checked(data: bytes, name: str) -> bytes:
+            check(data, name)
+            return data
+
+        key = snapshot.key(self._folder, number)
+        data = self._objects.read(key, checked)
+        there = place.objects(self._folder, self._environment, self._patience_ms)
+        there.create(key, data, check)
+        return there.remove_before(number, check)
 
     def _remove_before(self, oldest: int) -> int:
         """Remove what is older than a snapshot that is there; return how many objects went."""
@@ -249,7 +370,9 @@ class Journal(Replay[S, C]):
             except ObjectMissing:
                 # Removed since it was listed: there is a newer one.
                 if self._newest_snapshot() == numbers[0]:
-                    raise
+                    if self._place.certain:
+                        raise
+                    return  # a majority has not got it, so nothing has been trimmed by it: the entries lead there
             else:
                 return
 
@@ -288,7 +411,7 @@ class Journal(Replay[S, C]):
             self._create_snapshot()
         self._snapshot_number = self.number
 
-    def _create_snapshot(self) -> None:
-        state = msgspec.Raw(self._machine.encode_state(self.state))
-        data = snapshot.encode(Snapshot(self.number, list(self._hashes), state))
-        self._objects.create(snapshot.key(self._folder, self.number), data, partial(snapshot.decode_of, self.number))
+    def _create_snapshot(self, objects: Objects | None = None) -> None:
+        """Write the snapshot of the newest known entry, here or among other `objects` of the journal."""
+        key, data = self.newest_snapshot()
+        (objects or self._objects).create(key, data, partial(snapshot.decode_of, self.number))

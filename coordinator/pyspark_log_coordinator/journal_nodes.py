@@ -1,12 +1,15 @@
 """Journal nodes: which stores hold the journals of a cluster, written on each of them.
 
-    cluster/journal-nodes    envelope b"PLJN", version 1, body: JSON
-        {"cluster": ..., "nodes": [{"node": ..., "url": ..., "incarnation": ...}, ...]}
+    cluster/journal-nodes                 envelope b"PLJN", version 1, body: JSON
+    cluster/journal-nodes.<generation, 20 digits>
+        {"cluster": ..., "nodes": [{"node": ..., "url": ..., "incarnation": ...}, ...], "generation": ...}
 
-Created when the cluster is, and never replaced. Who is given the address of any journal node reads it there, and goes
-on with all of them. A cluster whose journals live on one store has no such object. It holds what the agreement on
-entries rests on, so it must not change while that goes on: a version that can move journals to other nodes will have
-to end them here, and say in a later object where they begin.
+The generation is left out where it is 1. Created when the cluster is, and never replaced. Who is given the address of
+any journal node reads it there, and goes on with all of them. A cluster whose journals live on one store has no such
+object. It holds what the agreement on entries rests on, so it must not change. Where the journals have moved to other
+stores another object says so, beside it, on the stores before and on the new ones; on a store that had none it is the
+first one. The highest generation counts, and who knows only an older one finds the newer at the end of the cluster's
+journal there.
 """
 
 from __future__ import annotations
@@ -27,10 +30,10 @@ from pyspark_log_storage.errors import (
     ObjectMissing,
     StoreUnavailable,
 )
-from pyspark_log_storage.layout import JOURNAL_NODES
+from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.members import Members
@@ -52,11 +55,12 @@ class JournalNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: str
 
 
-class JournalNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JournalNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The journal nodes of a cluster, in an order that never changes."""
 
     cluster: str
     nodes: tuple[JournalNode, ...]
+    generation: int = 1
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -81,32 +85,82 @@ def decode(data: bytes, name: str) -> JournalNodes:
 
 
 def read(store: Store) -> JournalNodes | None:
-    """Return what a store says, None where it says nothing. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+    """Return the newest that a store says, None where it says nothing.
+
+    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    """
     try:
-        return decode(store.read(JOURNAL_NODES), f"{store.url}/{JOURNAL_NODES}")
+        newest = decode(store.read(JOURNAL_NODES), f"{store.url}/{JOURNAL_NODES}")
     except ObjectMissing:
         return None
+    for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES):
+        if not key.startswith(JOURNAL_NODES):
+            break
+        newest = decode(store.read(key), f"{store.url}/{key}")
+    return newest
+
+
+def tell(nodes: JournalNodes, store: Store) -> bool:
+    """Let a store say where the journals are now; return whether it did not yet. Raises what `read` does.
+
+    Only once the cluster's journal has begun there: who finds this looks for it nowhere else.
+    """
+    told = read(store)
+    if told is not None and told.generation >= nodes.generation:
+        return False
+    key = JOURNAL_NODES if told is None else f"{JOURNAL_NODES}.{number(nodes.generation)}"
+    return store.create(key, encode(nodes))
+
+
+def newest(stores: Sequence[Store]) -> JournalNodes | None:
+    """Return the newest that any of these stores says, as far as they answer; None where none says anything."""
+    told, _, _ = _asked(stores, lambda *_: False)
+    return max(told.values(), key=lambda each: each.generation, default=None)
 
 
 def find(stores: Sequence[Store]) -> JournalNodes | None:
     """Return the journal nodes of the cluster that these stores are of, None for one whose journals live on one store.
 
-    Any one of them that answers will do; but one that is not among the journal nodes must say the same, else it may be
-    another cluster's. Raises `InvalidOption` where several stores do not belong together, or none is a journal node;
-    what a store raises where none can be read.
+    Any one of them that answers will do; but one that is not among the journal nodes must say the same, or have said so
+    before they moved, else it may be another cluster's. Raises `InvalidOption` where several stores do not belong
+    together, or none is a journal node; what a store raises where none can be read.
     """
     if len(stores) == 1:
         return read(stores[0])
+
+    def suffices(told: Mapping[str, JournalNodes], asked: Collection[str]) -> bool:
+        known = {*asked, *(url for nodes in told.values() for url in nodes.urls)}
+        return bool(told) and all(each.url in known for each in stores)
+
+    told, errors, mute = _asked(stores, suffices)
+    if not told:
+        raise _nothing_told(stores, errors, mute)
+    first, nodes = max(told.items(), key=lambda each: each[1].generation)
+    for url, other in told.items():
+        if other.cluster != nodes.cluster or (other.generation == nodes.generation and other != nodes):
+            raise _refused(f"{first} is of cluster {nodes.cluster}, and {url} of cluster {other.cluster}")
+    for url in mute:
+        if url not in nodes.urls:
+            raise _refused(f"{first} is a journal node of a cluster, and {url} is none")
+    return nodes
+
+
+def _asked(
+    stores: Sequence[Store], suffices: Callable[[Mapping[str, JournalNodes], Collection[str]], bool]
+) -> tuple[dict[str, JournalNodes], dict[str, LogError], list[str]]:
+    """Ask all stores at once, until what was told `suffices`, which takes that and the addresses that have answered.
+
+    Return what they say, what went wrong, and who says nothing, by their addresses.
+    """
     told: dict[str, JournalNodes] = {}
     errors: dict[str, LogError] = {}
     mute: list[str] = []
     waited = 0.0
     calls = ThreadCalls()
-    for number, store in enumerate(stores):
-        calls.start(number, partial(_ask, number, store))
+    for position, store in enumerate(stores):
+        calls.start(position, partial(_ask, position, store))
     while len(told) + len(errors) + len(mute) < len(stores):
-        known = {*told, *errors, *mute, *(next(iter(told.values())).urls if told else ())}
-        if told and all(each.url in known for each in stores):
+        if suffices(told, {*told, *errors, *mute}):
             break
         answer = calls.next(ANSWER_SECONDS)
         if answer is None:
@@ -121,16 +175,7 @@ def find(stores: Sequence[Store]) -> JournalNodes | None:
             mute.append(stores[answer.store].url)
         else:
             told[stores[answer.store].url] = answer.result
-    if not told:
-        raise _nothing_told(stores, errors, mute)
-    first, nodes = next(iter(told.items()))
-    for url, other in told.items():
-        if other != nodes:
-            raise _refused(f"{first} is of cluster {nodes.cluster}, and {url} of cluster {other.cluster}")
-    for url in mute:
-        if url not in nodes.urls:
-            raise _refused(f"{first} is a journal node of a cluster, and {url} is none")
-    return nodes
+    return told, errors, mute
 
 
 def missing(nodes: JournalNodes, members: Members, environment: Environment) -> dict[str, LogError]:
@@ -140,23 +185,27 @@ def missing(nodes: JournalNodes, members: Members, environment: Environment) -> 
         found = read(store)
         if found != nodes:
             told = "none" if found is None else ", ".join(found.urls)
-            raise CorruptObject(f"{store.url}/{JOURNAL_NODES}", f"it names other journal nodes: {told}")
+            raise CorruptObject(
+                f"{store.url}/{JOURNAL_NODES}",
+                f"it names other journal nodes: {told}. If it was away while the journals moved, `pyspark-log "
+                "maintain` puts that right",
+            )
 
     answers = members.ask(look, environment, int(PATIENCE_SECONDS * 1000))
     errors = {each.store: each.error for each in answers}
     found = {}
-    for number, each in enumerate(nodes.nodes):
-        error = errors.get(number, members.unavailable(number, f"no answer within {PATIENCE_SECONDS:g} s"))
+    for position, each in enumerate(nodes.nodes):
+        error = errors.get(position, members.unavailable(position, f"no answer within {PATIENCE_SECONDS:g} s"))
         if isinstance(error, LogError):
             found[each.node] = error
     return found
 
 
-def _ask(number: int, store: Store) -> Answer:
+def _ask(position: int, store: Store) -> Answer:
     try:
-        return Answer(b"", number, None, read(store), None)
+        return Answer(b"", position, None, read(store), None)
     except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
-        return Answer(b"", number, None, None, error)
+        return Answer(b"", position, None, None, error)
 
 
 def _nothing_told(stores: Sequence[Store], errors: Mapping[str, LogError], mute: Sequence[str]) -> LogError:

@@ -33,7 +33,7 @@ class Entries(Protocol):
     def name(self, n: int) -> str: ...
     def keys(self, n: int) -> tuple[str, ...]: ...
     def read(self, n: int) -> bytes | None: ...
-    def propose(self, n: int, data: bytes) -> bytes: ...
+    def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes: ...
     def confirm(self, n: int) -> None: ...
     def leads(self, n: int) -> bool: ...
     def newest_snapshot(self) -> int: ...
@@ -75,6 +75,8 @@ class JournalPlace(Protocol):
 
     certain: bool
     """Whether what is listed can be read. On several stores it may be on a few of them only, and nothing be wrong."""
+    generation: int
+    """Which list of stores it is, from 1: each move of the journals to other stores begins the next."""
     stores: Sequence[Store]
 
     @property
@@ -95,6 +97,7 @@ class OneStore:
     """Journals on one store."""
 
     certain = True
+    generation = 1
 
     def __init__(self, store: Store) -> None:
         self.stores: Sequence[Store] = (store,)
@@ -145,8 +148,9 @@ class SeveralStores:
 
     certain = False
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, generation: int = 1) -> None:
         self.members = members
+        self.generation = generation
         self.stores: Sequence[Store] = tuple(each.store for each in members.members)
 
     @property
@@ -157,10 +161,10 @@ class SeveralStores:
         return registers.slot_of(name)
 
     def entries(self, journal: str, environment: Environment, patience_ms: int) -> Registers:
-        return Registers(self.members, journal, environment, patience_ms)
+        return Registers(self.members, journal, environment, patience_ms, self.generation)
 
     def objects(self, journal: str, environment: Environment, patience_ms: int) -> MajorityObjects:
-        return MajorityObjects(self.members, journal, environment, patience_ms)
+        return MajorityObjects(self.members, journal, environment, patience_ms, self.generation)
 
 
 class MajorityObjects:
@@ -171,8 +175,11 @@ class MajorityObjects:
     what a majority has can stand in for what is removed.
     """
 
-    def __init__(self, members: Members, journal: str, environment: Environment, patience_ms: int) -> None:
+    def __init__(
+        self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
+    ) -> None:
         self._members = members
+        self._generation = generation
         self._journal = journal
         self._environment = environment
         self._patience_ms = patience_ms
@@ -225,6 +232,14 @@ class MajorityObjects:
         """
         key = snapshot.key(self._journal, oldest)
 
+        def doomed_in(store: Store) -> list[str]:
+            return trimming.older(store, self._journal, oldest, registers.slot_of, self._generation)
+
+        # Mostly nothing is left to do, and then the snapshot need not be made sure of.
+        found = self._ask(doomed_in, settled=self._members.is_majority)
+        if self._members.is_majority(found) and not any(each.result for each in found if each.error is None):
+            return 0
+
         def checked(data: bytes, name: str) -> bytes:
             check(data, name)
             return data
@@ -238,7 +253,7 @@ class MajorityObjects:
         def remove_in(store: Store) -> int:
             if next(snapshot.numbers(store, self._journal), 0) < oldest:
                 return 0
-            doomed = trimming.older(store, self._journal, oldest, registers.slot_of)
+            doomed = doomed_in(store)
             for each in doomed:
                 store.delete(each)
             return len(doomed)

@@ -6,10 +6,12 @@ This is where the state machines meet the stores; the rules are in the machines.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import cluster, founding, journal_nodes, topic
 from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.journal_nodes import JournalNodes
 from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.members import Member, Members
 from pyspark_log_coordinator.nodes import live
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal import Outcome
-    from pyspark_log_coordinator.journal_nodes import JournalNodes
     from pyspark_log_coordinator.partition import NodeId
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.store import Store
@@ -41,9 +42,7 @@ class TopicHandle:
     def __init__(self, log: Log, record: cluster.TopicRecord) -> None:
         self.name = record.name
         self.topic_id = record.topic_id
-        self.journal: Journal[topic.Topic, topic.Command] = Journal(
-            log.place, layout.topic_journal(record.name, record.topic_id), topic.MACHINE, log.environment
-        )
+        self.journal = log.topic_journal(record.name, record.topic_id)
         self.log = log
         self._record = record
         self._schemas: tuple[tuple[bytes, ...], tuple[pa.Schema, ...]] = ((), ())
@@ -76,6 +75,7 @@ class TopicHandle:
                     member: nodes[member].incarnation for members in self._record.assignments for member in members
                 },
                 assignments=self._record.assignments,
+                generation=self.journal.place.generation,
             )
             state = self.journal.submit(command).state
         if state.deleted:
@@ -116,14 +116,12 @@ class Log:
         do not answer as themselves.
         """
         self._roots = tuple(roots) if isinstance(roots, Sequence) else (roots,)
-        self.store = self._roots[0]
-        """The store of the cluster root; of several journal nodes that of the first."""
         self.environment = environment
         self._handles: dict[str, TopicHandle] = {}
-        self.journal_nodes: JournalNodes | None = None
-        """Where the journals live, None where that is the root alone."""
+        self._generations: dict[int, tuple[JournalNodes, SeveralStores]] = {}
+        """The lists of journal nodes that this process has come to know, and the places that they are."""
         self._is_located = False
-        self._live_in(OneStore(self.store))
+        self._live_in(OneStore(self._roots[0]))
         self._open_node = open_node
         self._roll_call = roll_call or RollCall().missing
         self._node_stores: dict[str, Store] = {}
@@ -145,6 +143,8 @@ class Log:
         if not self.cluster.refresh().cluster_id:
             if not create:
                 where = self.place.url
+                if self.journal_nodes is None:
+                    self._check_root(node.read_marker(self.store))
                 raise NoCluster(f"there is no log at {where}; check the path, or write to it or create a topic")
             self._begin()
         if not self._is_located:
@@ -166,13 +166,95 @@ class Log:
         nodes = journal_nodes.find(self._roots)
         if nodes is None:
             return  # the journals are here, or there are none yet
+        self._live_in(self._place_of(nodes))
+        self._is_located = True
+
+    @property
+    def place(self) -> JournalPlace:
+        """Where the cluster's journal lives, and all others, unless they are on their way."""
+        return self.cluster.place
+
+    @property
+    def store(self) -> Store:
+        """The store of the cluster root; of several journal nodes that of the first."""
+        return self.place.stores[0]
+
+    @property
+    def journal_nodes(self) -> JournalNodes | None:
+        """Where the journals live, None where that is the root alone."""
+        if isinstance(self.place, OneStore):
+            return None
+        return self._generations[self.place.generation][0]
+
+    def _place_of(self, nodes: JournalNodes) -> SeveralStores:
+        """Return the place that these journal nodes are, always the same. Touches nothing. Raises `InvalidOption`."""
+        known = self._generations.get(nodes.generation)
+        if known is not None and known[0] == nodes:
+            return known[1]
         given = {each.url: each for each in self._roots}
         stores = [given[each.url] if each.url in given else self.store_at(each.url) for each in nodes.nodes]
         members = [Member(store, each.node, each.incarnation) for store, each in zip(stores, nodes.nodes, strict=True)]
-        self.store, self.journal_nodes = stores[0], nodes
         self._node_stores |= {each.url: store for store, each in zip(stores, nodes.nodes, strict=True)}
-        self._live_in(SeveralStores(Members(members)))
-        self._is_located = True
+        place = SeveralStores(Members(members), nodes.generation)
+        self._generations[nodes.generation] = nodes, place
+        return place
+
+    def _follow_cluster(self, generation: int) -> JournalPlace:
+        """Return where the cluster's journal goes on in a generation; see `Journal`.
+
+        Where that is the one in which it is, and it does not answer, any store may say that it has left.
+        """
+        if self.journal_nodes is None:
+            return self.place
+        if generation > self.place.generation:
+            moved = self.cluster.state.journals
+            if generation < moved.generation and (previous := self.previous_place) is not None:
+                return previous
+            return self._place_of(JournalNodes(self.journal_nodes.cluster, moved.nodes, moved.generation))
+        stores = {each.url: each for each in (*self._roots, *self._node_stores.values())}
+        told = journal_nodes.newest(tuple(stores.values()))
+        is_later = told is not None and told.cluster == self.journal_nodes.cluster and told.generation > generation
+        return self._place_of(told) if told is not None and is_later else self.place
+
+    def _follow_topic(self, generation: int) -> JournalPlace:
+        """Return where a topic's journal goes on in a generation, or in a later one if it has begun there."""
+        if self.journal_nodes is None:
+            return self.place
+        # The stores of the cluster's journal may be the ones that do not answer: they are not waited for again.
+        if generation == self.place.generation and not self.cluster.go_on_in(self._follow_cluster(generation)):
+            return self.place
+        self.cluster.refresh()
+        previous = self.previous_place
+        return previous if previous is not None and generation <= previous.generation else self.place
+
+    @property
+    def previous_place(self) -> SeveralStores | None:
+        """Where journals may still be that are on their way, None where none is."""
+        moving = self.cluster.state.journals
+        if not moving.are_moving:
+            return None
+        return self._place_of(JournalNodes(self.cluster.state.cluster_id, moving.previous, moving.generation - 1))
+
+    def topic_journal(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
+        """Return the journal of a life of a topic, which is not begun where nobody has. Touches nothing.
+
+        By what is known of the cluster: while journals are on their way those of topics that are not new, and of those
+        that were deleted, are looked for where they were.
+        """
+        state, place = self.cluster.state, self.previous_place
+        record = state.topics.get(name)
+        is_there = record is not None and record.topic_id == topic_id
+        if place is None or (is_there and topic_id not in state.journals.waiting):
+            return self._topic_journal(name, topic_id, self.place)
+        return self._topic_journal(name, topic_id, place)
+
+    def new_topic_journal(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
+        """Return the journal of a life of a topic that began in the newest generation."""
+        return self._topic_journal(name, topic_id, self.place)
+
+    def _topic_journal(self, name: str, topic_id: str, place: JournalPlace) -> Journal[topic.Topic, topic.Command]:
+        folder = layout.topic_journal(name, topic_id)
+        return Journal(place, folder, topic.MACHINE, self.environment, follow=self._follow_topic)
 
     def missing_journal_nodes(self) -> dict[NodeId, LogError]:
         """Return what keeps journal nodes from taking part in the journals now, by their ids."""
@@ -181,12 +263,24 @@ class Log:
         assert isinstance(self.place, SeveralStores)
         return journal_nodes.missing(self.journal_nodes, self.place.members, self.environment)
 
+    def tell_journal_nodes(self) -> None:
+        """Let journal nodes that answer say where the journals are, and those where they were, as far as they do not.
+
+        Clients may know only these. Does nothing where the journals never moved.
+        """
+        nodes = self.journal_nodes
+        if nodes is None or nodes.generation == 1:
+            return
+        patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
+        for place in (self.place, self.previous_place):
+            if isinstance(place, SeveralStores):
+                members, act = place.members, partial(journal_nodes.tell, nodes)
+                members.ask(act, self.environment, patience_ms, settled=members.is_majority)
+
     def _live_in(self, place: JournalPlace) -> None:
         """Go on with the journals in a place, of which nothing is known yet."""
-        self.place = place
-        """Where the journals live."""
         self.cluster: Journal[cluster.Cluster, cluster.Command] = Journal(
-            place, layout.CLUSTER_JOURNAL, cluster.MACHINE, self.environment
+            place, layout.CLUSTER_JOURNAL, cluster.MACHINE, self.environment, follow=self._follow_cluster
         )
         self._handles.clear()
 
@@ -215,14 +309,18 @@ class Log:
                 raise NodeMissing(
                     self.store.url, node.KEY, f"the marker of {self.store.url} vanished; is the disk mounted?"
                 )
-        if not marker.root:
+        self._check_root(marker)
+        first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
+        self.cluster.submit(cluster.StartCluster(marker.cluster, (first,)))
+
+    def _check_root(self, marker: node.Marker | None) -> None:
+        """Raise `NoCluster` where the store is a node of a cluster whose root is elsewhere."""
+        if marker is not None and not marker.root:
             raise NoCluster(
                 f"the store at {self.store.url} is node {marker.node!r} of the cluster {marker.cluster}, and no root: "
                 "give the address of that cluster's root or journal nodes; if its creation with `pyspark-log cluster "
                 "create` was cut short, do that again"
             )
-        first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
-        self.cluster.submit(cluster.StartCluster(marker.cluster, (first,)))
 
     def node_store(self, node_id: str) -> Store:
         """Return the store of a node, as far as this process knows the nodes. Touches nothing."""
@@ -257,9 +355,14 @@ class Log:
 
     def _handle(self, record: cluster.TopicRecord) -> TopicHandle:
         handle = self._handles.get(record.name)
-        if handle is None or handle.topic_id != record.topic_id:
+        if handle is None or handle.topic_id != record.topic_id or self._has_left(handle):
             handle = self._handles[record.name] = TopicHandle(self, record)
         return handle
+
+    def _has_left(self, handle: TopicHandle) -> bool:
+        """Return whether the topic's journal has left for certain where it was last seen, which may be gone."""
+        here = self.previous_place or self.place
+        return handle.journal.place.generation < here.generation
 
     def create_topic(
         self,

@@ -10,7 +10,16 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import nodes
-from pyspark_log_coordinator.cluster import AT_THE_ROOT, AddNode, FenceNode, Node, RemoveNode, RenewNode, UnfenceNode
+from pyspark_log_coordinator.cluster import (
+    AT_THE_ROOT,
+    AddNode,
+    FenceNode,
+    Node,
+    RemoveNode,
+    RenewNode,
+    SetRack,
+    UnfenceNode,
+)
 from pyspark_log_coordinator.node_changes import AlterNode
 from pyspark_log_storage import node
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, UnknownTopic
@@ -82,26 +91,30 @@ def set_fenced(log: Log, node_id: NodeId, *, fenced: bool) -> bool:
     return bool(done.events)
 
 
+def set_rack(log: Log, node_id: NodeId, rack: str) -> bool:
+    """Say where a node stands, empty for nowhere; return whether that changed anything. Raises `InvalidOption`."""
+    return bool(log.cluster.submit(SetRack(node_id, rack)).events)
+
+
 def remove(log: Log, node_id: NodeId) -> bool:
     """Take a fenced node without replicas away for good; return whether it was there.
 
     Its store is left as it is. Raises `InvalidInput` where it is not fenced, or a topic has replicas on it.
     """
     state = log.cluster.refresh()
-    if log.journal_nodes is not None and has_journals(log, node_id):
-        raise _refused(f"node {node_id!r} is one of those where the journals are; it cannot be removed")
     # Topics are looked at after it was fenced: who puts replicas on it makes sure afterwards that it is not fenced.
-    nodes.decide_removal(state.nodes, node_id, ())
+    journals = frozenset() if log.journal_nodes is None else frozenset(each.node for each in log.journal_nodes.nodes)
+    nodes.decide_removal(state.nodes, node_id, (), journals | state.journals.holders())
     records = log.topics()
     clear = frozenset(record.topic_id for name, record in records.items() if not has_replicas(log, name, node_id))
-    return bool(log.cluster.submit(RemoveNode(node_id, clear)).events)
+    return bool(log.cluster.submit(RemoveNode(node_id, clear, journals)).events)
 
 
 def has_journals(log: Log, node_id: NodeId) -> bool:
-    """Return whether the cluster's journals are on a node."""
+    """Return whether the cluster's journals are on a node, or some may still be."""
     if log.journal_nodes is None:
         return log.cluster.state.nodes[node_id].url == AT_THE_ROOT
-    return node_id in {each.node for each in log.journal_nodes.nodes}
+    return node_id in {each.node for each in log.journal_nodes.nodes} | log.cluster.state.journals.holders()
 
 
 def tell_topics(log: Log, node_id: NodeId) -> None:

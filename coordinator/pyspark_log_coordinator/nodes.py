@@ -5,6 +5,7 @@
     FenceNode      -> NodeFenced                   nothing new is put on the node, and it is in no ISR
     UnfenceNode    -> NodeUnfenced
     RenewNode      -> NodeRenewed                  a store in the place of one that was lost, or at another address
+    SetRack        -> RackSet                      where the node stands; replicas that are there stay where they are
     RemoveNode     -> NodeRemoved                  a fenced node without replicas
 
 An incarnation is one life of a node's store. Neither an incarnation nor the id of a removed node is ever used again:
@@ -20,10 +21,10 @@ import msgspec
 from pyspark_log_coordinator.assignment import named
 from pyspark_log_coordinator.partition import NodeId
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.names import check_node
+from pyspark_log_storage.names import check_node, check_rack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 AT_THE_ROOT = "."
 """The address of a node that is the cluster root itself, wherever that is mounted."""
@@ -74,11 +75,20 @@ class RenewNode(msgspec.Struct, frozen=True):
     incarnation: str
 
 
+class SetRack(msgspec.Struct, frozen=True):
+    """Say where a node stands; empty for nowhere."""
+
+    node_id: NodeId
+    rack: str
+
+
 class RemoveNode(msgspec.Struct, frozen=True):
     """Take a node away for good. `clear` are the ids of the topics without replicas on it, as their journals say."""
 
     node_id: NodeId
     clear: frozenset[str]
+    journals: frozenset[NodeId]
+    """The nodes where the journals are, as far as the caller knows."""
 
 
 class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -107,14 +117,21 @@ class NodeRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid
     incarnation: str
 
 
+class RackSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The node stands there from now on, as far as where new replicas go and which are near."""
+
+    node_id: NodeId
+    rack: str
+
+
 class NodeRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The node is gone."""
 
     node_id: NodeId
 
 
-Command = AddNode | FenceNode | UnfenceNode | RenewNode
-Event = NodeAdded | NodeFenced | NodeUnfenced | NodeRenewed | NodeRemoved
+Command = AddNode | FenceNode | UnfenceNode | RenewNode | SetRack
+Event = NodeAdded | NodeFenced | NodeUnfenced | NodeRenewed | RackSet | NodeRemoved
 
 
 def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: Command) -> list[Event]:
@@ -132,15 +149,27 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
             return [NodeUnfenced(command.node_id)] if node_of(nodes, command.node_id).fenced else []
         case RenewNode():
             return _renew(nodes, former, command)
+        case SetRack():
+            check_rack(command.rack)
+            is_there = node_of(nodes, command.node_id).rack == command.rack
+            return [] if is_there else [RackSet(command.node_id, command.rack)]
 
 
-def decide_removal(nodes: Mapping[NodeId, Node], node_id: NodeId, topics: Sequence[str]) -> list[Event]:
-    """Return the event that removes a node, none where it is gone. `topics` are those that may have replicas on it.
+def decide_removal(
+    nodes: Mapping[NodeId, Node], node_id: NodeId, topics: Sequence[str], journals: Collection[NodeId]
+) -> list[Event]:
+    """Return the event that removes a node, none where it is gone.
 
-    Raises `InvalidOption` where refused.
+    `topics` are those that may have replicas on it, `journals` the nodes where the journals are, or were before a move
+    that is under way. Raises `InvalidOption` where refused.
     """
     if node_id not in nodes:
         return []
+    if node_id in journals:
+        raise _wrong(
+            f"node {node_id!r} is one of those where the journals are; it cannot be removed. Move them to others "
+            "first, with `pyspark-log cluster move-journals`"
+        )
     node = nodes[node_id]
     if node.url == AT_THE_ROOT:
         raise _wrong(f"node {node_id!r} is the cluster root, where the journals are; it cannot be removed")
@@ -169,6 +198,8 @@ def evolve(
         after = msgspec.structs.replace(before, url=event.url, incarnation=event.incarnation)
         if event.incarnation != before.incarnation:
             former = (*former, gone)
+    elif isinstance(event, RackSet):
+        after = msgspec.structs.replace(before, rack=event.rack)
     else:
         after = msgspec.structs.replace(before, fenced=isinstance(event, NodeFenced))
     return {**nodes, event.node_id: after}, former
@@ -194,6 +225,7 @@ def free_id(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode]) -> NodeI
 
 def _add(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], node: Node) -> list[Event]:
     check_node(node.node_id)
+    check_rack(node.rack)
     known = nodes.get(node.node_id)
     if known is not None and known.incarnation == node.incarnation:
         return []

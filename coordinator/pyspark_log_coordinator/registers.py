@@ -3,6 +3,9 @@
     <journal>/entries/<number, 20 digits>.<ballot>          the vote: b"V" and the value, or b"N" (nil)
     <journal>/entries/<number, 20 digits>.<ballot>.claim    b"C" and the nonce of the attempt that claims the ballot
 
+In later generations of the journal's stores (`generations`) the folder is `entries.<generation>/`. So what two
+generations decide never mixes, though a store be in both.
+
 Each is the body of an envelope b"PLRG", version 1. A value is a stored journal entry.
 Created once and never replaced; `agreement` says who may write what, and what is decided. All keys of a journal lie in
 one folder: a folder for each entry would cost a local store more flushes. `members` says which stores count.
@@ -35,6 +38,7 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from pyspark_log_storage.layout import entries as entries_folder
 from pyspark_log_storage.layout import number as digits
 
 if TYPE_CHECKING:
@@ -85,11 +89,13 @@ def slot_of(name: str) -> int | None:
 class Registers:
     """The slots of a journal on several stores, as one thread of one process sees them. Does what `EntryLog` does."""
 
-    def __init__(self, members: Members, journal: str, environment: Environment, patience_ms: int) -> None:
+    def __init__(
+        self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
+    ) -> None:
         """`journal`, its folder, ends with "/". `patience_ms` bounds how long a majority that is silent is asked."""
         self._members = members
         self._journal = journal
-        self._folder = f"{journal}entries/"
+        self._folder = entries_folder(journal, generation)
         self._environment = environment
         self._patience_ms = patience_ms
         self._process = os.getpid()
@@ -130,18 +136,20 @@ class Registers:
         if n > 0:
             self._run(n, agreement.read(len(self._members), self._nonce(), durable=True))
 
-    def propose(self, n: int, data: bytes) -> bytes:
+    def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
         """Return the bytes decided for slot `n`: `data`, or what another got in first.
 
-        `data` holds a nonce, so equal bytes are one's own. Raises `OutcomeUnknown` where a majority did not answer and
-        `data` may be decided yet; `StoreUnavailable`, which is retriable, or another error where it cannot be.
+        `data` holds a nonce, so equal bytes are one's own; unless they are `shared`: others may propose the same, and
+        then nobody may take them for a sign that he leads at the next slot. Raises `OutcomeUnknown` where a majority
+        did not answer and `data` may be decided yet; `StoreUnavailable`, which is retriable, or another error where it
+        cannot be.
         """
         leads = self.leads(n)
         self._leads = 0
         attempt = agreement.propose(len(self._members), self._nonce(), data, leads=leads)
         decided = self._run(n, attempt, is_proposal=True).value
         assert decided is not None, "who proposes a value does not end without one"
-        if decided == data and n + 1 > self._led:
+        if decided == data and not shared and n + 1 > self._led:
             # A forked process has this memory too, and must not lead: the process is part of the right.
             self._leads = self._led = n + 1
             self._process = os.getpid()

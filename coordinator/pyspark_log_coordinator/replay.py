@@ -35,6 +35,10 @@ class EntryMissing(CorruptObject):
     """An entry is not there, and one behind it is."""
 
 
+def _the_first(_: object) -> int:
+    return 1
+
+
 class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """A state machine: two pure functions over frozen values, and how its values are stored."""
 
@@ -46,6 +50,8 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """The union of the event structs, all tagged."""
     encode_state: Callable[[S], bytes]
     decode_state: Callable[[bytes], S]
+    generation: Callable[[S], int] = _the_first
+    """In which generation of its stores the journal goes on behind the state's newest entry."""
 
 
 class Replay(Generic[S, C]):
@@ -60,15 +66,19 @@ class Replay(Generic[S, C]):
         patience_ms: int = PATIENCE_MS,
     ) -> None:
         """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet."""
-        self._place = place
         self._folder = folder
         self._machine = machine
         self._environment = environment
         self._patience_ms = patience_ms
-        self.entries = place.entries(folder, environment, patience_ms)
-        self._objects = place.objects(folder, environment, patience_ms)
+        self._live_in(place)
         self._events = msgspec.msgpack.Decoder(GenericAlias(list, (machine.event_types,)))
         self._reset()
+
+    def _live_in(self, place: JournalPlace) -> None:
+        """Go on with what is stored in a place; what is known of the journal stays known."""
+        self._place = place
+        self.entries = place.entries(self._folder, self._environment, self._patience_ms)
+        self._objects = place.objects(self._folder, self._environment, self._patience_ms)
 
     def _reset(self) -> None:
         self.state: S = self._machine.initial

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import manifest, snapshot
-from pyspark_log_storage.layout import born_of, has_born
+from pyspark_log_storage.layout import born_of, entries, has_born
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 
-def older(store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None]) -> list[str]:
+def older(
+    store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None], generation: int = 1
+) -> list[str]:
     """Return the keys of what nobody needs who has the snapshot of entry `oldest`.
 
-    `slot_of` tells whose entry's a file among the entries is, None for a file that is no part of the journal.
+    `slot_of` tells whose entry's a file among the entries is, None for a file that is no part of the journal. Entries
+    of another generation are left alone.
     """
     doomed = [snapshot.key(journal, each) for each in sorted(snapshot.numbers(store, journal)) if each < oldest]
-    entries = f"{journal}entries/"
-    for key in store.list(entries):
-        slot = slot_of(key.removeprefix(entries))
+    folder = entries(journal, generation)
+    for key in store.list(folder):
+        slot = slot_of(key.removeprefix(folder))
         if slot is not None and slot >= oldest:
             break
         if slot is not None:

@@ -9,7 +9,7 @@ from pyspark_log_coordinator.members import Member, Members
 from pyspark_log_storage import node
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.node import Marker
-from tests.coordinator.shelf import FOLDER, MACHINE, Place, Shelf
+from tests.coordinator.shelf import FOLDER, MACHINE, Move, Place, Shelf
 
 
 def begin(roots: Sequence[str]) -> None:
@@ -18,10 +18,20 @@ def begin(roots: Sequence[str]) -> None:
         LocalStore(root).create(node.KEY, node.encode(Marker("c", str(number), f"life-{number}")))
 
 
-def open_at(roots: Sequence[str]) -> Journal[Shelf, Place]:
+def open_at(roots: Sequence[str]) -> Journal[Shelf, Place | Move]:
     """Return the journal as a process sees it that has just begun."""
     stores = [LocalStore(root) for root in roots]
     place: JournalPlace = OneStore(stores[0])
     if len(stores) > 1:
         place = SeveralStores(Members([Member(store, str(i), f"life-{i}") for i, store in enumerate(stores)]))
     return Journal(place, FOLDER, MACHINE, real_environment())
+
+
+def open_moving(generations: Sequence[Sequence[str]]) -> Journal[Shelf, Place | Move]:
+    """Return the journal as a process sees it that knows its folders in each generation, and begins at the first."""
+
+    def place(generation: int) -> JournalPlace:
+        members = [Member(LocalStore(root), root[-1], f"life-{root[-1]}") for root in generations[generation - 1]]
+        return SeveralStores(Members(members), generation)
+
+    return Journal(place(1), FOLDER, MACHINE, real_environment(), follow=place)

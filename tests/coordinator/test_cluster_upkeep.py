@@ -386,6 +386,41 @@ def test_many_at_once_leave_what_one_leaves(tmp_path):
     assert left_of(topic) == end_of(topic)
 
 
+def test_empty_folders_of_a_deleted_topic_go(tmp_path):
+    topic = filled(LocalStore(str(tmp_path)))
+    delete(topic)
+    topic.clock.now_ms = LATER_MS
+    tidy(topic.log)
+    folder = tmp_path / topic.folder
+    end = {tmp_path / key for key in topic.handle.journal.end_keys()}
+    assert set(folder.rglob("*")) == end | {each.parent for each in end} | {folder / "journal"}
+
+
+def test_empty_folders_that_an_earlier_upkeep_left_go(tmp_path):
+    topic = filled(LocalStore(str(tmp_path)))
+    delete(topic)
+    topic.clock.now_ms = LATER_MS
+    tidy(topic.log)
+    left = tmp_path / topic.folder / "0"
+    left.mkdir()
+    tidy(topic.log, dry_run=True)
+    assert left.exists()
+    tidy(topic.log)
+    assert not left.exists()
+
+
+def test_a_topic_that_was_made_again_keeps_its_empty_folders(tmp_path):
+    topic = filled(LocalStore(str(tmp_path)))
+    delete(topic)
+    again = topic.log.create_topic("t", 1)
+    topic.clock.now_ms = LATER_MS
+    empty = tmp_path / layout.topic_folder("t", again.topic_id) / "append"
+    empty.mkdir(parents=True, exist_ok=True)
+    tidy(topic.log)
+    tidy(topic.log)
+    assert empty.exists()
+
+
 def test_strange_files_among_the_topics_are_left_alone(deleted):
     strange = [f"{layout.TOPICS}{name}" for name in (".nfs1", "t/notes.txt", "backup/2024/rows.csv")]
     for key in strange:

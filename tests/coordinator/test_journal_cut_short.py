@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from pyspark_log_coordinator import journal as journal_module
+from pyspark_log_coordinator import journal_entry
 from pyspark_log_coordinator.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
@@ -79,6 +80,22 @@ def test_trimming_may_end_at_any_object(store, deletes):
     assert_readable(store)
     fill(open_shelf(store), 4)
     open_shelf(store).trim()
+    assert_readable(store)
+
+
+@pytest.mark.parametrize("deletes", range(20))
+def test_what_a_trimming_that_was_cut_short_left_goes_with_the_next_one(store, monkeypatch, deletes):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+    shelf = open_shelf(store)
+    fill(shelf, 18)
+    store.deletes_left = deletes
+    with contextlib.suppress(Killed):
+        shelf.trim()
+    store.deletes_left = 10**9
+    open_shelf(store).trim()
+    kept = [*range(12, 19)]
+    assert [int(key.removeprefix(ENTRIES)) for key in store.list(ENTRIES)] == kept
+    assert len(list(store.list(f"{FOLDER}manifests/"))) == len(kept)
     assert_readable(store)
 
 

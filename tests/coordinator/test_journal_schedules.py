@@ -1,21 +1,25 @@
-"""A journal on three stores: crashes, sleepers, lost answers, stores that are away or lost, and one order for all."""
+"""A journal on three stores: crashes, sleepers, lost answers, stores that are away or lost, and one order for all.
 
+In some worlds it moves, again and again, to other stores, some of which are the same.
+"""
+
+import contextlib
 import random
 
 import pytest
 
 from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry
+from pyspark_log_coordinator import journal_entry, registers
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.history import history
 from pyspark_log_coordinator.journal import Journal
 from pyspark_log_coordinator.journal_place import SeveralStores
 from pyspark_log_coordinator.members import Member, Members
 from pyspark_log_storage import node
-from pyspark_log_storage.errors import OutcomeUnknown, StoreUnavailable
+from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from pyspark_log_storage.node import Marker
 from tests.coordinator.calls import SimulatedCalls
-from tests.coordinator.shelf import FOLDER, MACHINE, Place
+from tests.coordinator.shelf import FOLDER, MACHINE, Move, Place
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed, Objects, SimulatedStore, Weather
 
@@ -36,6 +40,8 @@ class Connection(SimulatedStore):
 class World:
     """Three disks, processes that write, read and trim, and what they were told."""
 
+    disk_count = 3
+
     def __init__(self, seed):
         self.chance, self.clock = random.Random(seed), Clock()
         chance = self.chance
@@ -45,7 +51,7 @@ class World:
             late_answer=0.03, sleep=chance.choice([0.001, 0.004]), sleep_seconds_max=chance.choice([0.1, 2.0]),
             latency_seconds=0.002, page=chance.choice([2, 1000]), stale_list_seconds=0,
         )  # fmt: skip
-        self.disks = [Objects() for _ in range(3)]
+        self.disks = [Objects() for _ in range(self.disk_count)]
         for i, disk in enumerate(self.disks):
             disk.data[node.KEY] = node.encode(Marker("c", str(i), f"life-{i}"))
             disk.away = False
@@ -81,7 +87,9 @@ class World:
             uniform=self.chance.uniform,
             nonce=lambda: f"{self.chance.getrandbits(128):032x}",
         )
-        members = [Member(store, str(i), f"life-{i}") for i, store in enumerate(stores)]
+        return self.journal([Member(store, str(i), f"life-{i}") for i, store in enumerate(stores)], environment)
+
+    def journal(self, members, environment):
         place = SeveralStores(Members(members, SimulatedCalls(self.clock)))
         return Journal(place, FOLDER, MACHINE, environment, PATIENCE_MS)
 
@@ -157,9 +165,123 @@ class World:
             assert final[: len(things)] == things, f"at {when} somebody was told another order"
         lengths = [len(things) for _, things in self.readings]
         assert max(lengths) == len(final)
-        *_, last = history(shelf)
-        assert last[2].things == final
+        # Behind a move nothing may have been written yet.
+        kept = list(history(shelf)) or [(0, [], shelf.state)]
+        assert kept[-1][2].things == final
         assert shelf.trim() >= 0
+
+
+class MovingWorld(World):
+    """Five disks, three of which hold the journal; it moves while all goes on, and the disks that it has left go."""
+
+    disk_count = 5
+
+    def __init__(self, seed):
+        self.generations = [(0, 1, 2)]
+        """The disks of each generation, from the first on."""
+        self.settled = 1
+        """The newest generation in which the journal is known to have begun."""
+        self.votes = {}
+        """What was ever proposed, by folder and slot."""
+        super().__init__(seed)
+        for disk in self.disks:
+            disk.lost, disk.watcher = False, self
+        self.spawn("mover", self.mover)
+
+    def journal(self, members, environment):
+        places = {}
+
+        def place(generation):
+            if generation not in places:
+                chosen = [members[i] for i in self.generations[generation - 1]]
+                places[generation] = SeveralStores(Members(chosen, SimulatedCalls(self.clock)), generation)
+            return places[generation]
+
+        def follow(generation):
+            """Whoever asks may not have heard yet that a later one has begun."""
+            return place(max(generation, self.settled if self.chance.random() < 0.7 else 1))
+
+        began = self.settled if self.finished else self.chance.randint(max(1, self.settled - 1), self.settled)
+        shelf = Journal(place(began), FOLDER, MACHINE, environment, PATIENCE_MS, follow=follow)
+        shelf.place_of = place
+        return shelf
+
+    def mover(self):
+        shelf = self.open()
+        while self.finished < WRITERS:
+            self.clock.pause(self.chance.expovariate(2))
+            if self.settled == len(self.generations):
+                whole = [i for i, disk in enumerate(self.disks) if not disk.lost]
+                self.generations.append(tuple(self.chance.sample(whole, 3)))
+            generation = len(self.generations)
+            while self.settled < generation:
+                try:
+                    shelf.submit(Move(generation))
+                    shelf.refresh()
+                    if self.chance.random() < 0.7:
+                        with contextlib.suppress(StoreError):  # it is trimmed here as well, or a store lacks it
+                            shelf.clear(shelf.place_of(generation - 1))
+                except (StoreUnavailable, OutcomeUnknown):
+                    self.errors += 1
+                    self.clock.pause(0.05)
+                    continue
+                self.settled = generation
+
+    def trouble_disks(self):
+        """One disk at a time is away, or lost for good if no other one that is needed is; those left behind, too."""
+        while self.finished < WRITERS:
+            disk = self.chance.choice([each for each in self.disks if not each.lost])
+            disk.away = self.chance.random() < 0.6
+            self.clock.pause(self.chance.expovariate(6))
+            disk.away = False
+            needed = {i for disks in self.generations[self.settled - 1 :] for i in disks}
+            lost = [i for i, each in enumerate(self.disks) if each.lost]
+            may_go = self.disks.index(disk) not in needed or needed.isdisjoint(lost)
+            if self.chance.random() < 0.3 and may_go and len(lost) < 2:
+                disk.data.clear()
+                disk.lost = disk.away = True
+
+    def created(self, key, data):
+        folder, _, name = key.removeprefix(FOLDER).partition("/")
+        found = registers.parse(name)
+        if folder.startswith("entries") and found is not None and not found[1].is_claim:
+            generation = int(folder.partition(".")[2] or 1)
+            if value := registers.decode(found[1], data, key):
+                self.votes.setdefault((generation, found[0]), set()).add(value)
+
+    def replaced(self, key, data):
+        raise AssertionError(f"{key} was replaced")
+
+    def deleting(self, key):
+        pass
+
+    def audit(self):
+        super().audit()
+        for generation in range(2, self.settled + 1):
+            first = min(slot for where, slot in self.votes if where == generation)
+            assert len(self.votes[generation, first]) == 1, "it begins with other bytes than the last entry before"
+            assert self.votes[generation, first] <= self.votes[generation - 1, first]
+            last = max(slot for where, slot in self.votes if where == generation - 1)
+            assert last == first, f"entry {last} was proposed in generation {generation - 1}, which ended at {first}"
+
+
+@pytest.mark.parametrize("first", range(0, 24, 12))
+def test_whatever_happens_all_agree_on_one_order_while_the_journal_moves(first, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 60)
+    crashes = moves = lost = 0
+    for seed in range(first, first + 12):
+        world = MovingWorld(seed)
+        try:
+            world.run()
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+        crashes, moves = crashes + world.crashes, moves + world.settled - 1
+        lost += sum(disk.lost for disk in world.disks)
+    assert crashes > 5
+    assert moves > 12
+    assert lost > 3
 
 
 @pytest.mark.parametrize("first", range(0, 36, 12))

@@ -13,6 +13,7 @@ from pyspark_log_coordinator.cluster import (
     RemoveNode,
     RemoveTopic,
     RenewNode,
+    SetRack,
     StartCluster,
     UnfenceNode,
 )
@@ -59,6 +60,21 @@ def test_nodes_join(three):
     assert three.nodes["1"] == Node("1", "/disk/1", "", "life of 1", fenced=False)
 
 
+def test_a_rack_is_changed_and_nothing_else(three):
+    moved = after(three, SetRack("1", "a"))
+    assert moved.nodes == three.nodes | {"1": node("1", rack="a")}
+    assert cluster.decide(moved, SetRack("1", "a"), NOW) == []
+    assert after(moved, SetRack("1", "")) == three
+    assert refusal(three, SetRack("9", "a")) == "there is no node '9'; there are 0, 1, 2"
+
+
+@pytest.mark.parametrize("rack", ["x" * 256, "a\nb", "\udcff"])
+def test_a_rack_that_cannot_be_shown_is_refused(three, rack):
+    for command in (SetRack("1", rack), AddNode(node("3", rack=rack))):
+        with pytest.raises(InvalidName, match="invalid rack name"):
+            cluster.decide(three, command, NOW)
+
+
 def test_to_join_again_changes_nothing(three):
     assert cluster.decide(three, AddNode(node("1")), NOW) == []
 
@@ -85,7 +101,7 @@ def test_an_id_that_cannot_be_a_name_is_refused(three, name):
 def test_the_free_id_is_the_lowest_number_that_no_node_has_or_had(three):
     assert nodes.free_id({}, ()) == "0"
     assert nodes.free_id(three.nodes, three.former_nodes) == "3"
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()), AddNode(node("east")))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()), AddNode(node("east")))
     assert nodes.free_id(state.nodes, state.former_nodes) == "3"
 
 
@@ -202,36 +218,36 @@ def test_a_node_does_not_go_on_with_the_store_of_another(three):
 
 
 def test_a_fenced_node_without_replicas_can_be_removed(three):
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()))
     assert list(state.nodes) == ["0", "2"]
-    assert cluster.decide(state, RemoveNode("1", frozenset()), NOW) == []
+    assert cluster.decide(state, RemoveNode("1", frozenset(), frozenset()), NOW) == []
 
 
 def test_a_node_that_is_in_use_is_not_removed(three):
-    assert refusal(three, RemoveNode("1", frozenset())).startswith("node '1' is in use; fence it first")
+    assert refusal(three, RemoveNode("1", frozenset(), frozenset())).startswith("node '1' is in use; fence it first")
 
 
 def test_the_root_is_not_removed(three):
-    assert "is the cluster root" in refusal(after(three, FenceNode("0")), RemoveNode("0", frozenset()))
+    assert "is the cluster root" in refusal(after(three, FenceNode("0")), RemoveNode("0", frozenset(), frozenset()))
 
 
 def test_a_node_is_not_removed_while_topics_may_have_replicas_on_it(three):
     state = after(three, create("a", "1"), create("b", "2"), create("c", "3"), FenceNode("1"))
-    assert "has replicas of a, c; move these" in refusal(state, RemoveNode("1", frozenset({"2"})))
-    assert "1" not in after(state, RemoveNode("1", frozenset({"1", "2", "3"}))).nodes
+    assert "has replicas of a, c; move these" in refusal(state, RemoveNode("1", frozenset({"2"}), frozenset()))
+    assert "1" not in after(state, RemoveNode("1", frozenset({"1", "2", "3"}), frozenset())).nodes
 
 
 def test_another_life_of_a_topic_is_another_topic(three):
     state = after(three, create("a", "1"), FenceNode("1"), RemoveTopic("a", "1"), create("a", "2"))
-    assert "has replicas of a;" in refusal(state, RemoveNode("1", frozenset({"1"})))
+    assert "has replicas of a;" in refusal(state, RemoveNode("1", frozenset({"1"}), frozenset()))
 
 
 def test_neither_id_nor_store_of_a_removed_node_are_used_again(three):
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()))
     assert "ids are never used again" in refusal(state, AddNode(node("1", "/disk/new", "new life")))
     assert "was node '1' before" in refusal(state, AddNode(node("3", "/disk/1", "life of 1")))
 
 
 def test_a_snapshot_holds_the_nodes(three):
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset()), RenewNode("2", "/x", "second life"))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()), RenewNode("2", "/x", "second life"))
     assert cluster.MACHINE.decode_state(cluster.MACHINE.encode_state(state)) == state

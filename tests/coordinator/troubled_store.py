@@ -99,6 +99,9 @@ class TroubledStore:
     def delete(self, key: str) -> None:
         self.inner.delete(key)
 
+    def remove_folders(self, prefix: str) -> None:
+        self.inner.remove_folders(prefix)
+
     def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
         return self.inner.open_write(key, durable=durable)
 

@@ -1,0 +1,150 @@
+"""Generations: which moves of the journals are taken, which refused, and what is known of where journals are."""
+
+import pytest
+
+from pyspark_log_coordinator import cluster, topic
+from pyspark_log_coordinator.cluster import (
+    AddNode,
+    CreateTopic,
+    FenceNode,
+    MoveJournals,
+    Node,
+    RemoveNode,
+    RemoveTopic,
+    RenewNode,
+    SettleJournals,
+    StartCluster,
+)
+from pyspark_log_coordinator.journal_nodes import JournalNode
+from pyspark_log_coordinator.topic import DeleteTopic, MoveJournal, StartTopic
+from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.errors import InvalidOption
+
+NOW = 1_000
+
+
+def node(name):
+    return Node(name, f"/disk/{name}", "", f"life {name}")
+
+
+def journal_node(name, life="life"):
+    return JournalNode(name, f"/disk/{name}", f"{life} {name}")
+
+
+FIRST = tuple(map(journal_node, "012"))
+
+
+def after(state, *commands):
+    for command in commands:
+        for event in cluster.decide(state, command, NOW):
+            state = cluster.evolve(state, event)
+    return state
+
+
+def refusal(state, command):
+    with pytest.raises(InvalidOption) as refused:
+        cluster.decide(state, command, NOW)
+    return refused.value.message
+
+
+def create(name):
+    return CreateTopic(name, f"id {name}", 1, TopicConfig(), ())
+
+
+def move(ids):
+    return MoveJournals(tuple(ids), FIRST)
+
+
+@pytest.fixture
+def six():
+    """A cluster of six nodes, on the first three of which the journals are, with a topic."""
+    state = after(cluster.Cluster(), StartCluster("c", tuple(map(node, "012"))))
+    return after(state, *(AddNode(node(name)) for name in "345"), create("t"))
+
+
+def test_a_move_names_the_nodes_as_they_are_now(six):
+    state = after(six, RenewNode("0", "/disk/0", "second life 0"), move("034"))
+    assert state.journals.generation == cluster.MACHINE.generation(state) == 2
+    assert state.journals.nodes == (journal_node("0", "second life"), journal_node("3"), journal_node("4"))
+    assert state.journals.previous == FIRST
+    assert state.journals.waiting == ("id t",)
+
+
+def test_a_move_to_where_they_are_is_none(six):
+    assert cluster.decide(six, move("210"), NOW) == []
+    settled = after(six, move("034"), SettleJournals(2, frozenset({"id t"})))
+    assert cluster.decide(settled, move("340"), NOW) == []
+
+
+def test_a_move_to_the_same_nodes_is_one_where_a_node_has_another_store(six):
+    state = after(six, RenewNode("1", "/disk/new", "another life"), move("012"))
+    assert state.journals.nodes[1] == JournalNode("1", "/disk/new", "another life")
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [
+        ("019", "there is no node '9'"),
+        ("01", "2 of them cannot do without one"),
+        ("0113", "named twice"),
+        ("015", "node '5' is fenced"),
+    ],
+)
+def test_nodes_that_cannot_hold_journals_are_refused(six, ids, reason):
+    assert reason in refusal(after(six, FenceNode("5")), move(ids))
+
+
+def test_journals_at_the_root_stay_there():
+    state = after(cluster.Cluster(), StartCluster("c", (Node("0", cluster.AT_THE_ROOT, "", "life"),)))
+    state = after(state, *(AddNode(node(name)) for name in "123"))
+    assert "at the cluster's root, and stay there" in refusal(state, MoveJournals(tuple("123"), ()))
+    assert "its root, stay there" in refusal(state, MoveJournals(tuple("012"), ()))
+
+
+def test_a_move_that_is_under_way_is_gone_on_with_and_no_other_begun(six):
+    state = after(six, move("034"))
+    assert cluster.decide(state, move("403"), NOW) == []
+    assert "on their way to nodes 0,3,4 already; finish that first, with --to 0,3,4" in refusal(state, move("345"))
+
+
+def test_a_move_ends_when_all_topics_that_were_there_have_moved(six):
+    state = after(six, create("u"), move("034"), create("new"))
+    assert "the journals of t, u have not moved" in refusal(state, SettleJournals(2, frozenset()))
+    assert "the journals of u have not moved" in refusal(state, SettleJournals(2, frozenset({"id t"})))
+    deleted = after(state, RemoveTopic("u", "id u"))
+    for each, moved in ((state, {"id t", "id u"}), (deleted, {"id t"})):
+        settled = after(each, SettleJournals(2, frozenset(moved)))
+        assert (settled.journals.previous, settled.journals.waiting) == ((), ())
+        assert cluster.decide(settled, SettleJournals(2, frozenset()), NOW) == []
+
+
+def test_who_ends_an_older_move_ends_none(six):
+    state = after(six, move("034"), SettleJournals(2, frozenset({"id t"})), move("345"))
+    assert cluster.decide(state, SettleJournals(2, frozenset({"id t"})), NOW) == []
+    assert state.journals.previous == (journal_node("0"), journal_node("3"), journal_node("4"))
+
+
+def test_a_node_that_has_journals_or_may_have_is_not_removed_and_one_that_they_left_is(six):
+    def removal(name, journals=frozenset()):
+        return RemoveNode(name, frozenset({"id t"}), journals)
+
+    fenced = after(six, *(FenceNode(name) for name in "01"))
+    assert "where the journals are" in refusal(fenced, removal("0", frozenset("012")))
+    moving = after(six, move("034"), *(FenceNode(name) for name in "0134"))
+    for name in "0134":
+        assert "where the journals are" in refusal(moving, removal(name))
+    settled = after(moving, SettleJournals(2, frozenset({"id t"})))
+    assert "1" not in after(settled, removal("1")).nodes
+    for name in "034":
+        assert "where the journals are" in refusal(settled, removal(name))
+
+
+def test_a_topics_journal_moves_once_in_each_generation_and_after_its_end_too():
+    state = topic.Topic()
+    start = StartTopic("t", "id", TopicConfig(), (), {"0": "life"}, (("0",),), generation=2)
+    for command, generation in ((start, 2), (MoveJournal(2), 2), (MoveJournal(3), 3), (DeleteTopic(), 3)):
+        for event in topic.decide(state, command, NOW):
+            state = topic.evolve(state, event)
+        assert topic.MACHINE.generation(state) == generation
+    [moved] = topic.decide(state, MoveJournal(4), NOW)
+    assert topic.evolve(state, moved).deleted
