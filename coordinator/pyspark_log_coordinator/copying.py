@@ -9,6 +9,7 @@ one gets the name, the other finds it there. An object is either on a node, whol
 copying goes on with the next object; what was copied and not told yet is read once more, and told.
 
 A node that is out of an ISR gets back what is absent before it is in again, else it would count for rows that it lacks.
+A source that is found damaged, where another is whole, is reported (`bad_copies`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator import holding, replicas
+from pyspark_log_coordinator import bad_copies, holding, replicas
 from pyspark_log_coordinator.assignment import by_number, named
 from pyspark_log_coordinator.holding import HoldFiles
 from pyspark_log_coordinator.membership import introduce
@@ -98,9 +99,14 @@ def missing(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
     return _pieces(handle, holding.missing(handle.journal.state, node_id))
 
 
+def held(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
+    """Return what a node is said to hold of the partitions of which it is a replica, by the state that is known."""
+    return _pieces(handle, holding.held(handle.journal.state, node_id))
+
+
 def absent(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
     """Return what a node is said to hold, by the state that is known, and that is not in its store."""
-    pieces = _pieces(handle, holding.held(handle.journal.state, node_id))
+    pieces = held(handle, node_id)
     if not pieces:
         return []
     there = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))
@@ -175,9 +181,20 @@ def catch_up(
         elif announced or not _has_news(handle, node_id):
             return Copied(objects, size, tuple(told.values()))
         _tell(handle, node_id, member.incarnation, done)
+        while copier.bad:
+            bad_copies.report(handle, *copier.bad.pop())
         announced = not done
         objects += len(done)
         size += sum(piece.bytes for piece in done)
+
+
+def copy_again(log: Log, state: Topic, node_id: NodeId, piece: Piece) -> None:
+    """Put a whole copy of a file in the place of one that is damaged or gone, and that goes on being counted.
+
+    Raises `CorruptObject`, `StoreError` where no whole one can be read, or the node not be written; then what is there
+    stays.
+    """
+    _Copier(log, node_id, bool, None).copy(state, piece)
 
 
 class _Copier:
@@ -189,6 +206,8 @@ class _Copier:
         self._target = log.node_store(node_id)
         self._moved = moved
         self._until = until
+        self.bad: list[tuple[NodeId, Piece]] = []
+        """Copies of others that could not be read whole, of what was then copied from another node."""
         self.tried: dict[str, LogError] = {}
         """Why a piece could not be copied, by its key: it is not tried again."""
 
@@ -219,7 +238,7 @@ class _Copier:
             if self.is_late() or len(done) >= TELL_OBJECTS or size >= TELL_BYTES or clock() >= stop:
                 break
             try:
-                self._copy(state, piece)
+                self.copy(state, piece)
             except (CorruptObject, StoreError) as error:
                 if self._is_ours(error):
                     raise
@@ -229,7 +248,7 @@ class _Copier:
                 size += piece.bytes
         return done
 
-    def _copy(self, state: Topic, piece: Piece) -> None:
+    def copy(self, state: Topic, piece: Piece) -> None:
         """Copy a piece from the nearest holder that has it whole. Raises what the last one raised.
 
         A damaged copy that the node has of it goes as soon as a good one was read: nobody counts on it.
@@ -238,15 +257,18 @@ class _Copier:
         is_damaged = False
         if _is_there(self._target, piece):
             try:
-                _check(self._target, piece, self._moved)
+                check(self._target, piece, self._moved)
             except CorruptObject as raised:
                 error, is_damaged = raised, True
             else:
                 return
+        bad: list[tuple[NodeId, Piece]] = []
         for source in sources(self._log, state, piece.holders, self._node_id):
             try:
                 if is_damaged:
-                    _check(self._log.node_store(source), piece, self._moved)
+                    check(self._log.node_store(source), piece, self._moved)
+                    if _is_whole(self._target, piece, self._moved):
+                        return  # another has put a good one there meanwhile, and may have told the journal
                     _remove(self._target, piece)
                     is_damaged = False
                 _transfer(self._log.node_store(source), self._target, piece, self._moved)
@@ -257,10 +279,13 @@ class _Copier:
                             raise ObjectMissing(self._target.url, piece.key) from raised  # it has expired since
                         raise
                     # Another was quicker.
-                    _check(self._target, piece, self._moved)
+                    check(self._target, piece, self._moved)
                     return
                 error = raised
+                if isinstance(raised, (CorruptObject, ObjectMissing)):
+                    bad.append((source, piece))
             else:
+                self.bad += bad
                 return
         if error is not None:
             raise error
@@ -317,11 +342,20 @@ def _transfer(source: Store, target: Store, piece: Piece, moved: Callable[[int],
         transfer.copy_segment(source, target, piece.key, _as_stored(piece.segment), moved)
 
 
-def _check(store: Store, piece: Piece, moved: Callable[[int], object]) -> None:
+def check(store: Store, piece: Piece, moved: Callable[[int], object]) -> None:
+    """Read a node's copy of a piece. Raises `CorruptObject`, `NewerFormat`, `StoreError`; makes a bad index again."""
     if piece.segment is None:
         transfer.check_append_file(store, piece.key, piece.places, moved)
     else:
         transfer.check_segment(store, piece.key, _as_stored(piece.segment), moved)
+
+
+def _is_whole(store: Store, piece: Piece, moved: Callable[[int], object]) -> bool:
+    try:
+        check(store, piece, moved)
+    except (CorruptObject, ObjectMissing):
+        return False
+    return True
 
 
 def _is_taken(error: LogError) -> bool:

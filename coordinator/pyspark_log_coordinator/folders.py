@@ -120,7 +120,9 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
     """Return the largest number of an entry or a snapshot in what is left of a journal, 0 for none."""
     numbers = [next(snapshot.numbers(store, journal), 0)]
     for key in remains:
-        name = key.removeprefix(f"{journal}entries/")
+        folder, _, name = key.removeprefix(journal).rpartition("/")
+        if folder.partition(".")[0] != "entries":
+            continue
         slot = int(name) if name.isdigit() else register_slot_of(name)
         numbers += [] if slot is None else [slot]
     return max(numbers)
@@ -159,15 +161,19 @@ class _Reading:
     def segment(self, name: str, progress: Callable[[int], object]) -> FoundSegment:
         partition, stem = name.removesuffix(_LOG).split("/")
         key = f"{self._life.folder}{partition}/{stem}"
+        named = int(stem.split("-")[0])
         size = self._store.size(f"{key}{_LOG}")
         epochs: EpochStarts = ()
         try:
-            _, epochs, _ = segment.read_header(self._store, f"{key}{_LOG}", f"segment {self._store.url}/{key}{_LOG}")
+            name = f"segment {self._store.url}/{key}{_LOG}"
+            begin, epochs, _ = segment.read_header(self._store, f"{key}{_LOG}", name)
+            if begin != named:
+                raise CorruptObject(name, f"it begins at offset {begin}, which its name does not say")
             entries, why = recovery.good_chunks(self._store, key)
         except CorruptObject as error:
-            entries, why = [], str(error)
+            epochs, entries, why = (), [], str(error)
         progress(size)
-        base_offset = entries[0].base_offset if entries else int(stem.split("-")[0])
+        base_offset = entries[0].base_offset if entries else named
         indexed = why is None and segment.index_is_right(self._store, key, entries)
         return FoundSegment(int(partition), summary(stem, base_offset, size, entries), epochs, why, indexed)
 

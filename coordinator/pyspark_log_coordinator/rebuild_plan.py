@@ -1,7 +1,8 @@
 """The plan of a rebuild: what a topic will be, by what the folders of the nodes hold. Decides; does nothing itself.
 
 lineage      the leader epochs of whoever knows the newest one: a description, a checkpoint, a segment's header
-segments     whole copies whose rows belong to the lineage (`truncation.divergence`), of whichever nodes have them
+segments     whole copies whose rows belong to the lineage (`truncation.divergence`), of whichever nodes have them;
+             of one that is whole nowhere what can be had chunk by chunk (`salvage`), where that makes the log longer
 chunks       of append files, where the newest description says what they are, and below its HW
 prefix       as much of each partition as follows without a gap (`longest_prefix`)
 set aside    all that is neither used nor known to be contained in what is used: it is moved, never removed
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.longest_prefix import Prefix
     from pyspark_log_coordinator.producers import Producer
+    from pyspark_log_coordinator.salvage import Salvage
     from pyspark_log_coordinator.topic_description import Description
     from pyspark_log_coordinator.topic_state import Topic
 
@@ -47,6 +49,8 @@ class ChosenSegment(msgspec.Struct, frozen=True):
     nodes: tuple[NodeId, ...]
     unindexed: tuple[NodeId, ...] = ()
     """Those of them whose index is missing or damaged."""
+    salvage: Salvage | None = None
+    """Where it is to be written yet, from what is left of a damaged one."""
 
     @property
     def base_offset(self) -> int:
@@ -118,11 +122,19 @@ def newest_description(folders: Mapping[NodeId, Folder]) -> Description | None:
 
 
 def plan_topic(
-    life: Life, folders: Mapping[NodeId, Folder], good: Mapping[NodeId, frozenset[GoodChunk]], nodes: Sequence[NodeId]
+    life: Life,
+    folders: Mapping[NodeId, Folder],
+    good: Mapping[NodeId, frozenset[GoodChunk]],
+    nodes: Sequence[NodeId],
+    salvages: Sequence[Salvage] = (),
 ) -> TopicPlan:
-    """Return what a topic will be. `good` are the chunks of the newest description that each of the nodes has whole."""
+    """Return what a topic will be.
+
+    `good` are the chunks of the newest description that each of the nodes has whole, `salvages` what can be had of
+    segments that none has whole.
+    """
     description = newest_description(folders)
-    planning = _Planning(folders, description, good, nodes)
+    planning = _Planning(folders, description, good, nodes, salvages)
     partitions, holders = planning.partitions()
     known = description.topic if description is not None else None
     files = {number: (known.file(number).name, nodes) for number, nodes in holders.items()} if known is not None else {}
@@ -151,8 +163,10 @@ class _Planning:
         description: Description | None,
         good: Mapping[NodeId, frozenset[GoodChunk]],
         nodes: Sequence[NodeId],
+        salvages: Sequence[Salvage],
     ) -> None:
         self._folders = folders
+        self._salvages = salvages
         self._known: Topic | None = None if description is None else description.topic
         self._good = good
         self._nodes = sorted(nodes, key=by_number)
@@ -231,7 +245,7 @@ class _Planning:
             found.append(self._known.partitions[number].epoch_starts)
         return sorted((each for each in found if each), key=lambda each: (each[-1][0], len(each)))
 
-    def _belongs(self, found: FoundSegment) -> bool:
+    def _belongs(self, found: FoundSegment | Salvage) -> bool:
         """Return whether all rows of a segment are those of the lineage."""
         end = found.file.end_offset
         return truncation.divergence(found.epochs, end, self._lineages[found.partition], _NO_END) >= end
@@ -250,7 +264,17 @@ class _Planning:
             )
             for found in copies.values()
         ]
-        return longest_prefix.longest(segments, self._chunks(number), self._log_start(number))
+        chunks, log_start = self._chunks(number), self._log_start(number)
+        prefix = longest_prefix.longest(segments, chunks, log_start)
+        left = [each for each in self._salvages if each.partition == number and self._belongs(each)]
+        left.sort(key=lambda each: (each.file.base_offset, -each.file.end_offset))
+        # Each makes the log longer at its end, or, on the way back, at its begin; where a gap follows, not at all.
+        for one in (*left, *reversed(left)):
+            more = [*segments, ChosenSegment(one.file, (), (), one)]
+            longer = longest_prefix.longest(more, chunks, log_start)
+            if _is_longer(longer, prefix):
+                segments, prefix = more, longer
+        return prefix
 
     def _chunks(self, number: int) -> list[ChunkRef]:
         """Return the committed chunks of the description that a node has and that belong to the lineage."""
@@ -336,6 +360,12 @@ def _reached(prefix: Prefix[ChosenSegment, ChunkRef], holders: Mapping[int, tupl
             return reached
         reached = chunk.end_offset
     return reached
+
+
+def _is_longer(new: Prefix[ChosenSegment, ChunkRef], old: Prefix[ChosenSegment, ChunkRef]) -> bool:
+    """Return whether a prefix has all rows of another, and more."""
+    rows, before = new.log_end - new.log_start, old.log_end - old.log_start
+    return rows > before and (before == 0 or (new.log_start <= old.log_start and new.log_end >= old.log_end))
 
 
 def _producers(known: Topic, partitions: Sequence[PartitionPlan]) -> dict[str, Producer]:

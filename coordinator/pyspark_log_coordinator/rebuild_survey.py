@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator import cluster, folders, journal_nodes, rebuild_plan
+from pyspark_log_coordinator import cluster, folders, journal_nodes, rebuild_plan, salvage
 from pyspark_log_coordinator.assignment import by_number, named
 from pyspark_log_coordinator.folders import Folder, Life
 from pyspark_log_coordinator.journal import Journal
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.salvage import Salvage
     from pyspark_log_coordinator.topic_description import Description
 
 OPTION = "nodes"
@@ -80,6 +81,8 @@ class Survey(msgspec.Struct, frozen=True):
     """The incarnations that the nodes had."""
     journals_may_live: str | None
     """Why a journal may be alive somewhere else; None where the nodes that had them are given."""
+    generation: int
+    """Of the stores of the journals that will be: one that no store tells of, unless they were never moved."""
     newest: int
     """The largest number of an entry in what is left of the cluster's journal."""
 
@@ -132,6 +135,7 @@ def survey(
         racks={name: each.rack for name, each in nodes.items()},
         former=frozenset(former),
         journals_may_live=_may_live(given, journals),
+        generation=_next_generation([each.generation for each in journals.values() if each is not None]),
         newest=max(_newest_in_cluster(each.store) for each in given),
     )
 
@@ -205,7 +209,7 @@ def _refuse_living(
             members = [
                 Member(here.get(one.url) or open_node(one.url), one.node, one.incarnation) for one in nodes.nodes
             ]
-            place = SeveralStores(Members(members))
+            place = SeveralStores(Members(members), nodes.generation)
         journal = Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS)
         try:
             state = journal.refresh()
@@ -222,6 +226,12 @@ def _refuse_living(
                 f"the journal of cluster {state.cluster_id} is at {place.url}, and can be read: there is nothing to "
                 "rebuild. A node that was wiped is brought back with `pyspark-log nodes renew`"
             )
+
+
+def _next_generation(known: Sequence[int]) -> int:
+    """Return the generation that begins: a node that was not given, and comes back, tells of an older one."""
+    newest = max(known, default=1)
+    return newest + 1 if newest > 1 else 1
 
 
 def _may_live(given: Sequence[Given], journals: Mapping[NodeId, JournalNodes | None]) -> str | None:
@@ -268,7 +278,22 @@ def _age(folders_of: Mapping[NodeId, Folder]) -> tuple[int, int]:
 def _plan(given: Sequence[Given], life: Life, found: Mapping[NodeId, Folder]) -> TopicPlan:
     description = rebuild_plan.newest_description(found)
     good = {each.node_id: _good_chunks(each.store, life, description) for each in given if each.node_id in found}
-    return rebuild_plan.plan_topic(life, found, good, [each.node_id for each in given])
+    return rebuild_plan.plan_topic(life, found, good, [each.node_id for each in given], _salvages(given, life, found))
+
+
+def _salvages(given: Sequence[Given], life: Life, found: Mapping[NodeId, Folder]) -> list[Salvage]:
+    """Return what can be had of the segments that no node has whole."""
+    damaged: dict[tuple[int, str], dict[NodeId, Store]] = {}
+    whole: set[tuple[int, str]] = set()
+    for each in given:
+        for one in found[each.node_id].segments if each.node_id in found else ():
+            name = one.partition, one.file.name
+            if one.why is None:
+                whole.add(name)
+            else:
+                damaged.setdefault(name, {})[each.node_id] = each.store
+    looked = (salvage.look(stores, life.folder, *name) for name, stores in damaged.items() if name not in whole)
+    return [each for each in looked if each is not None]
 
 
 def _good_chunks(store: Store, life: Life, description: Description | None) -> frozenset[GoodChunk]:

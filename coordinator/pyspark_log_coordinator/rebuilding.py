@@ -3,11 +3,12 @@
 The survey (`rebuild_survey`) says what each topic will be; this does it. Offsets stay what they were.
 
     1  the newest description of each topic is written to every node
-    2  what is left of journals, and what nothing places, is set aside
-    3  one replica of each partition gets all of it, and indexes are made again
-    4  each store gets a new incarnation: what a process of before does there counts for nothing
-    5  each topic's journal begins
-    6  the cluster's journal begins
+    2  what can be had of segments that no node has whole is written as segments, each on one node
+    3  what is left of journals, and what nothing places, is set aside
+    4  one replica of each partition gets all of it, and indexes are made again
+    5  each store gets a new incarnation: what a process of before does there counts for nothing
+    6  each topic's journal begins
+    7  the cluster's journal begins
 
 The order makes it restartable: until the last step there is no cluster, and whoever was stopped begins again with the
 survey. Only one process may do it at a time.
@@ -20,7 +21,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator import cluster, journal_nodes, rebuild_plan, set_aside, topic, topic_description
+from pyspark_log_coordinator import (
+    cluster,
+    journal_nodes,
+    rebuild_plan,
+    salvage,
+    set_aside,
+    topic,
+    topic_description,
+)
 from pyspark_log_coordinator.cluster import ClusterRestored, RestoreCluster, TopicRecord
 from pyspark_log_coordinator.journal import Journal
 from pyspark_log_coordinator.journal_nodes import JournalNode, JournalNodes
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.rebuild_plan import ChosenSegment, TopicPlan
+    from pyspark_log_coordinator.rebuild_plan import ChosenSegment, PartitionPlan, TopicPlan
     from pyspark_log_coordinator.rebuild_survey import Survey
     from pyspark_log_storage.staged_chunk import StagedChunk
     from pyspark_log_storage.store import Store
@@ -70,6 +79,7 @@ def carry_out(
     rebuild.check_markers()
     for act, what in (
         (rebuild.describe, "writing descriptions"),
+        (rebuild.salvage, "salvaging what is damaged everywhere"),
         (rebuild.set_aside, "setting aside what has no place"),
         (rebuild.complete, "completing one replica of each partition"),
         (rebuild.renew, "renewing the nodes"),
@@ -111,6 +121,10 @@ class _Rebuild:
                 for store in self._stores.values():
                     store.put(f"{each.plan.life.folder}{topic_description.NAME}", data)
 
+    def salvage(self) -> None:
+        for each in self._topics:
+            each.salvage()
+
     def set_aside(self) -> None:
         for name, store in self._stores.items():
             keys = list(store.list(layout.CLUSTER_JOURNAL))
@@ -139,7 +153,7 @@ class _Rebuild:
         incarnations = {name: marker.incarnation for name, marker in self._markers.items()}
         for each in self._topics:
             journal = Journal(place, layout.topic_journal(*each.plan.life), topic.MACHINE, self._environment)
-            journal.begin_at(each.plan.entry, RestoreTopic(each.restored(incarnations)))
+            journal.begin_at(each.plan.entry, RestoreTopic(each.restored(incarnations), place.generation))
 
     def begin_cluster(self) -> None:
         incarnations = {name: marker.incarnation for name, marker in self._markers.items()}
@@ -155,7 +169,8 @@ class _Rebuild:
         )
         journal = Journal(self._place(), layout.CLUSTER_JOURNAL, cluster.MACHINE, self._environment)
         self.check_markers()
-        journal.begin_at(rebuild_plan.next_number(self._found.newest), RestoreCluster(restored))
+        moved = None if self._is_at_root else self._journal_nodes()
+        journal.begin_at(rebuild_plan.next_number(self._found.newest), RestoreCluster(restored, moved))
 
     def _url(self, store: Store) -> str:
         return AT_THE_ROOT if self._is_at_root and store is self._found.journal_stores[0] else store.url
@@ -172,13 +187,14 @@ class _Rebuild:
         if self._is_at_root:
             return OneStore(self._found.journal_stores[0])
         nodes = self._journal_nodes().nodes
-        return SeveralStores(Members([Member(self._stores[each.node], each.node, each.incarnation) for each in nodes]))
+        members = [Member(self._stores[each.node], each.node, each.incarnation) for each in nodes]
+        return SeveralStores(Members(members), self._found.generation)
 
     def _journal_nodes(self) -> JournalNodes:
         names = {store.url: name for name, store in self._stores.items()}
         urls = [store.url for store in self._found.journal_stores]
         nodes = tuple(JournalNode(names[url], url, self._markers[names[url]].incarnation) for url in urls)
-        return JournalNodes(self._found.cluster_id, nodes)
+        return JournalNodes(self._found.cluster_id, nodes, self._found.generation)
 
 
 class _Topic:
@@ -194,10 +210,19 @@ class _Topic:
             for each in partition.segments
         }
 
+    def salvage(self) -> None:
+        """Write what can be had of segments that no node has whole."""
+        for number, partition in enumerate(self.plan.partitions):
+            for each in partition.segments:
+                if each.salvage is not None:
+                    best = _best(partition)
+                    salvage.write(each.salvage, self._stores, self.plan.life.folder, self._stores[best])
+                    self._segments[number, each.file.name].append(best)
+
     def complete(self) -> None:
         """Give one replica of each partition all of it, and make lost indexes again."""
         for number, partition in enumerate(self.plan.partitions):
-            best = max(partition.replicas, key=lambda each: partition.reached.get(each, partition.log_start))
+            best = _best(partition)
             for each in partition.segments:
                 self._index(number, each)
                 self._give_segment(number, each, best)
@@ -291,6 +316,11 @@ class _Topic:
         assert self.plan.description is not None, "only a description names append files"
         known = self.plan.description.topic.file(number)
         return msgspec.structs.replace(known, holders=_holders(self._files[number], incarnations))
+
+
+def _best(partition: PartitionPlan) -> NodeId:
+    """Return the replica that has most of a partition: it gets the rest."""
+    return max(partition.replicas, key=lambda each: partition.reached.get(each, partition.log_start))
 
 
 def _holders(nodes: Sequence[NodeId], incarnations: dict[NodeId, str]) -> tuple[Holder, ...]:

@@ -1,7 +1,8 @@
 """Repair: making again what can be made without loss.
 
 indexes       of segments that are whole
-copies        that are damaged or missing, from another node; a damaged one goes only when a good one was read
+copies        that are damaged or missing, from another node; a damaged one goes only when a good one was read, and when
+              the journal does not count it any more, as far as it can do without (`damage`)
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator import bad_copies
 from pyspark_log_coordinator.copies import Copies, check_segment
+from pyspark_log_coordinator.copying import Piece
+from pyspark_log_coordinator.holding import HoldFiles
 from pyspark_log_storage import segment, transfer
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 from pyspark_log_storage.segment import SegmentFile
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import Holder, NodeId, SegmentRef
-    from pyspark_log_coordinator.topic_state import FileRef, Topic
+    from pyspark_log_coordinator.topic_state import Topic
     from pyspark_log_storage.staged_chunk import StagedChunk
     from pyspark_log_storage.store import Store
 
@@ -36,7 +40,7 @@ def repair(log: Log, handle: TopicHandle, node: NodeId | None = None) -> list[st
             repairs.segment(state, number, each)
     if not repairs.copies.is_single:
         for file, places in _files(state).items():
-            repairs.file(state, state.file(file), places)
+            repairs.file(state, file, places)
     return repairs.made
 
 
@@ -67,9 +71,10 @@ class _Repairs:
         stored = SegmentFile(
             ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, ref.min_timestamp, ref.max_timestamp
         )
+        piece = Piece(key, number, ref.holders, ref.log_bytes, segment=ref)
         for name, wrong in bad.items():
             self._copy_again(
-                (f"{key}.log", f"{key}.index"),
+                piece,
                 name,
                 wrong,
                 self._good(state, ref.holders, bad, name),
@@ -77,8 +82,9 @@ class _Repairs:
                 lambda source, target: transfer.copy_segment(source, target, key, stored),
             )
 
-    def file(self, state: Topic, file: FileRef, places: Sequence[StagedChunk]) -> None:
+    def file(self, state: Topic, number: int, places: Sequence[StagedChunk]) -> None:
         """Make the bad copies of an append file again."""
+        file = state.file(number)
         key = self._handle.append_file(file.name)
         bad: dict[NodeId, LogError] = {}
         for name, store in self.copies.of(state, file.holders).items():
@@ -88,9 +94,10 @@ class _Repairs:
                 bad[name] = error
             except LogError:
                 continue
+        piece = Piece(key, number, file.holders, 0, tuple(places))
         for name, wrong in bad.items():
             self._copy_again(
-                (key,),
+                piece,
                 name,
                 wrong,
                 self._good(state, file.holders, bad, name),
@@ -105,14 +112,15 @@ class _Repairs:
 
     def _copy_again(
         self,
-        keys: Sequence[str],
+        piece: Piece,
         name: NodeId,
         wrong: LogError,
         sources: Sequence[Store],
         check: Callable[[Store], object],
         copy: Callable[[Store, Store], object],
     ) -> None:
-        """Put a good copy in the place of a bad one, whose objects have these keys; `wrong` is what it is."""
+        """Put a good copy in the place of a bad one; `wrong` is what it is."""
+        keys = (piece.key,) if piece.segment is None else (f"{piece.key}.log", f"{piece.key}.index")
         # What is missing may be there again, on a disk that was not mounted for a moment.
         damaged = keys if isinstance(wrong, CorruptObject) else ()
         target = self.copies.stores[name]
@@ -121,13 +129,25 @@ class _Repairs:
                 check(source)
                 if not self._is_named(keys[0]):
                     return  # it was replaced meanwhile, and may have gone elsewhere already
+                # Else who is stopped between removing and copying leaves a node that counts, and has nothing.
+                is_reported = bad_copies.report(self._handle, name, piece)
+                if damaged and _is_whole(target, check):
+                    return  # another has put a good one there
                 for key in damaged:
                     target.delete(key)
                 copy(source, target)
+                if is_reported:
+                    self._tell(name, piece)
             except LogError:
                 continue  # what is still wrong the audit says
             self._add(keys[0], name)
             return
+
+    def _tell(self, name: NodeId, piece: Piece) -> None:
+        """Tell the journal that the node holds it again."""
+        files = (piece.number,) if piece.segment is None else ()
+        segments = () if piece.segment is None else ((piece.number, piece.segment.name),)
+        self._handle.submit(HoldFiles(name, self._handle.journal.state.incarnations[name], files, segments))
 
     def _is_named(self, key: str) -> bool:
         state = self._handle.refresh()
@@ -141,6 +161,14 @@ class _Repairs:
 
     def _add(self, key: str, node: NodeId) -> None:
         self.made.append(key if self.copies.is_single else f"{key} on node {node!r}")
+
+
+def _is_whole(store: Store, check: Callable[[Store], object]) -> bool:
+    try:
+        check(store)
+    except (CorruptObject, ObjectMissing):
+        return False
+    return True
 
 
 def _files(state: Topic) -> dict[int, list[StagedChunk]]:

@@ -4,6 +4,7 @@
     HoldFiles      -> FilesHeld                         a node has copied files; its LEO, the HW and the ISR follow
     ShrinkIsr      -> IsrShrunk ...                     members that have fallen behind
     Suspect        -> NodeSuspected                     cancelled by any entry that names the node as a holder
+    ReportDamage   -> IsrShrunk, LeaderElected ..., Damaged    copies that are not what was written, or are gone
     ElectLeaders   -> RowsLost, LeaderElected ...
     ElectPreferred -> LeaderElected ...
     AlterNode      -> NodeRenewed, NodeFenced, NodeUnfenced, then the elections that they bring
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark_log_coordinator import (
+    damage,
     election,
     holding,
     isr,
@@ -29,6 +31,7 @@ from pyspark_log_coordinator import (
     row_loss,
     suspicion,
 )
+from pyspark_log_coordinator.damage import Damaged, ReportDamage
 from pyspark_log_coordinator.election import ElectLeaders, ElectPreferred, LeaderElected
 from pyspark_log_coordinator.holding import FilesHeld, HoldFiles
 from pyspark_log_coordinator.isr import IsrShrunk, ShrinkIsr
@@ -38,11 +41,22 @@ from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.suspicion import NodeSuspected, Suspect
 from pyspark_log_coordinator.topic_state import Topic
 
-Command = HoldFiles | ShrinkIsr | Suspect | ElectLeaders | ElectPreferred | AlterNode | AlterReplicas | AddPartitions
+Command = (
+    HoldFiles
+    | ShrinkIsr
+    | Suspect
+    | ReportDamage
+    | ElectLeaders
+    | ElectPreferred
+    | AlterNode
+    | AlterReplicas
+    | AddPartitions
+)
 Event = (
     FilesHeld
     | IsrShrunk
     | NodeSuspected
+    | Damaged
     | RowsLost
     | LeaderElected
     | NodeRenewed
@@ -62,6 +76,8 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
             return isr.decide(topic, command)
         case Suspect():
             return suspicion.decide(topic, command)
+        case ReportDamage():
+            return damage.decide(topic, command)
         case ElectLeaders():
             return election.decide(topic, command)
         case ElectPreferred():
@@ -95,6 +111,8 @@ def evolve(topic: Topic, event: Event) -> Topic:
             return isr.evolve(topic, event)
         case NodeSuspected():
             return suspicion.evolve(topic, event)
+        case Damaged():
+            return damage.evolve(topic, event)
         case RowsLost():
             return row_loss.evolve(topic, event)
         case LeaderElected():

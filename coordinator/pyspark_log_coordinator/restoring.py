@@ -52,6 +52,8 @@ class RestoreTopic(msgspec.Struct, frozen=True):
     """Begin the journal of a topic that was found."""
 
     found: TopicRestored
+    generation: int = 1
+    """Of the stores on which the journal begins."""
 
 
 def decide(topic: Topic, command: RestoreTopic) -> list[TopicRestored]:

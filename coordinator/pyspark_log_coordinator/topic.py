@@ -9,7 +9,8 @@
     RaiseOrphanFloor -> OrphanFloor, FloorMarked
     ForgetReleased -> ReleasedForgotten                after the bytes are gone
     AlterConfig    -> ConfigAltered
-    DeleteTopic    -> TopicDeleted                     the last entry
+    DeleteTopic    -> TopicDeleted                     the last entry, but that the journal may move afterwards
+    MoveJournal    -> JournalMoved                     to other stores, see `generations`
 
 and the commands about replicas, which are in `replication`.
 
@@ -23,6 +24,7 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator import (
+    generations,
     orphans,
     replication,
     restoring,
@@ -32,7 +34,9 @@ from pyspark_log_coordinator import (
     topic_config,
     topic_state,
 )
+from pyspark_log_coordinator.damage import ReportDamage
 from pyspark_log_coordinator.election import ElectLeaders, ElectPreferred
+from pyspark_log_coordinator.generations import JournalMoved, MoveJournal
 from pyspark_log_coordinator.holding import HoldFiles
 from pyspark_log_coordinator.isr import ShrinkIsr
 from pyspark_log_coordinator.node_changes import AlterNode
@@ -49,7 +53,8 @@ from pyspark_log_coordinator.replay import Machine
 from pyspark_log_coordinator.restoring import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged, SwapSegments
-from pyspark_log_coordinator.sequencing import BatchSequenced, CommitBatch, SequencedFile
+from pyspark_log_coordinator.sequenced_file import SequencedFile
+from pyspark_log_coordinator.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_coordinator.suspicion import Suspect, Suspicion
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_config import TopicConfig
@@ -66,6 +71,8 @@ class StartTopic(msgspec.Struct, frozen=True):
     schemas: tuple[bytes, ...]
     incarnations: dict[NodeId, str]
     assignments: tuple[tuple[NodeId, ...], ...]
+    generation: int = 1
+    """Of the stores on which the journal begins."""
 
 
 class DeleteTopic(msgspec.Struct, frozen=True):
@@ -119,6 +126,7 @@ Command = (
     | ForgetReleased
     | AlterConfig
     | DeleteTopic
+    | MoveJournal
     | replication.Command
 )
 Event = (
@@ -133,12 +141,15 @@ Event = (
     | ReleasedForgotten
     | ConfigAltered
     | TopicDeleted
+    | JournalMoved
     | replication.Event
 )
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none where it is done already. Raises where refused."""
+    if isinstance(command, MoveJournal):
+        return list(generations.decide_topic(state.generation, command))
     events = _decide(state, command, now)
     if events and replication.may_have_consequences(state, command):
         return [*events, *replication.decide_consequences(_after(state, events), now)]
@@ -148,6 +159,7 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
 def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, StartTopic | RestoreTopic):
         return _begin(state, command)
+    assert not isinstance(command, MoveJournal)
     assert state.started, "TopicHandle.refresh begins the journal before anything else is asked of it"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
@@ -174,12 +186,13 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
 
 
 def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:
-    if isinstance(command, RestoreTopic):
-        return list(restoring.decide(state, command))
     if state.started:
         return []
+    moved = [JournalMoved(command.generation)] if command.generation > 1 else []
+    if isinstance(command, RestoreTopic):
+        return [*restoring.decide(state, command), *moved]
     fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
-    return [TopicStarted(**fields)]
+    return [TopicStarted(**fields), *moved]
 
 
 def _after(state: Topic, events: list[Any]) -> Topic:
@@ -205,8 +218,8 @@ def evolve(state: Topic, event: Event) -> Topic:
             return retention.evolve(state, event)
         case OrphanFloor() | FloorMarked() | ReleasedForgotten():
             return orphans.evolve(state, event)
-        case ConfigAltered():
-            return msgspec.structs.replace(state, config=event.config)
+        case ConfigAltered() | JournalMoved():
+            return msgspec.structs.replace(state, **msgspec.structs.asdict(event))
         case TopicDeleted():
             return _end(state, event)
         case _:
@@ -241,6 +254,7 @@ MACHINE: Machine[Topic, Command] = Machine(
     event_types=Event,
     encode_state=topic_state.encode,
     decode_state=topic_state.decode,
+    generation=lambda state: state.generation,
 )
 
 __all__ = [
@@ -262,7 +276,9 @@ __all__ = [
     "HoldFiles",
     "Holder",
     "MaintainSegments",
+    "MoveJournal",
     "RaiseOrphanFloor",
+    "ReportDamage",
     "RestoreTopic",
     "SequencedFile",
     "ShrinkIsr",

@@ -66,6 +66,8 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files born below this journal entry are never sequenced any more."""
     floor_mark: FloorMark | None = None
     producers: dict[str, Producer] = {}
+    generation: int = 1
+    """On which generation of stores the topic's journal goes on (`generations`)."""
     started: bool = False
     restored: int = 0
     """The entry that made the topic from what was found in its nodes' folders; 0 where its journal was never lost."""

@@ -12,6 +12,7 @@ from pyspark_log_coordinator import copying, maintenance, membership, rebuilding
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.rebuild_survey import Survey, survey
+from pyspark_log_coordinator.segment_work import carry_out, work_of
 from pyspark_log_coordinator.topic import MaintainSegments
 from pyspark_log_coordinator.topic_config import parse
 from pyspark_log_storage.store import Store, open_store
@@ -62,7 +63,7 @@ class LostCluster:
         one = handle.refresh().partitions[partition]
         taken = tuple(one.chunks[:chunks])
         job = maintenance.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
-        swap = upkeep.carry_out(self.log, upkeep.work_of(handle, job), self.log.environment.nonce())
+        swap = carry_out(self.log.store_at, work_of(handle, job), self.log.environment.nonce())
         handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 

@@ -1,9 +1,11 @@
 """The lines of a story that are about replicas. Behind `->`: what they say, `no change`, or `refused ERROR`.
 
-    copy NODE [files=N]            a node copies what it lacks, or the oldest N files of it, and says so
+    copy NODE [files=N]            a follower's round: the node copies what it lacks, or the oldest N files of it, says
+                                   so, and writes into its checkpoints what it is told then
     roll pN=FIRST..END [on=A,...]  somebody makes a segment, on these nodes (A)
     shrink pN=B,...                somebody finds these members of the ISR lagging
     suspect NODE                   somebody fails to reach a node
+    damage NODE pN=OFFSET ...      somebody finds what a node has of these rows damaged
     elect live=A,... [gone=B,...] [unclean]
                                    an election, by who found these live, and the suspicions of those standing for long
     prefer live=A,...              the preferred leaders lead again
@@ -14,7 +16,7 @@
 
 What they come to is told in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=B epoch=1 isr=B,C`,
 `p0 lost 2..3 (batch 1: 2)`, `p0 staged 0..9`, `p0 rolled 0..9`, `p0 replicas=A,B adding=B removing=A`, `added 2`,
-`suspected`, `renewed`, `fenced`, `unfenced`.
+`suspected`, `damaged`, `renewed`, `fenced`, `unfenced`.
 
     leo                            -> p0 A=N B=N ..., p1 ...
     leader                         -> p0=A/EPOCH p1=none/EPOCH
@@ -22,12 +24,18 @@ What they come to is told in the order of the entry: `holds`, `p0 isr=A,B`, `p0 
     epochs pN                      -> EPOCH from OFFSET, ...
     ask pN epoch=E                 -> where the rows of epochs up to E end
     cut pN epochs=E:FIRST,... end=N    -> what a node keeps of a folder that has these leader epochs
+    checkpoint NODE                -> p0=N p1=N ...: the HW in the checkpoint that the node wrote in its last round
+    restart NODE [by=hw]           -> p0 keeps N, ...: what it keeps of its rows when it comes up again, by the leader
+                                   epochs in its checkpoint, or by the HW there, as in Kafka before KIP-101
+    look at=SECONDS                -> nobody lags | p0 lagging=B,C ...: whom an observer finds out of sync; each topic
+                                   of a story has one, with a clock of its own
 """
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pyspark_log_coordinator import holding, topic
+from pyspark_log_coordinator import holding, isr, node_checkpoints, topic
+from pyspark_log_coordinator.damage import Damaged
 from pyspark_log_coordinator.election import LeaderElected
 from pyspark_log_coordinator.holding import FilesHeld
 from pyspark_log_coordinator.isr import IsrShrunk, Lagging
@@ -46,12 +54,14 @@ from pyspark_log_coordinator.topic import (
     Holder,
     HoldFiles,
     MaintainSegments,
+    ReportDamage,
     ShrinkIsr,
     Suspect,
     Suspicion,
     Topic,
 )
 from pyspark_log_coordinator.truncation import divergence
+from pyspark_log_storage import checkpoints
 from tests.coordinator import topics
 from tests.coordinator.scenario_words import StoryError, partition_number, settings, split
 
@@ -77,11 +87,40 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
     def asked(answer: Callable[[Topic, list[str]], str]) -> Callable[[list[str]], str]:
         return lambda words: answer(here().state, words)
 
+    known: dict[tuple[Played, str], dict[str, bytes]] = {}
+    lags: dict[Played, dict[isr.Follower, isr.FollowerLag]] = {}
+
+    def copy(words: list[str]) -> str:
+        said = told(_copy)(words)
+        known[here(), words[0]] = node_checkpoints.contents(here().state, words[0])
+        return said
+
+    def checkpoint(words: list[str]) -> str:
+        (node,) = words
+        return " ".join(f"p{n}={mark}" for n, mark in _marks(known[here(), node]).items())
+
+    def restart(words: list[str]) -> str:
+        node, *rest = words
+        by = settings(rest, "by").get("by", "epochs")
+        if by not in ("epochs", "hw"):
+            raise StoryError(f"nothing is cut by {by!r}")
+        return _restart(here().state, node, known[here(), node], by)
+
+    def look(words: list[str]) -> str:
+        played, now = here(), int(settings(words, "at")["at"]) * 1000
+        lags[played] = isr.watch(lags.get(played, {}), played.state, now)
+        found = isr.lagging(lags[played], played.state, now)
+        return " ".join(f"p{each.partition} lagging={','.join(each.nodes)}" for each in found) or "nobody lags"
+
     return {
-        "copy": told(_copy),
+        "copy": copy,
+        "checkpoint": checkpoint,
+        "restart": restart,
+        "look": look,
         "roll": told(_roll),
         "shrink": told(_shrink),
         "suspect": told(lambda state, words: Suspect(words[0], state.incarnations[words[0]])),
+        "damage": told(_damage),
         "elect": told(_elect),
         "prefer": told(lambda state, words: ElectPreferred(_holders(state, settings(words, "live")["live"]))),
         "wipe": told(lambda state, words: AlterNode(words[0], f"{state.incarnations[words[0]]} again")),
@@ -109,6 +148,23 @@ def _copy(state: Topic, words: list[str]) -> HoldFiles:
     return HoldFiles(node, state.incarnations[node], files, segments)
 
 
+def _marks(files: dict[str, bytes]) -> dict[int, int]:
+    offsets = checkpoints.decode_offsets(files[checkpoints.REPLICATION], checkpoints.REPLICATION)
+    return {partition: mark for (_, partition), mark in offsets.items()}
+
+
+def _restart(state: Topic, node: str, files: dict[str, bytes], by: str) -> str:
+    """Return what a node keeps of the rows that it has, by its checkpoints."""
+    kept = {}
+    for number, mark in _marks(files).items():
+        partition, key = state.partitions[number], f"{number}/{checkpoints.LEADER_EPOCH}"
+        end = partition.log_end_offsets[node]
+        epochs = checkpoints.decode_epochs(files[key], key)
+        by_epochs = divergence(epochs, end, partition.epoch_starts, partition.log_end)
+        kept[number] = min(end, mark) if by == "hw" else by_epochs
+    return ", ".join(f"p{number} keeps {end}" for number, end in kept.items())
+
+
 def _roll(state: Topic, words: list[str]) -> MaintainSegments:
     (where, span), *rest = (word.partition("=")[::2] for word in words)
     nodes = dict(rest).get("on", "A").split(",")
@@ -121,6 +177,17 @@ def _roll(state: Topic, words: list[str]) -> MaintainSegments:
 def _shrink(state: Topic, words: list[str]) -> ShrinkIsr:
     pairs = [(partition_number(name), nodes.split(",")) for name, _, nodes in (word.partition("=") for word in words)]
     return ShrinkIsr(tuple(Lagging(p, tuple(nodes), state.partitions[p].leader_epoch) for p, nodes in pairs))
+
+
+def _damage(state: Topic, words: list[str]) -> ReportDamage:
+    node, *rows = words
+    files, segments = [], []
+    for name, _, offset in (word.partition("=") for word in rows):
+        number, first = partition_number(name), int(offset)
+        partition = state.partitions[number]
+        segments += [(number, each.name, 0) for each in partition.segments_between(first, first + 1)]
+        files += [(each.file, each.position) for each in partition.chunks_between(first, first + 1)]
+    return ReportDamage(node, state.incarnations[node], tuple(files), tuple(segments))
 
 
 def _elect(state: Topic, words: list[str]) -> ElectLeaders:
@@ -161,6 +228,7 @@ def _tell(event: Any) -> str:
 _TOLD = {
     FilesHeld: "holds",
     NodeSuspected: "suspected",
+    Damaged: "damaged",
     NodeRenewed: "renewed",
     NodeFenced: "fenced",
     NodeUnfenced: "unfenced",

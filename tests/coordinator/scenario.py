@@ -35,7 +35,7 @@ from typing import Any
 
 from pyspark_log_coordinator import topic
 from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.sequencing import SequencedFile
+from pyspark_log_coordinator.sequenced_file import SequencedFile
 from pyspark_log_coordinator.topic import CommitBatch, DeleteTopic, Holder, Topic
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.memory import MemoryStore

@@ -26,6 +26,7 @@ class Watched(MemoryStore):
         self.reads = []
         self.before_read = bool
         self.before_marker = bool
+        self.before_delete = bool
         self.delete_when_taken = None
 
     def create(self, key, data):
@@ -33,6 +34,10 @@ class Watched(MemoryStore):
         if not created and key == self.delete_when_taken:
             self.delete(key)
         return created
+
+    def delete(self, key):
+        self.before_delete(key)
+        super().delete(key)
 
     def read(self, key, start=0, length=None):
         if key == node.KEY:
@@ -382,6 +387,25 @@ def test_a_damaged_copy_on_the_node_itself_is_replaced(topic):
         topic.log.node_store("1").create(topic.handle.append_file(name), b"?")
     assert (copy(topic).objects, topic.content("1")) == (2, topic.content("0"))
     assert topic.partition().log_end_offsets["1"] == 2
+
+
+def test_a_good_copy_that_another_put_in_the_place_of_a_damaged_one_stays(topic):
+    key = topic.handle.append_file(topic.append())
+    store = topic.log.node_store("1")
+    store.create(key, b"?")
+    log, handle = topic.open()
+    held = []
+
+    def first(_):
+        topic.log.node_store("0").before_read = bool
+        catch_up(log, handle, "1")
+
+    topic.log.node_store("0").before_read = first
+    store.before_delete = lambda _: held.append([each.node for each in handle.refresh().file(0).holders])
+    copy(topic)
+    # The damaged one went when nobody counted on it; the good one, which the journal knows, did not.
+    assert held == [["0"]]
+    assert topic.content("1") == topic.content("0")
 
 
 def test_a_damaged_copy_stays_where_no_other_is_whole(topic):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator import copying, returning, upkeep, verify
+from pyspark_log_coordinator import copying, returning, segment_work, upkeep, verify
 from pyspark_log_coordinator.topic import ElectLeaders, Holder, Suspect, Suspicion
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 
@@ -62,7 +62,7 @@ def test_a_segment_that_is_only_not_in_its_place_yet_stays(topic):
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
     job = upkeep.maintenance.Job(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
-    upkeep.carry_out(topic.log, upkeep.work_of(topic.handle, job), topic.log.environment.nonce())
+    segment_work.carry_out(topic.log.store_at, segment_work.work_of(topic.handle, job), topic.log.environment.nonce())
     (found,) = returning.inspect(topic.log, topic.handle, "0")
     assert found.strays == ()
 

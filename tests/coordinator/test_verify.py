@@ -8,9 +8,13 @@ import pytest
 
 from pyspark_log_coordinator import journal as journal_module
 from pyspark_log_coordinator import journal_entry, snapshot, upkeep
+from pyspark_log_coordinator import topic as topic_module
 from pyspark_log_coordinator import verify as verify_module
 from pyspark_log_coordinator.cluster_upkeep import tidy
+from pyspark_log_coordinator.journal import Journal
+from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.repair import repair
+from pyspark_log_coordinator.sequencing import BatchSequenced
 from pyspark_log_coordinator.topic import DeleteRecords
 from pyspark_log_coordinator.verify import _bounds, verify, verify_cluster
 from pyspark_log_storage import segment
@@ -421,6 +425,14 @@ def test_what_killed_writers_left_is_told_and_no_fault(tmp_path):
     os.utime(left, (0, 0))
     report = audit_cluster(topic)
     assert (report.sound, report.orphans, left.exists()) == (True, [".tmp/left"], True)
+
+
+def test_a_producer_whose_batches_do_not_rise_is_named(topic):
+    lenient = msgspec.structs.replace(topic_module.MACHINE, decide=lambda _, events, __: events)
+    journal = Journal(topic.log.place, f"{topic.folder}journal/", lenient, topic.log.environment)
+    journal.submit([BatchSequenced(ProducerClaim("q", "q", "r", 3), 0, "all", (), 0)])
+    found = finding(topic)
+    assert said(found) == f"journal entry {journal.number}: producer 'q' wrote batch 3 after 12"
 
 
 # What the state itself may not be

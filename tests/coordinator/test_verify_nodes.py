@@ -191,6 +191,22 @@ def test_a_copy_that_was_not_mounted_for_a_moment_is_not_removed(topic, monkeypa
     assert removed == []
 
 
+def test_a_bad_copy_that_another_has_made_again_meanwhile_is_not_removed(topic, monkeypatch):
+    key, removed = file_key(topic, 0), []
+    spoil(topic, "1", key, "flipped")
+    real = disk(topic, "2").read
+
+    def read(wanted, *place):
+        if wanted == key:  # node 2 is read after node 1 was found bad
+            disk(topic, "1").put(key, disk(topic, "0").read(key))
+        return real(wanted, *place)
+
+    monkeypatch.setattr(disk(topic, "2"), "read", read)
+    monkeypatch.setattr(disk(topic, "1"), "delete", removed.append)
+    assert repair(topic.log, topic.handle) == []
+    assert removed == []
+
+
 def test_a_bad_copy_stays_where_no_good_one_can_be_read(topic, monkeypatch):
     key = file_key(topic, 0)
     spoil(topic, "1", key, "flipped")

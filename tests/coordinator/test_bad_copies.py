@@ -1,0 +1,255 @@
+"""Copies in real files that are damaged or gone: found by scrubbing, copying, repair and who looks, and made again."""
+
+import shutil
+
+import pytest
+
+from pyspark_log_coordinator import bad_copies, copying, scrubbing, verify
+from pyspark_log_coordinator.history import history
+from pyspark_log_coordinator.observer import observer_of
+from pyspark_log_coordinator.repair import repair
+from pyspark_log_coordinator.topic_config import parse
+from pyspark_log_storage import transfer
+from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
+from tests.coordinator.lost_cluster import KEEP, LostCluster
+from tests.coordinator.replicated_topic import ALL, write
+from tests.plain_log import flip_bit
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Topic t, which node 0 leads, with a segment of two batches and two unrolled batches, all on all nodes."""
+    cluster = LostCluster(tmp_path)
+    cluster.create("t")
+    cluster.append("t", 4)
+    cluster.roll("t", 2)
+    return cluster
+
+
+def state_of(cluster):
+    return cluster.log.topic("t").refresh()
+
+
+def one(cluster):
+    return state_of(cluster).partitions[0]
+
+
+def reported(cluster):
+    """Return the nodes whose copies were reported."""
+    journal = cluster.log.topic("t").journal
+    return [each.node for _, events, _ in history(journal) for each in events if type(each).__name__ == "Damaged"]
+
+
+def paths(cluster, node):
+    """Return the .log and the newest append file of a node."""
+    folder = cluster.folder(node, "t")
+    return folder / "0" / f"{one(cluster).segments[0].name}.log", folder / "append" / state_of(cluster).files[-1].name
+
+
+def is_sound(cluster):
+    assert verify.verify(cluster.log, cluster.log.topic("t")).findings == []
+    assert one(cluster).isr == ALL
+    cluster.check()
+
+
+# Scrubbing
+
+
+@pytest.mark.parametrize("node", ALL)
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_what_is_bad_on_a_node_is_found_and_made_again(cluster, node, how):
+    spoiled = paths(cluster, node)
+    whole = [path.read_bytes() for path in spoiled]
+    for path in spoiled:
+        flip_bit(path, 8 * 100) if how == "damaged" else path.unlink()
+    done = scrubbing.scrub(cluster.log, node)
+    assert (done.objects, done.failures) == (3, ())
+    # What is gone is put back together with the first that was found.
+    assert len(done.mended) == (2 if how == "damaged" else 1)
+    assert [path.read_bytes() for path in spoiled] == whole
+    assert set(reported(cluster)) == {node}
+    is_sound(cluster)
+    again = scrubbing.scrub(cluster.log, node)
+    assert (again.objects, again.mended) == (3, ())
+
+
+def test_where_nothing_is_wrong_all_is_read_and_nothing_is_written(cluster):
+    number, told = cluster.log.topic("t").journal.number, []
+    done = scrubbing.scrub(cluster.log, "1", told.append)
+    assert (done.objects, done.bytes, done.mended) == (3, sum(told), ())
+    assert (cluster.log.topic("t").journal.number, reported(cluster)) == (number, [])
+
+
+def test_what_is_whole_nowhere_stays_and_is_told(cluster):
+    before = {}
+    for node in ALL:
+        path = paths(cluster, node)[1]
+        flip_bit(path, 8 * 100)
+        before[path] = path.read_bytes()
+    done = scrubbing.scrub(cluster.log, "1")
+    (failure,) = done.failures
+    assert paths(cluster, "1")[1].name in failure
+    assert {path: path.read_bytes() for path in before} == before
+    assert (reported(cluster), one(cluster).isr) == ([], ALL)
+
+
+def test_a_copy_that_the_isr_cannot_do_without_is_made_again_in_its_place(cluster):
+    cluster.create("u", min_insync_replicas="3")
+    name = cluster.append("u")
+    path = cluster.folder("1", "u") / "append" / name
+    whole = path.read_bytes()
+    flip_bit(path, 8 * 100)
+    number = cluster.log.topic("u").journal.number
+    assert [key.rsplit("/", 1)[1] for key in scrubbing.scrub(cluster.log, "1").mended] == [name]
+    assert path.read_bytes() == whole
+    assert cluster.log.topic("u").refresh().partitions[0].isr == ALL
+    assert cluster.log.topic("u").journal.number == number
+
+
+def test_a_disk_that_was_read_wrongly_once_is_not_reported(cluster, monkeypatch):
+    store, read = cluster.log.node_store("1"), type(cluster.log.node_store("1")).read
+
+    def wrongly(self, key, *place):
+        data = bytearray(read(self, key, *place))
+        if self is store and "/append/" in key:
+            monkeypatch.undo()
+            data[100] ^= 1
+        return bytes(data)
+
+    monkeypatch.setattr(type(store), "read", wrongly)
+    done = scrubbing.scrub(cluster.log, "1")
+    assert type(store).read is read
+    assert (done.mended, done.failures, reported(cluster)) == ((), (), [])
+
+
+def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
+    mounted = cluster.path / "node1"
+    mounted.rename(cluster.path / "elsewhere")
+    mounted.mkdir()
+    with pytest.raises(NodeMissing, match="is its disk mounted"):
+        scrubbing.scrub(cluster.log, "1")
+    assert [path for path in mounted.rglob("*") if path.is_file()] == []
+    assert reported(cluster) == []
+
+
+# Copying and repair
+
+
+def test_a_follower_reports_the_source_that_it_found_damaged(cluster):
+    name = cluster.append("t", on=("0", "1"))
+    path = cluster.folder("0", "t") / "append" / name
+    flip_bit(path, 8 * 100)
+    cluster.catch_up("t", "2")
+    assert reported(cluster) == ["0"]
+    assert (one(cluster).leader, one(cluster).isr) == ("1", ("1", "2"))
+    cluster.catch_up("t", "0")
+    is_sound(cluster)
+
+
+def test_a_source_is_not_reported_by_who_can_read_none(cluster):
+    name = cluster.append("t", on=("0", "1"))
+    for node in ("0", "1"):
+        flip_bit(cluster.folder(node, "t") / "append" / name, 8 * 100)
+    cluster.catch_up("t", "2")
+    assert (reported(cluster), one(cluster).isr) == ([], ("0", "1"))
+
+
+def test_a_repair_that_was_killed_leaves_no_node_that_counts_and_has_nothing(cluster, monkeypatch):
+    path = paths(cluster, "1")[1]
+    flip_bit(path, 8 * 100)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transfer, "copy_append_file", killed)
+    with pytest.raises(KeyboardInterrupt):
+        repair(cluster.log, cluster.log.topic("t"))
+    monkeypatch.undo()
+    assert not path.exists()
+    assert one(cluster).isr == ("0", "2")
+    copying.catch_up(cluster.log, cluster.log.topic("t"), "1")
+    is_sound(cluster)
+
+
+def test_after_a_repair_the_node_is_in_sync_again(cluster):
+    flip_bit(paths(cluster, "0")[0], 8 * 100)
+    assert len(repair(cluster.log, cluster.log.topic("t"))) == 1
+    assert (reported(cluster), one(cluster).leader) == (["0"], "1")
+    is_sound(cluster)
+
+
+def test_of_a_store_that_is_another_nothing_is_said(cluster):
+    flip_bit(paths(cluster, "1")[1], 8 * 100)
+    handle = cluster.log.topic("t")
+    (piece,) = [each for each in copying.held(handle, "1") if each.key.endswith(paths(cluster, "1")[1].name)]
+    marker = cluster.path / "node1" / "node"
+    marker.rename(cluster.path / "kept")
+    assert not bad_copies.report(handle, "1", piece)
+    (cluster.path / "kept").rename(marker)
+    assert bad_copies.report(handle, "1", piece)
+
+
+# A leader's disk is restored from an old backup
+
+
+class Restored:
+    """A topic that node 1 leads, written with acks=1, whose disk was set back by two batches."""
+
+    def __init__(self, path, *last):
+        """`last` are the nodes that have the last of the batches."""
+        self.cluster = LostCluster(path)
+        self.handle = self.cluster.log.create_topic("t", 1, parse(KEEP), replicas=[("1", "2", "0")])
+        self.write(0, ALL)
+        shutil.copytree(path / "node1", path / "backup")
+        self.write(1, ALL)
+        self.write(2, last)
+        shutil.rmtree(path / "node1")
+        shutil.move(path / "backup", path / "node1")
+
+    def write(self, batch, on):
+        write(self.cluster.log, self.handle, batch, {0: [b"%d" % batch]}, on, "1")
+
+    @property
+    def partition(self):
+        return self.handle.refresh().partitions[0]
+
+
+def test_where_another_has_every_row_that_leads_at_once(tmp_path):
+    restored = Restored(tmp_path, "0", "1", "2")
+    with pytest.raises(NotEnoughReplicas):
+        restored.write(3, ("0", "2"))
+    observer_of(restored.handle).look(restored.handle)
+    one = restored.partition
+    assert (one.leader, one.leader_epoch, one.isr, one.log_end) == ("2", 1, ("2", "0"), 3)
+    assert restored.handle.journal.state.suspects == {}
+    restored.write(3, ("2",))
+    assert restored.cluster.read("t") == [b"0", b"1", b"2"]
+    for node in ("1", "0"):
+        restored.cluster.catch_up("t", node)
+    assert restored.partition.isr == ("1", "2", "0")
+    assert restored.cluster.read("t") == [b"0", b"1", b"2", b"3"]
+
+
+def test_where_only_the_leader_had_a_row_the_session_timeout_is_waited_for(tmp_path):
+    restored = Restored(tmp_path, "1")
+    observer_of(restored.handle).look(restored.handle)
+    assert (restored.partition.leader, restored.partition.log_end) == ("1", 3)
+    assert set(restored.handle.journal.state.suspects) == {"1"}
+    observer_of(restored.handle, session_timeout_ms=0).look(restored.handle)
+    assert (restored.partition.leader, restored.partition.log_end) == ("2", 2)
+
+
+def test_a_follower_whose_disk_was_set_back_is_out_of_the_isr_at_once(tmp_path):
+    cluster = LostCluster(tmp_path)
+    cluster.create("t")
+    cluster.append("t")
+    shutil.copytree(tmp_path / "node2", tmp_path / "backup")
+    cluster.append("t", 2)
+    shutil.rmtree(tmp_path / "node2")
+    shutil.move(tmp_path / "backup", tmp_path / "node2")
+    handle = cluster.log.topic("t")
+    observer_of(handle).look(handle)
+    assert one(cluster).isr == ("0", "1")
+    assert one(cluster).log_end_offsets == {"0": 6, "1": 6, "2": 2}
+    cluster.catch_up("t", "2")
+    is_sound(cluster)

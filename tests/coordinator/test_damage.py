@@ -1,0 +1,217 @@
+"""Copies that are damaged or gone: they are not counted, whatever is reported costs no row, and they are made again."""
+
+import random
+
+import pytest
+
+from pyspark_log_coordinator import holding, replicas, topic
+from pyspark_log_coordinator.damage import Damaged
+from pyspark_log_coordinator.isr import IsrShrunk
+from pyspark_log_coordinator.row_loss import RowsLost
+from pyspark_log_coordinator.topic import HoldFiles, MaintainSegments, ReportDamage, Suspect
+from pyspark_log_storage.errors import NotEnoughReplicas
+from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, rolled, started, swap
+
+ABC = ("A", "B", "C")
+
+
+def bad(node, *files, segments=(), life=None):
+    """Return the report that files, as number and position, and segments of a node are damaged."""
+    return ReportDamage(node, life or incarnation(node), files, tuple(segments))
+
+
+def filled(min_insync=1, **config):
+    """Return a topic on A, B and C, of two partitions, with two files: 0 has rows of both, 1 of partition 0."""
+    state = started(2, ABC, min_insync, **config)
+    state = after(state, commit(None, file({0: 2, 1: 1}, on=ABC)))
+    return after(state, commit(None, file({0: 3}, on=ABC)))
+
+
+# What a report changes
+
+
+def test_a_damaged_file_ends_what_the_node_has_of_all_partitions_that_it_has_rows_of():
+    assert decide(filled(), bad("B", (0, 64))) == [
+        IsrShrunk(0, ("A", "C")),
+        IsrShrunk(1, ("A", "C")),
+        Damaged("B", ((0, 64),), ()),
+    ]
+    state = after(filled(), bad("B", (0, 64)))
+    assert [one.log_end_offsets for one in state.partitions] == [{"A": 5, "B": 0, "C": 5}, {"A": 1, "B": 0, "C": 1}]
+    assert [number for number, _ in holding.missing(state, "B").files] == [0]
+    state = after(state, HoldFiles("B", incarnation("B"), (0,)))
+    assert state.partitions == filled().partitions
+
+
+def test_a_damaged_segment_ends_what_the_node_has_of_its_partition():
+    state = rolled(filled(), 0, 2, on=ABC)
+    name = state.partitions[0].segments[0].name
+    state = after(state, bad("C", segments=[(0, name, 99)]))
+    assert [one.log_end_offsets["C"] for one in state.partitions] == [0, 1]
+    assert [one.isr for one in state.partitions] == [("A", "B"), ABC]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        bad("B", (0, 1)),
+        bad("B", (7, 0)),
+        bad("B", segments=[(0, "gone", 0), (9, "gone", 0)]),
+        bad("B", (0, 0), life="another"),
+        bad("Z", (0, 0)),
+    ],
+    ids=["no chunk begins there", "no such file", "no such segment", "another life", "another node"],
+)
+def test_what_the_journal_does_not_name_is_no_damage(report):
+    assert decide(filled(), report) == []
+
+
+def test_damage_behind_the_end_of_a_segment_and_in_rows_that_were_rolled_is_none():
+    state = rolled(filled(), 0, 2, on=ABC)
+    name = state.partitions[0].segments[0].name
+    assert decide(state, bad("B", (0, 0), segments=[(0, name, 100)])) == []
+    assert decide(state, bad("B", (0, 64))) != []  # the chunk of partition 1
+
+
+def test_a_leader_with_a_damaged_copy_gives_the_lead_to_one_that_has_every_row():
+    state = after(filled(), commit(None, file({0: 1}, on=("A", "C")), acks="1"))
+    state = after(state, bad("A", (1, 0)))
+    one = state.partitions[0]
+    assert (one.leader, one.leader_epoch, one.isr, one.log_end) == ("C", 1, ("B", "C"), 6)
+    assert state.partitions[1].leader == "A"
+
+
+def test_rows_that_are_not_committed_put_nobody_out_of_the_isr():
+    state = after(filled(), commit(None, file({0: 1}, on=("A", "C")), acks="1"))
+    assert decide(state, bad("C", (2, 0))) == [Damaged("C", ((2, 0),), ())]
+
+
+# What is needed stays counted
+
+
+def test_the_only_copy_is_never_given_up():
+    state = after(filled(), commit(None, file({0: 1}, on=("A",)), acks="1"))
+    assert decide(state, bad("A", (2, 0))) == []
+
+
+def test_a_copy_is_not_given_up_for_one_on_a_node_under_suspicion():
+    state = after(started(1, ("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
+    assert decide(state, bad("B", (0, 0))) != []
+    assert decide(after(state, Suspect("A", incarnation("A"))), bad("B", (0, 0))) == []
+
+
+def test_a_segment_that_waits_for_the_isr_is_held_by_somebody():
+    state = after(filled(), MaintainSegments((swap(0, 2, on=("B", "C")),)))
+    (staged,) = state.partitions[0].staged
+    assert decide(after(state, Suspect("B", incarnation("B"))), bad("C", segments=[(0, staged.name, 0)])) == []
+    state = after(state, bad("B", segments=[(0, staged.name, 0)]))
+    assert [holder.node for holder in state.partitions[0].staged[0].holders] == ["C"]
+    assert state.partitions[0].isr == ABC
+    assert decide(state, bad("C", segments=[(0, staged.name, 0)])) == []
+
+
+def test_a_leader_stays_where_nobody_else_has_every_row():
+    state = after(filled(), commit(None, file({0: 1}, on=("A",)), acks="1"))
+    assert decide(state, bad("A", (1, 0))) == []
+
+
+def test_of_many_copies_those_that_are_not_needed_are_given_up():
+    state = after(filled(), commit(None, file({0: 1}, on=("A",)), acks="1"))
+    state = after(state, commit(None, file({1: 1}, on=ABC)))
+    assert decide(state, bad("A", (0, 0), (1, 0), (2, 0), (3, 0)))[-1] == Damaged("A", ((3, 0),), ())
+
+
+@pytest.mark.parametrize(("min_insync", "out"), [(1, ["B", "C"]), (2, ["B"]), (3, [])])
+def test_min_insync_replicas_are_left(min_insync, out):
+    state = filled(min_insync)
+    for node in ("B", "C", "A"):
+        state = after(state, bad(node, (1, 0)))
+    assert [node for node in ABC if node not in state.partitions[0].isr] == out
+
+
+def test_a_majority_is_left_that_has_what_was_committed():
+    state = filled(replication_mode="quorum")
+    state = after(state, bad("B", (1, 0)))
+    assert state.partitions[0].log_end_offsets == {"A": 5, "B": 2, "C": 5}
+    assert decide(state, bad("C", (1, 0))) == []
+
+
+def test_no_report_true_or_not_costs_a_row_or_the_promise_of_min_insync():
+    """Random histories, of which each ends with everybody's copying again: then all is as if nothing had been said."""
+    counted = 0
+    for seed in range(300):
+        dice = random.Random(seed)
+        state = started(2, ABC, dice.choice((1, 2)), replication_mode=dice.choice(("isr", "isr", "quorum")))
+        for step in range(12):
+            command = step_of(state, dice, step)
+            try:
+                events = decide(state, command)
+            except NotEnoughReplicas:
+                continue
+            before = state
+            for event in events:
+                state = topic.evolve(state, event)
+            if isinstance(command, ReportDamage) and events:
+                counted += 1
+                assert not any(isinstance(event, RowsLost) for event in events)
+                hold(before, state)
+        for node in ABC:
+            state = after(state, copies(state, node))
+        assert [one.isr for one in state.partitions] == [ABC, ABC]
+    assert counted > 300
+
+
+def step_of(state, dice, step):
+    """Return what happens next: mostly a batch, a copy or a report."""
+    node, number = dice.choice(ABC), dice.randrange(2)
+    match dice.randrange(10):
+        case 0 | 1 | 2:
+            on = dice.choice([ABC, ABC, ABC[:2], ABC[1:], (node,)])
+            rows = dice.choice([{0: 2}, {1: 2}, {0: 1, 1: 1}])
+            return commit(claim(step), file(rows, on=on), acks=dice.choice(("all", "1")))
+        case 3 | 4:
+            return copies(state, node)
+        case 5:
+            chunks = state.partitions[number].chunks
+            end = chunks[0].end_offset if chunks else 0
+            base = chunks[0].base_offset if chunks else 0
+            epoch = state.partitions[number].leader_epoch
+            return MaintainSegments((swap(base, end, number, epoch=epoch, on=dice.choice([ABC, (node,)])),))
+        case 6:
+            return Suspect(node, incarnation(node))
+        case _:
+            chunks = [each for one in state.partitions for each in one.chunks]
+            files = {each.file: each.position for each in chunks if dice.random() < 0.7}
+            segments = [
+                (index, each.name, 0)
+                for index, one in enumerate(state.partitions)
+                for each in (*one.segments, *one.staged)
+                if dice.random() < 0.7
+            ]
+            return bad(node, *files.items(), segments=segments)
+
+
+def copies(state, node):
+    missing = holding.missing(state, node)
+    segments = tuple((number, each.name) for number, each in (*missing.segments, *missing.staged))
+    return HoldFiles(node, incarnation(node), tuple(number for number, _ in missing.files), segments)
+
+
+def hold(before, state):
+    """Hold what a report has changed against the state before it."""
+    for old, new in zip(before.partitions, state.partitions, strict=True):
+        assert new.log_end == old.log_end
+        assert new.high_watermark >= old.high_watermark
+        assert new.leader is not None
+        assert new.log_end_offsets[new.leader] == new.log_end
+        if state.config.replication_mode == "isr":
+            assert len(new.isr) >= min(len(old.isr), replicas.needed(old, state.config))
+            assert all(new.log_end_offsets[each] >= new.high_watermark for each in new.isr)
+        having = [each for each, end in new.log_end_offsets.items() if end >= old.high_watermark]
+        assert len(having) >= min(
+            sum(end >= old.high_watermark for end in old.log_end_offsets.values()), replicas.needed(old, state.config)
+        )
+        for piece in (*new.segments, *new.chunks):
+            assert replicas.holders(state, piece)
+        for each, end in new.log_end_offsets.items():
+            assert end == replicas.reach(state, new, each, new.log_start)

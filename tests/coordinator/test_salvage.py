@@ -1,0 +1,173 @@
+"""Segments that are damaged on every node: what can be had of them is in the log that is made again."""
+
+import os
+
+import pytest
+
+from pyspark_log_coordinator import rebuilding, verify
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.topic import AlterNode
+from pyspark_log_storage import segment
+from tests.coordinator.lost_cluster import LostCluster
+from tests.coordinator.replicated_topic import ALL
+from tests.plain_log import flip_bit
+
+ROWS = 2_000
+"""Of a batch, which then is a chunk of its own in a segment."""
+
+
+class Spoiled(LostCluster):
+    """Topic t, of segments of one, four and one chunk that are on all nodes, and nothing else."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        handle = self.create("t")
+        self.names, self.places = [], []
+        for batches in (1, 4, 1):
+            self.append("t", batches, rows=ROWS)
+            self.names.append(self.roll("t"))
+            self.places.append(segment.scan(self.log.node_store("0"), handle.segment(0, self.names[-1])))
+        assert [len(each) for each in self.places] == [1, 4, 1]
+        self.checkpoint("t")
+        for node in ALL:
+            for each in (self.folder(node, "t") / "append").iterdir():
+                each.unlink()
+
+    def path_of(self, number, node):
+        return self.segment(node, "t", self.names[number])
+
+    def spoil(self, number, **chunks):
+        """Damage these chunks of a segment, on the nodes that are named node0, node1 and node2."""
+        for node, damaged in chunks.items():
+            for each in damaged:
+                flip_bit(self.path_of(number, node[-1]), 8 * (self.places[number][each].position + 100))
+
+    def spoil_header(self, number, node):
+        flip_bit(self.path_of(number, node), 8 * 20)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    return Spoiled(tmp_path)
+
+
+def rebuild(cluster):
+    cluster.lose_journals()
+    return cluster.rebuild()
+
+
+def sound(cluster):
+    assert verify.verify(cluster.log, cluster.log.topic("t")).findings == []
+
+
+def test_damage_in_other_chunks_of_each_copy_costs_nothing(cluster):
+    cluster.spoil(1, node0=[0, 1], node1=[1, 3], node2=[0, 2])
+    assert rebuild(cluster).lost == 0
+    cluster.check()
+    for node in ALL:
+        cluster.catch_up("t", node)
+    assert cluster.log.topic("t").refresh().partitions[0].isr == ALL
+    sound(cluster)
+    assert all(f"{cluster.names[1]}.log" in {each.name for each in cluster.set_aside(node)} for node in ALL)
+
+
+def test_the_log_ends_before_the_first_chunk_that_is_whole_nowhere(cluster):
+    cluster.spoil(1, node0=[1, 2], node1=[0, 2], node2=[2])
+    found = rebuild(cluster)
+    assert found.lost == 3 * ROWS
+    cluster.check(lost={("t", 0): 3 * ROWS})
+    sound(cluster)
+    cluster.forget("t", 3 * ROWS)
+    cluster.append("t")
+    cluster.check()
+
+
+def test_a_header_that_is_damaged_on_one_node_is_read_from_another(cluster):
+    cluster.spoil(1, node0=[0, 3], node1=[3])
+    cluster.spoil_header(1, "1")
+    os.truncate(cluster.path_of(1, "2"), 10)
+    assert rebuild(cluster).lost == 2 * ROWS
+    cluster.check(lost={("t", 0): 2 * ROWS})
+
+
+def test_where_every_header_is_damaged_nothing_is_had(cluster):
+    for node in ALL:
+        cluster.spoil_header(1, node)
+    assert rebuild(cluster).lost == 5 * ROWS
+    cluster.check(lost={("t", 0): 5 * ROWS})
+
+
+def test_what_is_had_never_costs_rows_behind_it(cluster):
+    """Without the first two segments the log begins with the third; a part of the second would end it before that."""
+    for node in ALL:
+        cluster.spoil_header(0, node)
+    cluster.spoil(1, node0=[2], node1=[2], node2=[2])
+    assert rebuild(cluster).topics[0].partitions[0].log_start == 5 * ROWS
+    assert cluster.read("t") == cluster.expected["t", 0][5 * ROWS :]
+
+
+def test_the_first_segment_is_had_too_where_the_second_is_whole(cluster):
+    cluster.spoil(1, node0=[1], node1=[2], node2=[3])
+    cluster.spoil(0, node0=[0], node1=[0])
+    cluster.spoil_header(0, "2")
+    assert rebuild(cluster).lost == 0
+    cluster.check()
+    sound(cluster)
+
+
+def test_a_copy_of_another_segment_in_its_place_is_not_taken_for_it(cluster):
+    other = cluster.path_of(2, "0").read_bytes()
+    for node in ("0", "1"):
+        cluster.path_of(1, node).write_bytes(other)
+    cluster.spoil(1, node2=[1])
+    assert rebuild(cluster).lost == 4 * ROWS
+    cluster.check(lost={("t", 0): 4 * ROWS})
+
+
+def test_a_segment_that_is_whole_on_some_node_is_copied_as_it_is(cluster):
+    cluster.spoil(1, node0=[1], node1=[2])
+    found = rebuild(cluster)
+    assert [each.file.name for each in found.topics[0].partitions[0].segments] == cluster.names
+    cluster.check()
+
+
+def test_a_survey_changes_nothing_and_who_was_stopped_begins_again(cluster, monkeypatch):
+    cluster.spoil(1, node0=[0, 3], node1=[1, 3], node2=[2, 3])
+    cluster.lose_journals()
+    before = {each: each.stat().st_mtime_ns for each in cluster.path.rglob("*")}
+    found = cluster.survey()
+    assert {each: each.stat().st_mtime_ns for each in cluster.path.rglob("*")} == before
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    for step in ("set_aside", "complete", "renew", "begin_topics"):
+        monkeypatch.setattr(rebuilding._Rebuild, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            rebuilding.carry_out(cluster.survey(), real_environment())
+        monkeypatch.undo()
+    again = cluster.rebuild()
+    assert (found.lost, again.lost) == (2 * ROWS, 2 * ROWS)
+    cluster.check(lost={("t", 0): 2 * ROWS})
+    sound(cluster)
+
+
+def test_of_a_leader_epoch_that_begins_behind_what_is_had_nothing_is_said(tmp_path):
+    cluster = LostCluster(tmp_path)
+    handle = cluster.create("t")
+    cluster.append("t", rows=ROWS)
+    handle.submit(AlterNode("0", handle.refresh().incarnations["0"], fenced=True))
+    cluster.append("t", on=("1", "2"), rows=ROWS)
+    name = cluster.roll("t")
+    places = segment.scan(cluster.log.node_store("1"), handle.segment(0, name))
+    assert [each.leader_epoch for each in places] == [0, 1]
+    for node in ("1", "2"):
+        flip_bit(cluster.segment(node, "t", name), 8 * (places[1].position + 100))
+        for each in (cluster.folder(node, "t") / "append").iterdir():
+            each.unlink()
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    (made,) = cluster.rebuild(("1", "2"), journals_are_lost=True).topics[0].partitions[0].segments
+    store = cluster.log.node_store("1")
+    assert segment.read_header(store, f"{handle.segment(0, made.file.name)}.log", "t")[1] == ((0, 0),)
+    cluster.check(lost={("t", 0): ROWS})
