@@ -4,9 +4,10 @@ Before: a member of the ISR that lags gets what it misses, and one that joined a
 the files, so that only a node whose write or copy failed falls out of the ISR, and one whose disk has lost rows. With
 acks=1 the leader gets them.
 
-After: with acks=all a batch that is in the log already is acknowledged only when the high watermark has passed it; with
-acks=1 the followers get the batch, for a bounded time and unless somebody else copies to them: where no follower runs,
-the last batch must become visible too.
+After: a batch with acks=all is committed by its own entry. One that is in the log already, perhaps by a run with
+acks=1, is acknowledged only when the high watermark has passed its rows. With acks=1 the followers get the batch, for a
+bounded time and unless somebody else copies to them: where no follower runs, the last batch must become visible too.
+What others wrote with acks=1, into whichever partition, keeps nobody waiting who waits for his own rows.
 
 On one node there is nothing to do, and nothing is read.
 """
@@ -22,7 +23,7 @@ from pyspark_log_coordinator import copying, replicas
 from pyspark_log_coordinator.observer import has_newest
 from pyspark_log_coordinator.partition import Holder
 from pyspark_log_storage import layout, transfer
-from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicas, StoreError
+from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError
 from pyspark_log_storage.fan_out import is_the_nodes_fault
 from pyspark_log_storage.node import require_marker, require_written
 
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import NodeId, Partition
-    from pyspark_log_coordinator.sequencing import Acks, CommitBatch, SequencedFile
+    from pyspark_log_coordinator.producers import ProducerClaim
+    from pyspark_log_coordinator.sequenced_file import SequencedFile
+    from pyspark_log_coordinator.sequencing import Acks, CommitBatch
     from pyspark_log_coordinator.topic_state import Topic
 
 CATCH_UP_SECONDS = 10.0
@@ -64,28 +67,49 @@ def complete(handle: TopicHandle, command: CommitBatch, failed: Collection[NodeI
     return msgspec.structs.replace(command, files=files)
 
 
-def follow_up(handle: TopicHandle, acks: Acks) -> None:
-    """Do what is due once the batch is in the log.
+def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
+    """Do what is due once the batch is in the log, by this process's entry or by an earlier one.
 
-    Raises `NotEnoughReplicas` where it was to be acknowledged by all, and is not committed.
+    Raises `NotEnoughReplicasAfterAppend` where it is to be acknowledged by all, and is not committed.
     """
-    log, state = handle.log, handle.journal.state
-    behind = {node for each in state.partitions for node in _behind(each)} - set(state.fenced)
+    log, state, acks = handle.log, handle.journal.state, command.acks
+    # Without a name it is no replay, so its own entry has committed it.
+    ends = {} if acks != "all" or command.claim is None else _uncommitted(state, command.claim)
+    if acks == "all" and not ends:
+        return
+    waiting = state.partitions if acks != "all" else [state.partitions[number] for number in ends]
+    behind = {node for each in waiting for node in _behind(each)} - set(state.fenced)
     for node in sorted(behind - set(log.missing_nodes)):
         if acks == "all" or not _is_followed(handle, node):
             _catch_up(log, handle, node, CATCH_UP_SECONDS if acks == "all" else FOLLOW_SECONDS)
     if acks != "all":
         _remember(handle)
         return
-    for number, before in enumerate(state.partitions):
-        now = handle.journal.state.partitions[number]
+    for number, end in ends.items():
+        before, now = state.partitions[number], handle.journal.state.partitions[number]
         # An election meanwhile may have cut the rows, and others have come to lie at their offsets.
         mark = min(now.high_watermark, now.end_of_epoch(before.leader_epoch))
-        if mark < before.log_end:
-            raise NotEnoughReplicas(
-                f"topic {state.name!r}, partition {number}: the batch is in the log, and its rows from offset {mark} "
-                "on are not on enough in-sync replicas yet; bring nodes back, then try again"
+        if mark < end:
+            raise NotEnoughReplicasAfterAppend(
+                f"topic {state.name!r}, partition {number}: the batch is in the log, and of its rows those from offset "
+                f"{mark} on are not on enough in-sync replicas yet; bring nodes back, then try again"
             )
+
+
+def has_uncommitted(state: Topic) -> bool:
+    """Return whether readers do not see all rows yet."""
+    return any(each.high_watermark < each.log_end for each in state.partitions)
+
+
+def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
+    """Return where a batch's rows end in the partitions in which they are not committed."""
+    ends: dict[int, int] = {}
+    for number, partition in enumerate(state.partitions):
+        for chunk in partition.chunks_between(partition.high_watermark, partition.log_end):
+            file = state.file(chunk.file)
+            if (file.producer, file.batch_id) == (claim.producer, claim.batch_id):
+                ends[number] = chunk.end_offset
+    return ends
 
 
 def _named(command: CommitBatch) -> set[NodeId]:

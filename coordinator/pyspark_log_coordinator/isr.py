@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms. Looked at every half of it."""
 PUBLISH_CHECK_MS = 2_500
-"""How often it is asked whether the changes that have come together should be published."""
+"""How often it is asked whether changes that wait should be published."""
 PUBLISH_QUIET_MS = 5_000
 PUBLISH_LATEST_MS = 60_000
 
@@ -116,12 +116,30 @@ def lagging(
     return tuple(found)
 
 
-def is_time_to_publish(last_change_ms: int, last_publication_ms: int, now: int) -> bool:
-    """Return whether changes that are waiting should be published now: they have come to rest, or wait for long.
+class Publication(msgspec.Struct, frozen=True):
+    """What an observer has found and not told the journal, and when it last told it something (ms, its own clock).
 
-    Asked every `PUBLISH_CHECK_MS`. Source: Kafka's IsrChangePropagationConfig.
+    Changes are published together: when they have come to rest, or none was published for long. So a follower that
+    falls behind now and then costs an entry at once, and many that do so one after another do not cost one each.
+    Source: Kafka's IsrChangePropagationConfig.
     """
-    return now - last_change_ms > PUBLISH_QUIET_MS or now - last_publication_ms > PUBLISH_LATEST_MS
+
+    waiting: tuple[Lagging, ...] = ()
+    changed_ms: int = 0
+    published_ms: int | None = None
+    """None: nothing so far."""
+
+    def with_found(self, found: tuple[Lagging, ...], now: int) -> Publication:
+        """Return what waits after the observer has looked at `now`; whoever has caught up since does not."""
+        changed = self.changed_ms if found == self.waiting else now
+        return msgspec.structs.replace(self, waiting=found, changed_ms=changed)
+
+    def is_due(self, now: int) -> bool:
+        """Return whether what waits is to be published. Asked every `PUBLISH_CHECK_MS`."""
+        if not self.waiting:
+            return False
+        is_overdue = self.published_ms is None or now - self.published_ms > PUBLISH_LATEST_MS
+        return is_overdue or now - self.changed_ms > PUBLISH_QUIET_MS
 
 
 def decide(topic: Topic, command: ShrinkIsr) -> list[IsrShrunk]:

@@ -1,10 +1,11 @@
 """The observer: what one process sees of a topic's replicas, and the entries that it proposes for it.
 
-No process watches all the time. Who waits looks: a commit that is refused, a follower, maintenance. A node that does
-not answer is suspected; where the suspicion has stood for `broker.session.timeout.ms` on this process's own monotonic
-clock, leaders are elected in its place and it leaves the ISRs. A follower that falls behind leaves them after
-`replica.lag.time.max.ms`. Whatever this process gets wrong costs nothing that was acknowledged with acks=all: the
-journal decides, by holders and LEOs.
+No process watches all the time. Who waits looks: a commit that is refused, or whose rows are not committed, a follower,
+maintenance. A node that does not answer is suspected; where the suspicion has stood for `broker.session.timeout.ms` on
+this process's own monotonic clock, leaders are elected in its place, and where it lacks rows it leaves the ISRs. One
+that answers, and has lost files, is told of at once (`bad_copies`). One that answers and falls behind leaves the ISRs
+after `replica.lag.time.max.ms`, together with others that do (`isr.Publication`). Whatever this process gets wrong
+costs nothing that was acknowledged with acks=all: the journal decides, by holders and LEOs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,17 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator import isr, suspicion
+from pyspark_log_coordinator import bad_copies, isr, suspicion
 from pyspark_log_coordinator.election import ElectLeaders
 from pyspark_log_coordinator.holding import newest_held
-from pyspark_log_coordinator.isr import REPLICA_LAG_TIME_MAX_MS, Follower, FollowerLag, Lagging, ShrinkIsr
+from pyspark_log_coordinator.isr import (
+    REPLICA_LAG_TIME_MAX_MS,
+    Follower,
+    FollowerLag,
+    Lagging,
+    Publication,
+    ShrinkIsr,
+)
 from pyspark_log_coordinator.partition import Holder
 from pyspark_log_coordinator.suspicion import Standing, Suspect
 from pyspark_log_storage import layout
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.suspicion import Suspicion
     from pyspark_log_coordinator.topic_state import Topic
 
+LOOK_SECONDS = 2.0
+"""How often one looks whom the matter does not hold up."""
 SESSION_TIMEOUT_MS = 9_000
 """Kafka's default of broker.session.timeout.ms."""
 
@@ -45,15 +55,29 @@ class Observer:
         """The suspicions that had stood for the session time-out when it looked last."""
         self._standing: dict[NodeId, Standing] = {}
         self._lags: dict[Follower, FollowerLag] = {}
+        self._publication = Publication()
+        self._looked: float | None = None
+
+    @property
+    def has_unpublished(self) -> bool:
+        """Whether some have fallen behind and the journal is not told yet: they are to be looked at soon."""
+        return bool(self._publication.waiting)
 
     def look(self, handle: TopicHandle) -> None:
         """Look at the nodes and at the topic's newest state, and propose what follows from both.
 
         Raises what reading the journals raises, `UnknownTopic`.
         """
+        self._looked = handle.log.environment.monotonic()
         handle.log.cluster.refresh()
         handle.log.call_roll()
         self.consider(handle)
+
+    def look_now_and_then(self, handle: TopicHandle) -> None:
+        """Look, unless it has looked lately."""
+        interval = min(LOOK_SECONDS, self.session_timeout_ms / 2000)
+        if self._looked is None or handle.log.environment.monotonic() - self._looked >= interval:
+            self.look(handle)
 
     def consider(self, handle: TopicHandle) -> None:
         """Do the same by the last roll call. Who looks at many topics calls the roll once."""
@@ -61,6 +85,8 @@ class Observer:
         away = {node for node, error in log.missing_nodes.items() if is_the_nodes_fault(error)}
         state = handle.refresh()
         for node in sorted(_in_service(state)):
+            if node not in away and not has_newest(handle, node):
+                bad_copies.report_lost(handle, node)
             if node in away or not has_newest(handle, node):
                 handle.submit(Suspect(node, state.incarnations[node]))
         state = handle.journal.state
@@ -71,12 +97,12 @@ class Observer:
         if any(_is_headless(state, number, gone) for number in range(len(state.partitions))):
             handle.submit(ElectLeaders(live(handle), gone))
             state = handle.journal.state
-        lagging = (
-            *isr.lagging(self._lags, state, now, self.replica_lag_time_max_ms),
-            *_gone_followers(state, {each.node for each in gone}),
-        )
-        if lagging:
-            handle.submit(ShrinkIsr(lagging))
+        lagging = isr.lagging(self._lags, state, now, self.replica_lag_time_max_ms)
+        left = _gone_followers(state, {each.node for each in gone})
+        self._publication = self._publication.with_found(lagging, now)
+        if left or self._publication.is_due(now):
+            handle.submit(ShrinkIsr((*lagging, *left)))
+            self._publication = Publication(published_ms=now)
 
 
 _observers: weakref.WeakKeyDictionary[TopicHandle, Observer] = weakref.WeakKeyDictionary()
@@ -113,7 +139,8 @@ def _gone_followers(state: Topic, gone: Collection[NodeId]) -> list[Lagging]:
     found = []
     for number, partition in enumerate(state.partitions):
         if partition.leader is not None:
-            nodes = tuple(node for node in partition.isr if node in gone and node != partition.leader)
+            end, ends = partition.leader_end, partition.log_end_offsets
+            nodes = tuple(node for node in partition.isr if node in gone and ends[node] < end)
             if nodes:
                 found.append(Lagging(number, nodes, partition.leader_epoch))
     return found

@@ -15,7 +15,7 @@ from pyspark_log_coordinator import high_watermark
 from pyspark_log_coordinator.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pyspark_log_coordinator.topic_config import TopicConfig
     from pyspark_log_coordinator.topic_state import Topic
@@ -58,6 +58,17 @@ def needed(partition: Partition, config: TopicConfig) -> int:
     if config.replication_mode == "quorum":
         return high_watermark.majority(len(partition.replicas))
     return min(config.min_insync_replicas, replication_factor(partition))
+
+
+def is_kept(partition: Partition, nodes: Collection[NodeId], of: int, config: TopicConfig) -> bool:
+    """Return whether enough of `of` replicas have what is committed, where only `nodes` of them would be left with it.
+
+    Who is in the ISR has it; with replication.mode=quorum one may lag, and a majority must be left.
+    """
+    if config.replication_mode != "quorum":
+        return True
+    having = [node for node in nodes if partition.log_end_offsets.get(node, 0) >= partition.high_watermark]
+    return len(having) >= high_watermark.majority(of)
 
 
 def replication_factor(partition: Partition) -> int:

@@ -1,8 +1,8 @@
 """Watching: what a process that runs for long does about nodes that go, and about leaders when they are back.
 
 Every topic is looked at by its observer: every half `replica.lag.time.max.ms`, and every few seconds while a node is
-away or under suspicion. Now and then preferred leaders get the lead back, as far as they have every row. Any number of
-processes may watch; on one node there is nothing to watch.
+away or under suspicion, or while changes of an ISR wait to be published. Now and then preferred leaders get the lead
+back, as far as they have every row. Any number of processes may watch; on one node there is nothing to watch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from pyspark_log_coordinator import leader_balance, observer
 from pyspark_log_coordinator.election import ElectPreferred, LeaderElected
-from pyspark_log_coordinator.isr import REPLICA_LAG_TIME_MAX_MS
+from pyspark_log_coordinator.isr import PUBLISH_CHECK_MS, REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.observer import SESSION_TIMEOUT_MS, observer_of
 from pyspark_log_coordinator.partition import NodeId
 from pyspark_log_storage.errors import LogError, UnknownTopic
@@ -55,6 +55,7 @@ class Watcher:
         self._settings = settings or WatchSettings()
         self._looked: float | None = None
         self._is_suspicious = False
+        self._has_unpublished = False
         self._balanced = log.environment.monotonic()
 
     def watch(self, failed: Callable[[str, LogError], object]) -> tuple[Led, ...]:
@@ -79,18 +80,20 @@ class Watcher:
         """Return how long it is from one look to the next, in seconds."""
         if self._log.missing_nodes or self._is_suspicious:
             return min(SUSPICION_SECONDS, self._settings.session_timeout_ms / 2000)
-        return self._settings.replica_lag_time_max_ms / 2000
+        interval_ms = self._settings.replica_lag_time_max_ms / 2
+        return (min(interval_ms, PUBLISH_CHECK_MS) if self._has_unpublished else interval_ms) / 1000
 
     def _look(self, failed: Callable[[str, LogError], object]) -> None:
         settings = self._settings
         self._log.cluster.refresh()
         self._log.call_roll()
-        self._is_suspicious = False
+        self._is_suspicious = self._has_unpublished = False
 
         def look(handle: TopicHandle) -> None:
             seen = observer_of(handle, settings.session_timeout_ms, settings.replica_lag_time_max_ms)
             seen.consider(handle)
             self._is_suspicious |= bool(handle.journal.state.suspects)
+            self._has_unpublished |= seen.has_unpublished
 
         self._each(look, failed)
 

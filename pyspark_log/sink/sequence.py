@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pyspark_log.sink.in_passing import housekeep_when_due, roll_in_passing, roll_past_the_cap
-from pyspark_log_coordinator import completing
+from pyspark_log_coordinator import completing, rejoining
 from pyspark_log_coordinator.isr import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.observer import SESSION_TIMEOUT_MS, observer_of
 from pyspark_log_coordinator.sequencing import Acks, BatchSequenced, CommitBatch
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from pyspark_log.sink.staging import StagedFile
     from pyspark_log_coordinator.journal import Outcome
     from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.observer import Observer
     from pyspark_log_coordinator.partition import NodeId
     from pyspark_log_coordinator.producers import ProducerClaim
     from pyspark_log_coordinator.rolling import SwapSegments
     from pyspark_log_coordinator.topic import Topic
 
 T = TypeVar("T")
+_logger = logging.getLogger("pyspark_log")
 
 
 class Sequenced(msgspec.Struct, frozen=True):
@@ -84,6 +87,7 @@ def sequence(  # noqa: PLR0913 -- each is a fact of its own
         failed = {node for file in files for node in file.failed}
         done[topic] = _sequenced(command, retrying(patience, _Attempt(handle, command, failed, patience)))
         housekeep_when_due(log, handle)
+        rejoining.in_passing(handle)
     return done
 
 
@@ -110,12 +114,23 @@ class _Attempt:
                 self._outcome = handle.submit(completing.complete(handle, command, self._failed))
             elif command.claim is not None:
                 handle.submit(command)  # raises where an election has cut its rows meanwhile
-            completing.follow_up(handle, command.acks)
+            completing.follow_up(handle, command)
         except NotEnoughReplicas:
-            patience = self._patience
-            observer_of(handle, patience.session_timeout_ms, patience.replica_lag_time_max_ms).look(handle)
+            self._observer.look(handle)
+            rejoining.at_once(handle)
             raise
+        if command.acks != "all" and completing.has_uncommitted(handle.journal.state):
+            # A member of the ISR that is gone, or gets no rows, would hide these and all that follow.
+            try:
+                self._observer.look_now_and_then(handle)
+            except LogError as error:
+                _logger.warning("the replicas of topic %r could not be looked after: %s", handle.name, error)
         return self._outcome
+
+    @property
+    def _observer(self) -> Observer:
+        patience = self._patience
+        return observer_of(self._handle, patience.session_timeout_ms, patience.replica_lag_time_max_ms)
 
 
 def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:

@@ -7,8 +7,8 @@ from pyspark_log_coordinator.isr import (
     FollowerLag,
     IsrShrunk,
     Lagging,
+    Publication,
     ShrinkIsr,
-    is_time_to_publish,
     lagging,
     observe,
     watch,
@@ -91,11 +91,26 @@ def test_where_nobody_leads_nobody_lags():
 
 
 @pytest.mark.parametrize(
-    ("change", "publication", "now", "due"),
-    [(0, 0, 5_000, False), (0, 0, 5_001, True), (59_000, 0, 60_000, False), (59_000, 0, 60_001, True)],
+    ("change", "published", "now", "due"),
+    [
+        (0, 0, 5_000, False),
+        (0, 0, 5_001, True),
+        (59_000, 0, 60_000, False),
+        (59_000, 0, 60_001, True),
+        (7, None, 7, True),
+    ],
 )
-def test_changes_are_published_when_they_have_come_to_rest_or_have_waited_for_long(change, publication, now, due):
-    assert is_time_to_publish(change, publication, now) == due
+def test_changes_are_published_when_they_have_come_to_rest_or_none_was_for_long(change, published, now, due):
+    known = Publication(published_ms=published).with_found((Lagging(0, ("B",), 0),), change)
+    assert known.is_due(now) == due
+
+
+def test_a_change_that_comes_while_others_wait_lets_all_wait_and_one_that_is_gone_is_forgotten():
+    one, two = (Lagging(0, ("B",), 0),), (Lagging(0, ("B", "C"), 0),)
+    known = Publication(published_ms=0).with_found(one, 1_000).with_found(two, 4_000)
+    assert (known.is_due(6_001), known.is_due(9_001)) == (False, True)
+    assert known.with_found(two, 9_001).is_due(9_001)
+    assert not known.with_found((), 9_001).is_due(99_999)
 
 
 # What becomes of it

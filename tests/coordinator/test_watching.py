@@ -15,8 +15,8 @@ from tests.coordinator.several_nodes import Stores
 class Watched(ReplicatedTopic):
     """A topic that node 1 leads, of which all rows are on all nodes, and a process that watches."""
 
-    def __init__(self, **settings):
-        super().__init__(Stores(BreakableStore), replicas=[("1", "2", "0")])
+    def __init__(self, replicas=(("1", "2", "0"),), **settings):
+        super().__init__(Stores(BreakableStore), replicas=replicas)
         self.append(on=ALL, acks="all")
         self.watcher = Watcher(self.log, WatchSettings(**settings))
         self.failures = []
@@ -60,6 +60,72 @@ def test_while_nothing_is_the_matter_it_looks_every_half_of_the_lag_time(monkeyp
     for _ in range(5):
         topic.watch(1.0)
     assert looks == [32.0, 34.0, 36.0]
+
+
+def test_a_follower_that_stays_away_and_misses_rows_is_out_of_the_isr_after_the_session_timeout():
+    topic = Watched()
+    topic.take_away("2")
+    topic.watch(15.0)
+    topic.append(on=("1", "0"))
+    topic.watch(8.9)
+    assert topic.partition().isr == ("1", "2", "0")
+    topic.watch(watching.SUSPICION_SECONDS)
+    assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "0"), 2)
+
+
+def test_a_follower_that_answers_and_gets_no_rows_is_out_of_the_isr_after_the_lag_time():
+    topic = Watched(replica_lag_time_max_ms=20_000)
+    topic.watch(10.0)
+    topic.append(on=("1", "0"))
+    for _ in range(2):
+        topic.watch(10.0)
+    assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "2", "0"), 1)
+    topic.watch(10.0)  # caught up was last seen 30 s ago
+    assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "0"), 2)
+    assert topic.handle.journal.state.suspects == {}
+    copying.catch_up(topic.log, topic.handle, "2")
+    assert topic.partition().isr == ("1", "2", "0")
+
+
+def test_followers_that_fall_behind_one_after_another_leave_the_isrs_in_one_entry():
+    topic = Watched(replicas=[("1", "2", "0")] * 4, replica_lag_time_max_ms=1_000)
+
+    def fall_behind(partition):
+        topic.append({partition: [b"row"]}, on=("1", "0"))
+        return topic.handle.journal.number
+
+    def isr_sizes():
+        return [len(topic.partition(number).isr) for number in range(4)]
+
+    fall_behind(0)
+    for _ in range(4):
+        topic.watch(0.5)
+    assert isr_sizes() == [2, 3, 3, 3]  # the first for long is published at once
+    for partition in (1, 2):
+        before = fall_behind(partition)
+        for _ in range(4):
+            topic.watch(0.5)
+        topic.handle.refresh()
+        assert topic.handle.journal.number == before
+    for _ in range(9):
+        topic.watch(0.5)
+    assert isr_sizes() == [2, 3, 3, 3]
+    for _ in range(2):
+        topic.watch(0.5)
+    assert isr_sizes() == [2, 2, 2, 3]
+    assert topic.handle.journal.number == before + 1
+
+
+def test_a_change_that_waits_is_looked_after_soon():
+    topic = Watched(replicas=[("1", "2", "0")] * 2, auto_leader_rebalance_enable=False)
+    for partition in (0, 1):
+        topic.append({partition: [b"row"]}, on=("1", "0"))
+        for _ in range(3):
+            topic.watch(15.0)
+    assert [len(topic.partition(number).isr) for number in (0, 1)] == [2, 3]
+    for _ in range(3):
+        topic.watch(2.5)
+    assert [len(topic.partition(number).isr) for number in (0, 1)] == [2, 2]
 
 
 def test_a_preferred_leader_that_is_back_leads_again_after_the_interval():

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,7 @@ class Nodes:
         self.folder = folder / "nodes"
         self._away = folder / "away"
         self._away.mkdir()
+        self._mounts = itertools.count()
         urls = [str(self[node]) for node in NODES]
         if journals == 1:
             self.root = urls[0]
@@ -63,9 +65,14 @@ class Nodes:
 
     def _mount(self, disk: Path, node: str) -> None:
         """Put a disk where a node's was. What was written below the mount point meanwhile is not seen any more."""
-        if self[node].exists():
-            self[node].rename(self._away / f"{node}.below")
-        disk.rename(self[node])
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                self[node].rename(self._away / f"{node}.below.{next(self._mounts)}")
+            try:
+                disk.rename(self[node])
+            except OSError:  # somebody has written there in this moment
+                continue
+            return
 
     def fill_up(self, node: str) -> None:
         """Bring a node up to date, as `pyspark-log node run NODE --once` does."""

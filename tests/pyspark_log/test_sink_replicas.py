@@ -1,17 +1,27 @@
 """Writing to several nodes: who holds a batch, who falls out, and what is never acknowledged too early."""
 
+import time
+
 import pyarrow as pa
 import pytest
 
 from pyspark_log.sink.rows import Rows
 from pyspark_log.sink.sequence import Patience, sequence
 from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log_coordinator import completing, copying, membership
+from pyspark_log_coordinator import completing, copying, membership, rejoining
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.observer import observer_of
 from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.sequencing import CommitBatch
 from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage.errors import BatchMismatch, NotEnoughReplicas, StoreRefused, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.errors import (
+    BatchMismatch,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    StoreRefused,
+    StoreUnavailable,
+    StoreUnwritable,
+)
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.several_nodes import Stores
 from tests.plain_log import record
@@ -133,6 +143,95 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
     assert topic.partition.isr == ALL
 
 
+def test_a_member_of_the_isr_that_lags_gets_what_it_misses_and_stays():
+    topic = ThreeNodes()
+    topic.disk("2").broken_writes = StoreUnwritable
+    topic.commit(topic.stage(b"a", acks="1"), "1")
+    assert topic.partition.log_end_offsets == {"0": 1, "1": 1, "2": 0}
+    topic.disk("2").broken_writes = None
+    before = topic.handle.journal.number
+    topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
+    assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 2)
+    assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
+    assert topic.handle.journal.number == before + 2  # what it got, and the batch
+
+
+@pytest.mark.parametrize("partitions", [1, 7, 100])
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+def test_a_batch_is_one_entry_however_many_nodes_and_partitions_there_are(nodes, partitions):
+    stores = Stores()
+    log = stores.with_nodes(nodes, real_environment())
+    names = [str(node) for node in range(nodes)]
+    replicas = [names[n % nodes :] + names[: n % nodes] for n in range(partitions)]
+    handle = log.create_topic("t", partitions, TopicConfig(min_insync_replicas=min(nodes, 2)), replicas=replicas)
+
+    def entries():
+        return sum("/journal/entries/" in key for store in stores.at.values() for key in store.list(""))
+
+    def stage():
+        destination = destination_of(handle, None, 1000)
+        staging = Staging(log.store_at, lambda _: destination, "t", nonce=log.environment.nonce, durable=True, sticky=0)
+        staging.add(Rows(record([b"row"] * partitions), None, pa.array(range(partitions), pa.int32())))
+        return staging.finish()
+
+    for batch in range(3):
+        tasks = [stage() for _ in range(3)]
+        before = entries()
+        sequence(log, tasks, ProducerClaim("p", "q", "r", batch), "all", Patience(retries=0), None)
+        assert entries() == before + 1
+    assert [each.high_watermark for each in handle.journal.state.partitions] == [9] * partitions
+
+
+def away_for_a_batch():
+    """Return a topic of which node 2 missed a batch, and is there again; nobody follows for it."""
+    topic = ThreeNodes(min_insync_replicas=2)
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"a"))
+    assert topic.partition.isr == ("0", "1")
+    topic.disk("2").broken = None
+    topic.refresh()
+    return topic
+
+
+def test_a_node_that_is_there_again_is_brought_back_by_the_next_writes(monkeypatch):
+    topic = away_for_a_batch()
+    topic.commit(topic.stage(b"b"))
+    assert topic.partition.isr == ("0", "1")  # for a while it is left to a follower
+    monkeypatch.setattr(rejoining, "PASSING_EVERY_SECONDS", 0.0)
+    topic.commit(topic.stage(b"c"))
+    assert topic.handle.refresh().partitions[0].isr == ALL
+    topic.commit(topic.stage(b"d"))
+    assert holders(topic) == [["0", "1", "2"]] * 4
+
+
+def test_a_node_that_lacks_something_large_is_left_to_a_follower(monkeypatch):
+    topic = away_for_a_batch()
+    monkeypatch.setattr(rejoining, "PASSING_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(rejoining, "PASSING_BYTES_MAX", 10)
+    topic.commit(topic.stage(b"b"))
+    assert topic.handle.refresh().partitions[0].isr == ("0", "1")
+
+
+def test_a_node_that_cannot_be_brought_back_costs_no_batch(monkeypatch, caplog):
+    topic = away_for_a_batch()
+    topic.disk("2").broken_writes = StoreRefused
+    monkeypatch.setattr(rejoining, "PASSING_EVERY_SECONDS", 0.0)
+    topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
+    assert topic.partition.high_watermark == 2
+    assert "node '2' stays out of sync in topic 't'" in caplog.text
+
+
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_a_batch_that_is_refused_brings_nodes_back_that_are_there(acks):
+    topic = away_for_a_batch()
+    topic.disk("1").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"b", acks=acks), acks)
+    topic.commit(topic.stage(b"c"), patience=Patience(retries=1, retry_backoff_ms=1))
+    assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "2"), 3)
+
+
 def test_acks_one_writes_to_the_leader_and_the_commit_copies_to_the_followers():
     topic = ThreeNodes()
     [staged] = topic.stage(b"a", acks="1")
@@ -151,18 +250,85 @@ def test_acks_one_does_not_wait_for_a_follower_that_is_gone():
     assert topic.partition.isr == ALL
 
 
+def test_rows_with_acks_one_are_seen_when_a_follower_that_is_gone_has_left_the_isr_though_nobody_watches():
+    topic = ThreeNodes()
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    patience = Patience(session_timeout_ms=50)
+    topic.commit(topic.stage(b"a", acks="1"), "1", patience=patience)
+    assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 0)
+    time.sleep(0.06)
+    topic.commit(topic.stage(b"b", acks="1"), "1", patience=patience)
+    assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
+
+
+def test_rows_with_acks_one_are_seen_when_a_follower_that_takes_no_rows_has_left_the_isr():
+    topic = ThreeNodes()
+    topic.disk("2").broken_writes = StoreUnwritable  # it is full, and answers
+    patience = Patience(session_timeout_ms=20, replica_lag_time_max_ms=50)
+    topic.commit(topic.stage(b"a", acks="1"), "1", patience=patience)
+    assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 0)
+    time.sleep(0.06)
+    topic.commit(topic.stage(b"b", acks="1"), "1", patience=patience)
+    assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
+
+
+def test_a_batch_is_acknowledged_though_its_replicas_cannot_be_looked_after(monkeypatch, caplog):
+    topic = ThreeNodes()
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+
+    def fails(*_):
+        raise StoreUnavailable("/root", "key", "the test made this up")
+
+    monkeypatch.setattr(topic.log, "call_roll", fails)
+    topic.commit(topic.stage(b"a", acks="1"), "1", patience=Patience(retries=0))
+    assert topic.partition.log_end == 1
+    assert "could not be looked after: the test made this up" in caplog.text
+
+
 def test_a_replayed_batch_is_acknowledged_by_all_only_when_all_have_it():
     topic = ThreeNodes(min_insync_replicas=3)
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
     topic.commit(topic.stage(b"a", acks="1"), "1", batch=0)
     staged = topic.stage(b"a")
-    with pytest.raises(NotEnoughReplicas, match="in the log, and its rows from offset 0 on are not on enough in-sync"):
+    with pytest.raises(NotEnoughReplicasAfterAppend, match="of its rows those from offset 0 on are not on enough"):
         topic.commit(staged, batch=0)
     topic.disk("2").broken = None
     topic.refresh()
     topic.commit(staged, batch=0)
     assert (topic.partition.log_end, topic.partition.high_watermark) == (1, 1)
+
+
+def with_rows_that_wait_for_node_2():
+    """Return a topic of which partition 1 has a row of another writer, with acks=1, that node 2 lacks; it is gone."""
+    topic = ThreeNodes()
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"another's", partition=1, acks="1"), "1")
+    assert topic.handle.journal.state.partitions[1].high_watermark == 0
+    return topic
+
+
+def test_a_batch_that_all_have_is_acknowledged_whatever_others_wait_for_in_other_partitions():
+    topic = with_rows_that_wait_for_node_2()
+    topic.commit(topic.stage(b"a"), batch=0, patience=Patience(retries=0))
+    topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
+    assert topic.partition.high_watermark == 2
+    assert topic.handle.journal.state.partitions[1].high_watermark == 0
+
+
+def test_a_replayed_batch_waits_for_its_own_rows_alone():
+    topic = with_rows_that_wait_for_node_2()
+    staged = topic.stage(b"a")
+    topic.commit(staged, batch=0)
+    topic.commit(staged, batch=0, patience=Patience(retries=0))
+    empty = ProducerClaim("p", "q", "r", 1)
+    sequence(topic.log, [], empty, "all", Patience(retries=0), "t")
+    topic.commit(topic.stage(b"b", partition=1, acks="1"), "1", batch=1)
+    with pytest.raises(NotEnoughReplicasAfterAppend, match="partition 1: the batch is in the log"):
+        topic.commit(topic.stage(b"b", partition=1), batch=1, patience=Patience(retries=0))
 
 
 def test_with_acks_one_another_leader_is_elected_when_the_leader_stays_away():
@@ -215,8 +381,9 @@ def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypa
         assert topic.partition.high_watermark == 2
 
     monkeypatch.setattr(completing, "_catch_up", meanwhile)
-    with pytest.raises(NotEnoughReplicas, match="its rows from offset 0 on are not on enough"):
-        completing.follow_up(topic.handle, "all")
+    again = CommitBatch(ProducerClaim("p", "q", "r", 0), (), "all")
+    with pytest.raises(NotEnoughReplicasAfterAppend, match="of its rows those from offset 0 on are not on enough"):
+        completing.follow_up(topic.handle, again)
 
 
 def test_what_was_written_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):

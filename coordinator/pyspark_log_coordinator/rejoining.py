@@ -1,0 +1,67 @@
+"""Rejoining: a replica that fell out of the ISR, and is there again, gets what it misses from who writes.
+
+A commit that is refused because too few replicas are in sync copies at once. Else a writer copies in passing, where no
+follower does: a little after a batch, now and then. What is too large for that is left to `pyspark-log node run` and
+`maintain`: an object is copied as a whole, and the next batch waits meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator import copying
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.partition import NodeId
+
+AT_ONCE_SECONDS = 10.0
+"""How long a commit that was refused copies to one node before it is tried again."""
+PASSING_EVERY_SECONDS = 2.0
+"""How often a writer copies in passing; for so long it first leaves it to others."""
+PASSING_SECONDS = 0.2
+PASSING_BYTES_MAX = 64 * 1024 * 1024
+"""Where an object is larger, a writer copies nothing in passing."""
+
+_logger = logging.getLogger("pyspark_log")
+
+_turns: dict[tuple[str, NodeId], float] = {}
+"""When it was last a node's turn, by topic id and node; at first, when it was found out of sync."""
+
+
+def at_once(handle: TopicHandle) -> None:
+    """Copy to the replicas that are out of sync. One that cannot be copied to is left where it is."""
+    for node in _out_of_sync(handle):
+        _catch_up(handle, node, AT_ONCE_SECONDS)
+
+
+def in_passing(handle: TopicHandle) -> None:
+    """Copy a little to the replicas that are out of sync, where it is their turn."""
+    now = handle.log.environment.monotonic()
+    behind = _out_of_sync(handle)
+    for topic_id, node in [*_turns]:
+        if topic_id == handle.topic_id and node not in behind:
+            del _turns[topic_id, node]
+    for node in behind:
+        if now - _turns.setdefault((handle.topic_id, node), now) < PASSING_EVERY_SECONDS:
+            continue
+        _turns[handle.topic_id, node] = now
+        if all(piece.bytes <= PASSING_BYTES_MAX for piece in copying.missing(handle, node)):
+            _catch_up(handle, node, PASSING_SECONDS)
+
+
+def _out_of_sync(handle: TopicHandle) -> list[NodeId]:
+    """Return the nodes that could be in sync again: they answered the last roll call, and are not fenced."""
+    state = handle.journal.state
+    out = {node for each in state.partitions for node in each.replicas if node not in each.isr}
+    return sorted(out - set(handle.log.missing_nodes) - set(state.fenced))
+
+
+def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
+    log = handle.log
+    try:
+        copying.catch_up(log, handle, node, until=log.environment.monotonic() + seconds)
+    except LogError as error:
+        _logger.warning("node %r stays out of sync in topic %r: %s", node, handle.name, error)

@@ -1,0 +1,98 @@
+"""Who answers Jepsen's questions: writers, readers, and a keeper of the nodes, each a process that may be killed."""
+
+import contextlib
+import time
+
+import msgspec
+
+from pyspark_log.sink.sequence import Patience
+from pyspark_log_coordinator.following import Follower
+from pyspark_log_coordinator.sequencing import Acks
+from pyspark_log_coordinator.watching import Watcher, WatchSettings
+from pyspark_log_storage.errors import BatchMismatch, LogError
+from tests.direct import Stream
+from tests.processes.diary import Diary
+from tests.processes.nodes import NODES
+from tests.processes.small_topic import PARTITIONS, TOPIC, Life, Values
+
+SESSION_TIMEOUT_MS = 150
+LAG_TIME_MAX_MS = 600
+PAUSE_S = 0.02
+PATIENCE = Patience(retry_backoff_ms=10, delivery_timeout_ms=2_000, session_timeout_ms=SESSION_TIMEOUT_MS)
+
+
+class Seen(msgspec.Struct):
+    """What a reader saw: by partition the values from offset 0 on, in how many polls, and how many of these failed."""
+
+    rows: Values
+    polls: int
+    failed: int
+
+
+def write(root: str, producer: str, acks: Acks, diary: str, stop: str) -> int:
+    """Write batch after batch, each until it is acknowledged or reported lost; return how often one was tried again.
+
+    Goes on with the first batch that is not in the diary.
+    """
+    life, outcomes, again = Life(root), Diary(diary), 0
+    batch = len(outcomes.lines())
+    pending = False
+    while pending or not Diary(stop).lines():
+        pending = True
+        try:
+            life.log.open(create=False)  # as Spark does for each batch
+            life.write(producer, batch, PATIENCE, acks=acks)
+        except BatchMismatch:
+            if acks == "all":
+                raise
+            outcomes.note("lost")
+        except LogError:
+            again += 1
+            time.sleep(PAUSE_S)
+            continue
+        else:
+            time.sleep(PAUSE_S)  # whoever is killed here writes the batch again
+            outcomes.note("done")
+        batch += 1
+        pending = False
+    return again
+
+
+def keep(root: str, end: str) -> None:
+    """Do what `pyspark-log node run` does, for every node."""
+    life = Life(root)
+    watcher = Watcher(life.log, WatchSettings(SESSION_TIMEOUT_MS, LAG_TIME_MAX_MS))
+    followers = [Follower(life.log, node) for node in NODES]
+    while not Diary(end).lines():
+        with contextlib.suppress(LogError):
+            watcher.watch(lambda *_: None)
+        for follower in followers:
+            with contextlib.suppress(LogError):  # its node is away
+                follower.round()
+        time.sleep(PAUSE_S)
+
+
+def read(root: str, end: str) -> Seen:
+    """Poll the topic until all of it is read, and hold that nothing goes back and nothing is left out."""
+    seen = Seen({p: [] for p in range(PARTITIONS)}, 0, 0)
+    stream = Stream(root, subscribe=TOPIC, startingOffsets="earliest")
+    while True:
+        is_last = bool(Diary(end).lines())
+        seen.polls += 1
+        try:
+            rows = stream.batch()
+        except LogError as error:
+            if not error.retriable:
+                raise
+            seen.failed += 1
+            continue
+        if rows is None:
+            if is_last:
+                return seen
+            time.sleep(PAUSE_S)
+            continue
+        for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
+            p, offset = row["partition"], row["offset"]
+            due = len(seen.rows[p])
+            assert offset == due, f"partition {p}: offset {offset} comes where {due} is due"
+            seen.rows[p].append(row["value"])

@@ -1,0 +1,144 @@
+"""Jepsen's questions, asked of real processes on three nodes: writers, readers and a keeper of the nodes are killed and
+stopped, and nodes are taken away and brought back, in any order.
+
+Was a write lost that was acknowledged by all? Is a row there twice? Do two readers, or a reader and the log, differ
+about an offset? Did a reader see a row that was never committed? Did what a reader was shown ever go back?
+
+PYSPARK_LOG_SOAK_SECONDS says for how long; the numbers are printed (pytest -s).
+"""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from tests.processes import answers
+from tests.processes.diary import Diary
+from tests.processes.nodes import NODES, Nodes
+from tests.processes.nursery import Nursery, Worker
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, Life, Values, rows_of, rows_of_all
+
+SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "5"))
+SEED = 20_260_117
+CONFIG = msgspec.structs.replace(AT_ONCE, min_insync_replicas=2, file_delete_delay_ms=5_000, orphan_retention_ms=10**9)
+ALL = ("all-1", "all-2")
+"""Writers with acks=all."""
+ONE = "one"
+"""A writer with acks=1: an election may cut its rows, and nothing else may happen to them."""
+READERS = 2
+
+
+class Cast:
+    """The processes: those that write and keep are begun anew when they were killed."""
+
+    def __init__(self, nursery: Nursery, begin: dict[str, Callable[[Nursery], Worker]]) -> None:
+        self._nursery = nursery
+        self._begin = begin
+        self.workers = {name: start(nursery) for name, start in begin.items()}
+
+    def kill(self, name: str) -> None:
+        assert self.workers[name].kill() == -signal.SIGKILL, self.workers[name].output()
+        self.workers[name] = self._begin[name](self._nursery)
+
+    def check(self) -> None:
+        """Hold that nobody has ended by itself."""
+        for name, worker in self.workers.items():
+            assert not worker.has_ended(), f"{name} ended with {worker.exit_code}: {worker.output()}"
+
+
+FAULTS = [(with_node, what) for with_node in (*NODES, None) for what in ("", "stop", "kill") if with_node or what]
+
+
+def harass(cast: Cast, nodes: Nodes, dice: random.Random) -> Counter[str]:
+    """Stop, kill, and take nodes away, one at a time; return what happened how often."""
+    happened: Counter[str] = Counter()
+    mortal = [*ALL, ONE, "keeper"]
+    end = time.monotonic() + SECONDS
+    while not happened or time.monotonic() < end:
+        for node, what in dice.sample(FAULTS, len(FAULTS)):
+            sleeper = cast.workers[dice.choice(list(cast.workers))]
+            if what == "stop":
+                sleeper.signal(signal.SIGSTOP)
+            if node:
+                nodes.take_away(node)
+            time.sleep(dice.uniform(0.1, 0.6))
+            if what == "kill":
+                for name in dice.sample(mortal, 2):
+                    cast.kill(name)
+            if node:
+                nodes.bring_back(node)
+            if what == "stop":
+                time.sleep(dice.uniform(0, 0.2))  # so it may sleep while a node goes and comes back
+                sleeper.signal(signal.SIGCONT)
+            time.sleep(dice.uniform(0, 0.2))
+            happened.update({what or "nothing else": 1, f"node {node}" if node else "no node": 1})
+            cast.check()
+    return happened
+
+
+@pytest.mark.timeout(SECONDS + 300)
+def test_whatever_happens_to_processes_and_nodes_no_acknowledged_row_is_lost_and_nobody_sees_another_log(
+    nursery, folder
+):
+    nodes = Nodes(folder, journals=3, config=CONFIG)
+    stop, end, diaries = str(folder / "stop"), str(folder / "end"), {name: str(folder / name) for name in (*ALL, ONE)}
+
+    def writer(name: str, acks: str) -> Callable[[Nursery], Worker]:
+        return lambda nursery: nursery.fork(answers.write, nodes.root, name, acks, diaries[name], stop)
+
+    cast = Cast(
+        nursery,
+        {name: writer(name, "all") for name in ALL}
+        | {ONE: writer(ONE, "1"), "keeper": lambda nursery: nursery.fork(answers.keep, nodes.root, end)}
+        | {f"reader {n}": lambda nursery: nursery.fork(answers.read, nodes.root, end) for n in range(READERS)},
+    )
+    happened = harass(cast, nodes, random.Random(SEED))
+    Diary(stop).note("stop")
+    tried_again = {name: cast.workers[name].result() for name in (*ALL, ONE)}
+    for node in NODES:
+        nodes.fill_up(node)
+    Diary(end).note("end")
+    cast.workers["keeper"].result()
+    seen = [cast.workers[f"reader {n}"].result() for n in range(READERS)]
+    for node in NODES:
+        nodes.fill_up(node)
+    nodes.check_all_are_equal(*NODES)
+
+    life = Life(nodes.root)
+    log = {p: life.read(p)[1] for p in range(PARTITIONS)}
+    for each in seen:
+        assert each.rows == log, "a reader saw other rows, or at other offsets, than the log has"
+    written = {name: Diary(path).lines() for name, path in diaries.items()}
+    for name in ALL:
+        count = len(written[name])
+        assert count > len(FAULTS), f"{name} hardly wrote"
+        assert life.rows_there(name) == rows_of_all(name, count)
+    check_rows_of_acks_one(life.rows_there(ONE), written[ONE])
+    epochs = [each.leader_epoch for each in life.handle.journal.state.partitions]
+    assert min(epochs) > 0, "nobody else ever led"
+    report = life.report()
+    assert report.sound, report.findings
+    batches = {name: len(lines) for name, lines in written.items()}
+    print(
+        f"\n{dict(happened)}; batches {batches}, tried again "
+        f"{tried_again}, of acks=1 {written[ONE].count('lost')} lost; leader epochs {epochs}; "
+        f"polls {[each.polls for each in seen]}, of which failed {[each.failed for each in seen]}"
+    )
+
+
+def check_rows_of_acks_one(there: Values, outcomes: list[str]) -> None:
+    """Hold that every row is there once at most, in order, and that of a batch that is not reported lost none misses.
+
+    An election may cut the last batch that was acknowledged, after its writer has gone on: so much acks=1 allows.
+    """
+    for p, values in there.items():
+        order = {value: n for n, value in enumerate(rows_of_all(ONE, len(outcomes))[p])}
+        places = [order[value] for value in values]
+        assert places == sorted(set(places)), f"partition {p}: rows are there twice, or out of order"
+    whole = [n for n in range(len(outcomes)) if all(set(rows_of(ONE, n)[p]) <= set(there[p]) for p in there)]
+    assert len(whole) > len(outcomes) / 2
