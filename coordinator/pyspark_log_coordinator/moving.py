@@ -20,7 +20,7 @@ from pyspark_log_coordinator.reassignment import AddPartitions, AlterReplicas
 from pyspark_log_storage.errors import InvalidOption, LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import NodeId
@@ -81,7 +81,7 @@ def onto(log: Log, topic: Topic, wanted: Iterable[NodeId], replication_factor: i
         if nodes.node_of(members, node).fenced:
             raise InvalidOption("node", f"node {node!r} is fenced; unfence it, or name another")
     racks = {node: members[node].rack for node in wanted}
-    return relocation.relocate(targets(topic), racks, replication_factor, even=True)
+    return _relocate(topic, racks, replication_factor, even=True)
 
 
 def with_factor(log: Log, topic: Topic, replication_factor: int) -> Assignment:
@@ -99,7 +99,21 @@ def _relocated(log: Log, topic: Topic, leaving: set[NodeId], replication_factor:
     racks = {name: each.rack for name, each in members.items() if name not in leaving}
     # Nobody waits for a disk that is away; what is on it may stay on it.
     closed = {name for name, each in members.items() if each.fenced or name in log.missing_nodes}
-    return relocation.relocate(targets(topic), racks, replication_factor, closed)
+    return _relocate(topic, racks, replication_factor, closed)
+
+
+def _relocate(
+    topic: Topic,
+    racks: Mapping[NodeId, str],
+    replication_factor: int | None,
+    closed: Collection[NodeId] = (),
+    *,
+    even: bool = False,
+) -> Assignment:
+    try:
+        return relocation.relocate(targets(topic), racks, replication_factor, closed, even=even)
+    except InvalidOption as error:
+        raise InvalidOption(error.option, f"topic {topic.name!r}, {error.message}") from None
 
 
 def moves(topic: Topic, wanted: Assignment) -> tuple[Move, ...]:
@@ -192,7 +206,7 @@ def add_partitions(
             f"topic {handle.name!r} has {first} partition(s), so {total - first} would be new, and the assignment "
             f"names nodes for {len(assignments)}; name those of the new ones only",
         )
-    assignment.check((*assignments, now[0]), {*live, *now[0]}, members, handle.name)
+    assignment.check(assignments, live, members, handle.name, first=first, replication_factor=len(now[0]))
     named_nodes = {node for each in assignments for node in each}
     command = AddPartitions(assignments, {node: members[node].incarnation for node in named_nodes}, first)
     if not handle.submit(command).events:

@@ -109,6 +109,8 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     adding: tuple[NodeId, ...] = ()
     """Replicas that a reassignment brings: the removing ones leave when these are in the ISR (KIP-455)."""
     removing: tuple[NodeId, ...] = ()
+    before: tuple[NodeId, ...] = ()
+    """The replicas before the reassignment that is under way, preferred leader first: cancelling goes back to these."""
 
     @property
     def leader_end(self) -> int:

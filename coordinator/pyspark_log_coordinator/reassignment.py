@@ -67,8 +67,8 @@ class PartitionsAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, fo
 
 
 def original(partition: Partition) -> tuple[NodeId, ...]:
-    """Return the nodes that the partition was on before the reassignment that is under way."""
-    return tuple(node for node in partition.replicas if node not in partition.adding)
+    """Return the nodes that the partition was on before the reassignment that is under way, preferred leader first."""
+    return partition.before or partition.replicas
 
 
 def target(partition: Partition) -> tuple[NodeId, ...]:
@@ -143,6 +143,8 @@ def decide_completion(topic: Topic) -> list[LeaderElected | ReplicasAltered]:
         if not (partition.adding or partition.removing) or not set(partition.adding) <= set(partition.isr):
             continue
         left = target(partition)
+        if not replicas.is_kept(partition, left, len(left), topic.config):
+            continue  # a majority of them must have what is committed
         if partition.leader not in left:
             able = [node for node in election.level(topic, partition) if node in left]
             if not able:
@@ -168,6 +170,7 @@ def evolve(topic: Topic, event: ReplicasAltered) -> Topic:
         isr=replicas.in_order(event.replicas, partition.isr),
         adding=event.adding,
         removing=event.removing,
+        before=original(partition) if event.adding or event.removing else (),
         log_end_offsets=ends,
     )
     return with_partition(topic, event.partition, replicas.settle(changed, topic.config))

@@ -10,7 +10,7 @@ import msgspec
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAX_MESSAGE_BYTES = 1_048_588
 UNLIMITED = -1
@@ -51,34 +51,70 @@ _WORDS = {
 }
 
 
+_MEANINGS = {
+    "compression_type": "How the rows are compressed, unless the writer says otherwise.",
+    "min_insync_replicas": (
+        "How many replicas must be in sync for a write with acks=all; all of them where the topic has fewer."
+    ),
+    "max_message_bytes": "The most bytes of the key, value and headers of one row together.",
+    "segment_bytes": (
+        "A segment is not merged beyond so many bytes, and a partition with as many unrolled is rolled into one."
+    ),
+    "segment_ms": "A partition is rolled when its oldest unrolled row was written so many ms ago.",
+    "flush_messages": "A partition with so many unrolled rows is rolled: that moves the recovery point.",
+    "flush_ms": "As segment.ms; the shorter of the two counts.",
+    "retention_ms": "Segments go whose newest row is older than so many ms; -1 keeps all.",
+    "retention_bytes": "The oldest segments go while a partition has more bytes than this; -1 keeps all.",
+    "file_delete_delay_ms": (
+        "How long, in ms, the bytes of a replaced or expired file stay, for readers that are under way."
+    ),
+    "orphan_retention_ms": "How long, in ms, a file that nothing names stays: a writer may be slow.",
+    "unclean_leader_election_enable": (
+        "Whether a replica that is not in sync may lead when no other can: the rows that it lacks are lost then."
+    ),
+    "replication_mode": (
+        "isr: a row is committed when all in-sync replicas hold it; quorum: when a majority of the replicas does."
+    ),
+}
+"""Of each setting, in a sentence."""
+
+
 class TopicConfig(msgspec.Struct, frozen=True, rename=_NAMES.get, forbid_unknown_fields=True):
-    """How a topic is kept. Sizes in bytes, times in milliseconds."""
+    """How a topic is kept; `_MEANINGS` says what each field means. Sizes in bytes, times in milliseconds."""
 
     compression_type: Literal["none", "lz4", "zstd"] = "lz4"
-    """Of the chunks; Kafka's default is the producer's, which here is lz4 too."""
+    """Kafka's default is the producer's, which here is lz4 too."""
     min_insync_replicas: int = 1
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    """The largest key, value and headers of one row together."""
     segment_bytes: int = 1024**3
-    """A segment is not merged beyond this size, and a partition with as much unrolled is rolled."""
     segment_ms: int = 7 * _DAY_MS
-    """A partition is rolled when its oldest unrolled row is of a batch as old as this."""
     flush_messages: int = 2**63 - 1
-    """A partition with as many unrolled rows is rolled: that moves the recovery point, as a flush in Kafka."""
     flush_ms: int = 2**63 - 1
-    """As segment.ms; the shorter of the two counts."""
     retention_ms: int = 7 * _DAY_MS
-    """Segments whose newest row is older than this go; -1 keeps all."""
     retention_bytes: int = UNLIMITED
-    """The oldest segments go while a partition has more than this; -1 keeps all."""
     file_delete_delay_ms: int = 60_000
-    """How long the bytes of a replaced or expired file stay, for readers that are under way."""
     orphan_retention_ms: int = _DAY_MS
-    """How long a file that nothing names stays: a writer may be slow."""
     unclean_leader_election_enable: bool = False
-    """Whether a replica that is not in sync may lead when no other can: what it misses is lost then."""
     replication_mode: Literal["isr", "quorum"] = "isr"
-    """`isr`: a row is committed when all in-sync replicas hold it; `quorum`: when a majority of the replicas does."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A setting, for people: its name in Kafka's way, what it takes, its default and what it means."""
+
+    name: str
+    takes: str
+    default: str
+    meaning: str
+
+
+def all_settings() -> tuple[Setting, ...]:
+    """Return all settings of a topic."""
+    default = words(TopicConfig())
+    found = []
+    for field, name in _NAMES.items():
+        takes = _listed(_WORDS[name], "or") if name in _WORDS else f"a whole number, {_LOWEST[field]} or more"
+        found.append(Setting(name, takes, default[name], _MEANINGS[field]))
+    return tuple(found)
 
 
 def parse(settings: Mapping[str, str]) -> TopicConfig:
@@ -96,6 +132,20 @@ def show(config: TopicConfig) -> dict[str, Any]:
     return {kafka: getattr(config, field) for field, kafka in _NAMES.items()}
 
 
+def words(config: TopicConfig) -> dict[str, str]:
+    """Return the configuration by Kafka's names, each value as it would be set."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in show(config).items()}
+
+
+def defaults(names: Iterable[str]) -> dict[str, str]:
+    """Return the settings that give these their defaults. Raises `InvalidOption` for one that there is not."""
+    known = words(TopicConfig())
+    for name in names:
+        if name not in known:
+            raise _unknown(name)
+    return {name: known[name] for name in names}
+
+
 def _read(settings: Mapping[str, str]) -> dict[str, Any]:
     known = list(_NAMES.values())
     values: dict[str, Any] = {}
@@ -105,22 +155,31 @@ def _read(settings: Mapping[str, str]) -> dict[str, Any]:
                 raise InvalidOption(name, f"cleanup.policy={text} is not supported; leave it at 'delete'")
             continue
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-            raise InvalidOption(name, f"unknown topic configuration {name!r}; {hint}")
+            raise _unknown(name)
         values[name] = text
     for field, lowest in _LOWEST.items():
         name = _NAMES[field]
         if name in values:
             values[name] = _whole_number(name, values[name], lowest)
-    for name, words in _WORDS.items():
-        if name in values and values[name] not in words:
-            *others, last = words
-            raise InvalidOption(name, f"{name}={values[name]!r} is unknown; there are {', '.join(others)} and {last}")
+    for name, allowed in _WORDS.items():
+        if name in values and values[name] not in allowed:
+            raise InvalidOption(name, f"{name}={values[name]!r} is unknown; there are {_listed(allowed, 'and')}")
     unclean = _NAMES["unclean_leader_election_enable"]
     if unclean in values:
         values[unclean] = values[unclean] == "true"
     return values
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}"
+
+
+def _unknown(name: str) -> InvalidOption:
+    known = list(_NAMES.values())
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+    return InvalidOption(name, f"unknown topic configuration {name!r}; {hint}")
 
 
 def _whole_number(name: str, text: str, lowest: int) -> int:

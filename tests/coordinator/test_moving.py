@@ -179,7 +179,7 @@ def fence_at_the_last_moment(topic, monkeypatch, *commands):
 
 def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch):
     everything = frozenset({topic.handle.topic_id})
-    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything))
+    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, frozenset()))
     with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' again"):
         moving.begin(topic.log, topic.handle, THERE)
     done = moving.carry_out(topic.log, topic.handle)
@@ -259,7 +259,7 @@ def test_the_nodes_of_new_partitions_may_be_chosen(topic):
     [
         (2, None, r"has 2 partition\(s\), and 2 would be no more; .* choose 3 to 100000"),
         (3, (("5", "2"), ("2", "5")), r"so 1 would be new, and the assignment names nodes for 2"),
-        (3, (("5",),), "has 2 replicas and that of partition 0 has 1"),
+        (3, (("5",),), "partition 2, has 1 replicas and the partitions that are there have 2"),
         (3, (("5", "7"),), "names node '7', which is not there"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.election import LeaderElected
 from pyspark_log_coordinator.maintenance import plan
 from pyspark_log_coordinator.node_changes import NodeFenced, NodeRenewed
-from pyspark_log_coordinator.reassignment import ReplicasAltered
+from pyspark_log_coordinator.reassignment import ReplicasAltered, original
 from pyspark_log_coordinator.topic import (
     AddPartitions,
     AlterNode,
@@ -95,6 +95,30 @@ def test_where_a_node_that_was_being_added_leads_another_does_when_the_reassignm
     assert (elected.leader, elected.leader_epoch, altered.replicas) == ("A", 2, ("A",))
     one = after(back, move("A")).partitions[0]
     assert (one.leader, one.isr, one.high_watermark, one.adding) == ("A", ("A",), 1, ())
+
+
+def test_cancelling_restores_the_order_of_the_replicas():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
+    state = after(after(state, move("B", "A", "C")), move("B", "D", "A"))
+    assert original(state.partitions[0]) == ("A", "B")
+    state = after(state, move(*original(state.partitions[0])))
+    assert (state.partitions[0].replicas, state.partitions[0].adding) == (("A", "B"), ())
+    state = after(state, move("B", "A"))
+    assert original(state.partitions[0]) == ("B", "A")
+
+
+def test_a_quorum_moves_only_when_a_majority_of_the_new_replicas_has_what_is_committed():
+    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=ABC)))
+    state = after(state, move("D", "E", "F", lives={node: incarnation(node) for node in "ABCDEF"}))
+    for node in "DE":
+        state = after(state, HoldFiles(node, incarnation(node), (0,)))
+    state = after(state, commit(None, file({0: 1}, on=ABC), acks="1"))
+    # With F the second row is on four of six nodes. D and E lag, and stay in the ISR.
+    state = after(state, HoldFiles("F", incarnation("F"), (0, 1)))
+    one = state.partitions[0]
+    assert (one.high_watermark, set(one.isr), one.removing) == (2, set("ABCDEF"), ABC)
+    state = after(state, HoldFiles("D", incarnation("D"), (1,)))
+    assert state.partitions[0].replicas == ("D", "E", "F")
 
 
 def test_partitions_are_added_once_where_it_is_said_behind_which():

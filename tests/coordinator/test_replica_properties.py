@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pyspark_log_coordinator import holding, replicas, topic
+from pyspark_log_coordinator.damage import Damaged
 from pyspark_log_coordinator.isr import Lagging
 from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.sequencing import BatchSequenced
@@ -25,6 +26,7 @@ from pyspark_log_coordinator.topic import (
     Holder,
     HoldFiles,
     MaintainSegments,
+    ReportDamage,
     SequencedFile,
     ShrinkIsr,
     Suspect,
@@ -113,6 +115,32 @@ class Replicas(RuleBasedStateMachine):
     def shrink(self, number: int, lagging: list[str], epochs_ago: int) -> None:
         epoch = self.state.partitions[number % len(self.state.partitions)].leader_epoch - epochs_ago
         self.submit(ShrinkIsr((Lagging(number, tuple(lagging), epoch),)))
+
+    @rule(node=nodes, chosen=st.sets(st.integers(0, 40)), all_of_it=st.booleans(), old_life=st.booleans())
+    def damage(self, node: str, chosen: set[int], all_of_it: bool, old_life: bool) -> None:
+        """Report copies of a node, true or not: whatever is reported, a row costs that not."""
+        before = self.state
+        chunks = [chunk for one in before.partitions for chunk in one.chunks]
+        files = {each.file: each.position for each in chunks if all_of_it or each.file % 40 in chosen}
+        segments = [
+            (number, each.name, 0)
+            for number, one in enumerate(before.partitions)
+            for i, each in enumerate((*one.segments, *one.staged))
+            if all_of_it or i in chosen
+        ]
+        incarnation = "another" if old_life else self.incarnations[node]
+        command = ReportDamage(node, incarnation, (*files.items(), (10_000, 0)), (*segments, (0, "gone", 0)))
+        events = self.submit(command, loses=False)
+        if not events:
+            return
+        assert not old_life
+        assert not any(isinstance(each, Damaged) for each in topic.decide(self.state, command, 0))
+        for old, new in zip(before.partitions, self.state.partitions, strict=True):
+            needed = replicas.needed(old, before.config)
+            assert len(new.isr) >= min(needed, len(old.isr))
+            assert new.leader is not None or old.leader is None
+            for had, has in zip((*old.segments, *old.chunks), (*new.segments, *new.chunks), strict=True):
+                assert replicas.holders(self.state, has) or not replicas.holders(before, had)
 
     @rule(node=nodes)
     def suspect(self, node: str) -> None:
@@ -248,7 +276,9 @@ class Replicas(RuleBasedStateMachine):
     def reassignments_end(self) -> None:
         for one in self.state.partitions:
             assert set(one.adding) | set(one.removing) <= set(one.replicas)
-            ready = set(one.adding) <= set(one.isr) and not set(one.adding) & set(one.removing)
+            left = tuple(node for node in one.replicas if node not in one.removing)
+            is_kept = replicas.is_kept(one, left, len(left), self.state.config)
+            ready = set(one.adding) <= set(one.isr) and not set(one.adding) & set(one.removing) and is_kept
             able = [node for node in one.isr if one.log_end_offsets[node] == one.log_end and node not in one.removing]
             if (one.adding or one.removing) and ready and one.leader is not None:
                 assert not [node for node in able if node not in self.state.fenced]

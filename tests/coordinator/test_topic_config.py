@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.topic_config import TopicConfig, parse, show
+from pyspark_log_coordinator.topic_config import TopicConfig, defaults, parse, words
 from pyspark_log_storage.errors import InvalidOption
 
 
@@ -16,8 +16,17 @@ def test_settings_are_taken_by_kafkas_names():
 
 
 def test_what_is_shown_can_be_set():
-    config = TopicConfig("none", 3, 77)
-    assert parse({name: str(value).lower() for name, value in show(config).items()}) == config
+    config = TopicConfig("none", 3, 77, unclean_leader_election_enable=True, replication_mode="quorum")
+    assert parse(words(config)) == config
+
+
+def test_defaults_are_had_by_name():
+    assert defaults(["retention.bytes", "unclean.leader.election.enable"]) == {
+        "retention.bytes": "-1",
+        "unclean.leader.election.enable": "false",
+    }
+    with pytest.raises(InvalidOption, match=r"did you mean 'retention\.ms'"):
+        defaults(["retention.mss"])
 
 
 def test_the_one_cleanup_policy_may_be_named():
