@@ -24,7 +24,7 @@ Path = Annotated[
     ),
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", show_default=False)]
-Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which topics; all if none is named.")]
+Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Which topics; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one document or one a line.")]
 
 
@@ -74,7 +74,10 @@ def assignment(text: str) -> list[list[str]]:
 def agreed(question: str) -> bool:
     """Ask on stderr, for stdout is for what the command says; only a yes is one."""
     typer.echo(f"{question} [y/N] ", nl=False, err=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    answer = sys.stdin.readline()
+    if not sys.stdin.isatty():
+        typer.echo(err=True)  # where a person answers, Enter ends the line
+    return answer.strip().lower() in {"y", "yes"}
 
 
 def refuse(name: str, why: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""`pyspark-log cluster`: create one on several journal nodes, describe one, rebuild one."""
+"""`pyspark-log cluster`: create one on several journal nodes, describe one, move its journals, rebuild one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import typer
 from pyspark_log.cli import arguments, rebuild
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark_log_coordinator.log import Log
 
 app = typer.Typer(
-    help="Create a cluster on several journal nodes, describe a cluster, rebuild one without journals.",
+    help="Create a cluster on several journal nodes, describe one, move its journals, rebuild one without journals.",
     no_args_is_help=True,
 )
 app.command(epilog=rebuild.EXAMPLES)(rebuild.rebuild)
@@ -33,8 +35,8 @@ def create(
 ) -> None:
     """Begin a cluster whose journals survive the loss of a minority of its journal nodes.
 
-    Each store is tried, and must be empty. The journal nodes are the cluster's first nodes; they cannot be changed
-    later in this version. A cluster on one store needs no command: the first topic begins it.
+    Each store is tried, and must be empty. The journal nodes are the cluster's first nodes; move-journals puts others
+    in their place later. A cluster on one store needs no command: the first topic begins it.
     """
     from pyspark_log_coordinator import founding
     from pyspark_log_coordinator.environment import real_environment
@@ -67,7 +69,8 @@ def describe(path: arguments.Path, json: arguments.Json = False) -> None:
     state = log.cluster.state
     if json:
         facts = {"entry": log.cluster.number, "nodes": len(state.nodes), "topics": len(state.topics)}
-        output.print_json({"cluster": state.cluster_id, **facts, "journal_nodes": nodes})
+        moving = [each.url for each in state.journals.previous]
+        output.print_json({"cluster": state.cluster_id, **facts, "journal_nodes": nodes, "journals_move_from": moving})
         return
     typer.echo(f"cluster        {state.cluster_id}")
     typer.echo(f"journal entry  {log.cluster.number:,}")
@@ -77,6 +80,59 @@ def describe(path: arguments.Path, json: arguments.Json = False) -> None:
         ("journal node", "address", "incarnation", "state"),
         [(each["node"], each["url"], each["incarnation"], each["missing"] or "takes part") for each in nodes],
     )
+    if state.journals.are_moving:
+        ids = ",".join(each.node for each in state.journals.nodes)
+        urls = ", ".join(each.url for each in state.journals.previous)
+        typer.echo(f"\nthe journals are on their way from {urls}; finish that with move-journals --to {ids}")
+
+
+@app.command("move-journals", epilog="\b\nExample:\n  pyspark-log cluster move-journals --to 0,1,3")
+def move_journals(
+    path: arguments.Path,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="NODE,NODE,NODE",
+            help="The ids of the nodes that shall hold the journals: three or more, those too that stay.",
+            show_default=False,
+        ),
+    ],
+    json: arguments.Json = False,
+) -> None:
+    """Move the journals to other journal nodes, while Spark writes and reads.
+
+    So a journal node that is lost for good, or was renewed, is replaced: a
+    majority of those until now must be there. The same command again finishes
+    what was cut short. Older versions of a topic than the move cannot be read
+    any more (versionAsOf).
+    """
+    from pyspark_log.opening import open_log
+    from pyspark_log_coordinator import journal_move
+
+    log = open_log(path)
+    ids = tuple(each.strip() for each in to.split(","))
+    done = journal_move.move(log, ids, _telling(json=json))
+    for folder, error in done.damaged.items():
+        typer.echo(f"pyspark-log: {folder}, of a deleted topic, stays where it is: {error.message}", err=True)
+    if json:
+        from pyspark_log.cli.output import print_json
+
+        facts = {"generation": done.nodes.generation, "journal_nodes": list(done.nodes.urls)}
+        print_json({"cluster": done.nodes.cluster, **facts, "moved": done.changed, "topics": done.topics})
+    elif done.changed:
+        typer.echo(f"moved the journals of the cluster and of {done.topics:,} topics to {len(ids)} journal nodes")
+        typer.echo(f"its address: {','.join(done.nodes.urls)}")
+    else:
+        typer.echo("the journals are there already; nothing was changed")
+
+
+def _telling(*, json: bool) -> Callable[[str], object]:
+    """Return what is told the topic whose journal moves next: a person is, at a terminal."""
+    import sys
+
+    if json or not sys.stderr.isatty():
+        return bool
+    return lambda topic: typer.echo(f"moving the journal of {topic}", err=True)
 
 
 def _journal_nodes(log: Log) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import re
 import select
 import sys
@@ -59,6 +60,14 @@ def consume(  # noqa: PLR0913  # one for each option of the command
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for more rows at the end, until Ctrl-C.")
     ] = False,
+    rack: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where this runs: rows are read from a node of that rack, where one has them (Kafka's client.rack).",
+            show_default=False,
+        ),
+    ] = None,
     form: Annotated[
         Format, typer.Option("--format", help="What a line is: a value, or the whole row as produce takes it.")
     ] = Format.TEXT,
@@ -83,7 +92,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         log = open_log(path)
         handle = log.topic(topic)
         partitions = _chosen(handle, partition)
-        reading = _Reading(handle, _begins(log, handle, partitions, start), form, key_separator)
+        reading = _Reading(handle, _begins(log, handle, partitions, start), form, key_separator, rack or "")
         left = max_messages
         while True:
             came = reading.poll(log, left)
@@ -101,11 +110,14 @@ def consume(  # noqa: PLR0913  # one for each option of the command
 class _Reading:
     """Where each partition goes on, and how its rows are printed."""
 
-    def __init__(self, handle: TopicHandle, begins: dict[int, int], form: Format, key_separator: str | None) -> None:
+    def __init__(
+        self, handle: TopicHandle, begins: dict[int, int], form: Format, key_separator: str | None, rack: str
+    ) -> None:
         self._handle = handle
         self._next = begins
         self._form = form
-        self._separator = None if key_separator is None else key_separator.encode()
+        self._separator = None if key_separator is None else os.fsencode(key_separator)
+        self._rack = rack
 
     def poll(self, log: Log, rows_max: int | None) -> int:
         """Print the rows that are there now, at most `rows_max`, and return how many these were."""
@@ -119,7 +131,7 @@ class _Reading:
             end = ends[number] if rows_max is None else min(ends[number], begin + rows_max - rows)
             if end <= begin:
                 continue
-            split = split_of(log, self._handle, Range(self._handle.name, number, begin, end))
+            split = split_of(log, self._handle, Range(self._handle.name, number, begin, end), self._rack)
             for offset, record in fetch(log.store_at, split, functools.partial(find_again, log, split)):
                 if self._form is Format.JSON:
                     lines = json_rows.encode(record, self._handle.name, number, offset)

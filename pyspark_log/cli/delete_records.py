@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pyspark_log.cli import arguments
+from pyspark_log.cli.words import counted
 
 EXAMPLES = """\b
 Examples:
@@ -41,4 +42,6 @@ def delete_records(
     if json:
         output.print_json({"topic": topic, "partition": partition, "log_start": start, "rows": start - low})
     else:
-        typer.echo(f"deleted {start - low:,} rows; partition {partition} of topic {topic} begins at offset {start}")
+        typer.echo(
+            f"deleted {counted(start - low, 'row')}; partition {partition} of topic {topic} begins at offset {start}"
+        )

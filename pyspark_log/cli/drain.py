@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from pyspark_log.cli import arguments, nodes, reassign
+from pyspark_log.cli.words import counted
 
 EXAMPLES = """\b
 Examples:
@@ -63,15 +64,11 @@ def drain(
         return
     for each in moved.values():
         typer.echo(
-            f"moved {_counted(each['partitions'], 'replica')} of topic {each['topic']}: copied "
-            f"{_counted(each['objects'], 'file')}, {each['bytes']:,} bytes"
+            f"moved {counted(each['partitions'], 'replica')} of topic {each['topic']}: copied "
+            f"{counted(each['objects'], 'file')}, {each['bytes']:,} bytes"
         )
     said = f"node {node_id} has no replicas any more, and is fenced"
     if membership.has_journals(log, node_id):
         typer.echo(f"{said}; the journals are on it, so it stays")
     else:
         typer.echo(f"{said}; take it away with: pyspark-log nodes remove {node_id}")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -19,7 +19,7 @@ Examples:
 
 
 def dump(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Stored files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Stored files.")],
     rows: Annotated[bool, typer.Option("--rows", help="Of chunks, show the rows too.")] = False,
 ) -> None:
     """Show what a stored file says, one JSON document a line: the first names the file and what it is.
@@ -35,7 +35,7 @@ def dump(
 
 
 def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:
-    from pyspark_log_storage.errors import CorruptObject
+    from pyspark_log_storage.errors import InvalidInput
     from pyspark_log_storage.local import LocalStore
 
     store, key = LocalStore(str(file.resolve().parent)), file.name
@@ -56,7 +56,7 @@ def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:
         b"PLIX": _index,
     }
     if magic not in readers:
-        raise CorruptObject(str(file), f"no stored file begins with {magic!r}")
+        raise InvalidInput(f"{file} is none of a log's files, or damaged: none of these begins with {magic!r}")
     yield from readers[magic](store, key, str(file))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments
+from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
@@ -20,7 +21,7 @@ Examples:
 
 def elect_leaders(
     path: arguments.Path,
-    name: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Which topic; all if none is named.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Which topic; all if none is named.")] = None,
     unclean: Annotated[
         bool, typer.Option("--unclean", help="Where nobody leads: a replica that lacks rows. These are lost.")
     ] = False,
@@ -93,8 +94,10 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
     rows = sum(lost.values())
     for number in headless:
         if number in lost:
-            typer.echo(f"topic {handle.name}, partition {number}: {_counted(lost[number])} would be lost", err=True)
-    if lost and not yes and not arguments.agreed(f"elect leaders of topic {handle.name} that lack {_counted(rows)}?"):
+            count = counted(lost[number], "row")
+            typer.echo(f"topic {handle.name}, partition {number}: {count} would be lost", err=True)
+    question = f"elect leaders of topic {handle.name} that lack {counted(rows, 'row')}?"
+    if lost and not yes and not arguments.agreed(question):
         typer.echo("pyspark-log: nobody was elected", err=True)
         raise typer.Exit(1)
     events = handle.submit(command).events
@@ -115,12 +118,8 @@ def _document(handle: TopicHandle, number: int, leader: str | None, lost: int) -
 def _tell(each: dict[str, Any]) -> None:
     where = f"topic {each['topic']}, partition {each['partition']}:"
     if each["not_elected"] is None:
-        lost = f"; {_counted(each['rows_lost'])} lost" if each["rows_lost"] else ""
+        lost = f"; {counted(each['rows_lost'], 'row')} lost" if each["rows_lost"] else ""
         typer.echo(f"{where} node {each['leader']} leads now{lost}")
         return
     leads = "nobody leads" if each["leader"] is None else f"node {each['leader']} leads"
     typer.echo(f"{where} {leads}; its preferred leader {each['preferred']} was not elected: {each['not_elected']}")
-
-
-def _counted(rows: int) -> str:
-    return f"{rows:,} row" if rows == 1 else f"{rows:,} rows"

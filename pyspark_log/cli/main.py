@@ -23,6 +23,7 @@ from pyspark_log.cli import (
     cluster,
     consume,
     delete_records,
+    describe,
     drain,
     dump,
     elect_leaders,
@@ -86,6 +87,7 @@ Every command takes the cluster's address from --path or PYSPARK_LOG_PATH:
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+topics.app.command(epilog=describe.EXAMPLES)(describe.describe)
 topics.app.command(epilog=reassign.EXAMPLES)(reassign.reassign)
 topics.app.command("add-partitions", epilog=add_partitions.EXAMPLES)(add_partitions.add_partitions)
 topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)

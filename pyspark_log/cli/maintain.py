@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, watching
+from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import Log, TopicHandle
@@ -20,16 +21,21 @@ Examples:
 """
 
 
-def maintain(
+def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     path: arguments.Path,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which; all and the cluster if none is named.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Which; all and the cluster if none is named.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, and the orphans; do nothing.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until interrupted.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often, with --watch.")] = 10.0,
+    session_timeout_ms: watching.SessionTimeout = 9_000,
+    lag_time_max_ms: watching.LagTimeMax = 30_000,
+    rebalance: watching.Rebalance = True,
+    rebalance_seconds: watching.RebalanceSeconds = 300.0,
+    rebalance_percentage: watching.RebalancePercentage = 10.0,
     json: arguments.Json = False,
 ) -> None:
     """Keep topics cheap: roll chunks into segments, merge small ones, drop what has expired, remove orphans.
@@ -39,17 +45,30 @@ def maintain(
     Writers do this in passing. By hand it is thorough: segments grow to segment.bytes. Where no topic is named, what
     deleted topics and killed writers left is removed too. Any number may run at once. What cannot be done is told at
     the end, and all else is done; the exit code is 1 then.
+
+    With --watch it also watches all topics: nodes that stay away are put out of the ISRs, others lead in their place,
+    and preferred leaders get the lead back.
     """
     from pyspark_log.cli import output
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator.cluster import topic_of
+    from pyspark_log_coordinator.watching import WatchSettings
 
     log = open_log(path)
     for name in topics or ():
         topic_of(log.cluster.state, name)  # one that is misspelt is told before anything is done
     told: set[str] = set()
     if watch and not dry_run:
-        watching.start(path)
+        watching.start(
+            path,
+            WatchSettings(
+                session_timeout_ms=session_timeout_ms,
+                replica_lag_time_max_ms=lag_time_max_ms,
+                auto_leader_rebalance_enable=rebalance,
+                leader_imbalance_check_interval_seconds=rebalance_seconds,
+                leader_imbalance_per_broker_percentage=rebalance_percentage,
+            ),
+        )
     while True:
         if len(log.cluster.state.nodes) > 1:
             log.open(create=False)  # which nodes are missing now
@@ -188,11 +207,7 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
     verb = "would remove" if dry_run else "removed"
     for cluster in (each for each in done if each["topic"] is None):
         for gone in cluster["deleted_topics"]:
-            size = f"{_counted(gone['objects'], 'object')} with {gone['bytes']:,} bytes"
+            size = f"{counted(gone['objects'], 'object')} with {gone['bytes']:,} bytes"
             typer.echo(f"{verb} {size} of the deleted topic {gone['topic']} ({gone['topic_id']})")
         if cluster["temporary_files"]:
-            typer.echo(f"{verb} {_counted(len(cluster['temporary_files']), 'file')} that killed writers left")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+            typer.echo(f"{verb} {counted(len(cluster['temporary_files']), 'file')} that killed writers left")

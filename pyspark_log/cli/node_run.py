@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_log.cli import arguments, watching
+from pyspark_log.cli import arguments, scrubbing, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     interval: Annotated[
         float, typer.Option(min=0.05, metavar="SECONDS", help="How often the journals are looked at.")
     ] = 0.5,
+    scrub: scrubbing.Scrub = scrubbing.BYTES_PER_SECOND,
     session_timeout_ms: watching.SessionTimeout = 9_000,
     lag_time_max_ms: watching.LagTimeMax = 30_000,
     rebalance: watching.Rebalance = True,
@@ -53,6 +54,9 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     It also watches all topics: nodes that stay away are put out of the ISRs,
     others lead in their place, and preferred leaders get the lead back.
+
+    And it reads what the node holds, slowly and again and again: what is
+    damaged or gone there is copied again from a node that has it whole.
     """
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator.copying import Throttle
@@ -73,6 +77,8 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
                 leader_imbalance_per_broker_percentage=rebalance_percentage,
             ),
         )
+        if scrub:
+            scrubbing.start(path, node_id, scrub)
     wait: Callable[[int], object] = bool if throttle is None else Throttle(log.environment, throttle)
     told: set[str] = set()
     cleaned = time.monotonic()

@@ -1,4 +1,4 @@
-"""`pyspark-log nodes`: add, list, describe, fence, unfence, renew, remove."""
+"""`pyspark-log nodes`: add, list, describe, alter, fence, unfence, renew, remove."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.topic import Topic
 
 app = typer.Typer(
-    help="Add, list, describe, fence, unfence, renew and remove the nodes of a cluster.", no_args_is_help=True
+    help="Add, list, describe, alter, fence, unfence, renew, drain and remove the nodes of a cluster.",
+    no_args_is_help=True,
 )
 
 NodeId = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.", show_default=False)]
@@ -43,11 +44,12 @@ def add(
     """
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator import membership
-    from pyspark_log_storage.names import check_node
+    from pyspark_log_storage.names import check_node, check_rack
     from pyspark_log_storage.store import absolute_url
 
     if node_id is not None:
         check_node(node_id)
+    check_rack(rack)
     log = open_log(path)
     node, new = membership.join(log, absolute_url(address), node_id, rack)
     if json:
@@ -102,6 +104,39 @@ def describe(node_id: NodeId, path: arguments.Path, json: arguments.Json = False
         rows = [tuple(each[column] for column in columns) for each in document["topics"]]
         output.print_table(("topic", "replicas", "leads", "in sync", "rows behind"), rows)
     _tell_missing([document])
+
+
+@app.command(epilog="\b\nExamples:\n  pyspark-log nodes alter 0 --rack a\n  pyspark-log nodes alter 0 --rack ''")
+def alter(
+    node_id: NodeId,
+    path: arguments.Path,
+    rack: Annotated[
+        str, typer.Option(metavar="NAME", help="Where the node stands now; '' for nowhere.", show_default=False)
+    ],
+    json: arguments.Json = False,
+) -> None:
+    """Change the rack of a node.
+
+    It counts from the next replica that is placed, and the next read. Replicas
+    that are there stay where they are; topics reassign moves them.
+    """
+    from pyspark_log.opening import open_log
+    from pyspark_log_coordinator import membership
+    from pyspark_log_coordinator.nodes import node_of
+
+    log = open_log(path)
+    before = node_of(log.cluster.state.nodes, node_id).rack
+    changed = membership.set_rack(log, node_id, rack)
+    if json:
+        from pyspark_log.cli.output import print_json
+
+        print_json(_document(log, log.cluster.state.nodes[node_id]) | {"changed": changed})
+        return
+    now = f"is in rack {rack}" if rack else "is in no rack"
+    if changed:
+        typer.echo(f"node {node_id} {now} now, and was in {f'rack {before}' if before else 'none'}")
+    else:
+        typer.echo(f"node {node_id} {now} already; nothing was changed")
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes fence 1")

@@ -7,6 +7,7 @@ the input ends, or when its first row has waited long enough for more.
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import sys
 import time
@@ -93,7 +94,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     def decode(lines: list[bytes], first_line: int) -> Any:
         if form is Format.JSON:
             return json_rows.decode(lines, first_line)
-        return text_rows.decode(lines, first_line, None if key_separator is None else key_separator.encode())
+        return text_rows.decode(lines, first_line, None if key_separator is None else os.fsencode(key_separator))
 
     check_topic(topic)
     with _opened(file) as stream:

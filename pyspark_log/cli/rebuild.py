@@ -124,6 +124,13 @@ def _sentences(found: Survey) -> list[str]:
                 f"topic {name}: it has no description. Its configuration is the default, with retention.ms=-1; rows "
                 "that are not in segments have no place; batches that are replayed are appended again"
             )
+        salvaged = [one for each in plan.partitions for one in each.segments if one.salvage is not None]
+        if salvaged:
+            rows = sum(one.end_offset - one.base_offset for one in salvaged)
+            said.append(
+                f"topic {name}: {len(salvaged):,} segments are whole on no node; {rows:,} rows of them can be had, "
+                "chunk by chunk"
+            )
         unplaced = [file for file in found.unplaced if file.topic == name]
         if unplaced:
             size, rows = sum(file.bytes for file in unplaced), sum(file.rows for file in unplaced)

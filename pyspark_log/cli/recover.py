@@ -53,7 +53,10 @@ def recover(
     if json:
         output.print_json(*found, *returned)
     else:
-        _print(found, with_topic=len(topics or ()) != 1)
+        if found:
+            _print(found, with_topic=len(topics or ()) != 1)
+        else:
+            typer.echo(f"there are no checkpoints at {store.url} yet, so there is nothing to check")
         _print_returned(returned, dry_run=dry_run)
         if node is not None:
             _print_next(store, node, is_damaged=any(each["damage"] is not None for each in found))
@@ -65,11 +68,19 @@ def _store_of(path: str, node: str | None) -> Store:
     """Return the store of a node. Only where its id is given the cluster is asked for it."""
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator.nodes import node_of
-    from pyspark_log_storage.node import require_marker
-    from pyspark_log_storage.store import absolute_url, open_store
+    from pyspark_log_storage.errors import InvalidOption, NoCluster
+    from pyspark_log_storage.layout import TOPICS
+    from pyspark_log_storage.node import read_marker, require_marker
+    from pyspark_log_storage.store import absolute_urls, open_store
 
     if node is None or "/" in node:
-        return open_store(absolute_url(path if node is None else node))
+        url, *others = absolute_urls(path if node is None else node)
+        if others:
+            raise InvalidOption("node", "the address names several stores; say which node to look at with --node")
+        store = open_store(url)
+        if read_marker(store) is None and not any(True for _ in store.folders(TOPICS)):
+            raise NoCluster(f"there is no node at {url}: neither a marker nor topics; check the address")
+        return store
     log = open_log(path)
     member = node_of(log.cluster.state.nodes, node)
     store = log.node_store(node)

@@ -1,20 +1,23 @@
-"""`pyspark-log topics`: create, list, describe, alter, delete."""
+"""`pyspark-log topics`: create, list, alter, delete."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_log.cli import arguments
+from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster import TopicRecord
-    from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.partition import Partition
+    from pyspark_log_coordinator.log import Log
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create, list, describe, alter, reassign and delete topics, add partitions, elect leaders.",
+    no_args_is_help=True,
+)
 
 
 @app.command(
@@ -78,7 +81,7 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         facts = {"partitions": len(there), "replication_factor": factor, "created": created}
         print_json({"topic": name, "id": handle.topic_id} | facts)
         return
-    size = _counted(len(there), "partition") + (f" of {factor} replicas" if factor > 1 else "")
+    size = counted(len(there), "partition") + (f" of {factor} replicas" if factor > 1 else "")
     if created:
         typer.echo(f"created topic {name} with {size}")
     else:
@@ -123,59 +126,51 @@ def _partition_count(log: Log, record: TopicRecord) -> int:
         return len(record.assignments)
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log topics describe flights")
-def describe(name: arguments.Topic, path: arguments.Path, json: arguments.Json = False) -> None:
-    """Show a topic's settings and partitions.
-
-    LEO is the offset of the next row that is written, HW that of the next row
-    that readers will see.
-    """
-    from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import topic_config
-
-    handle = open_log(path).topic(name)
-    config = topic_config.show(handle.journal.state.config)
-    partitions = [_partition(number, each) for number, each in enumerate(handle.journal.state.partitions)]
-    if json:
-        entry = handle.journal.number
-        output.print_json(
-            {"topic": name, "id": handle.topic_id, "journal_entry": entry, "config": config, "partitions": partitions}
-        )
-        return
-    _print_description(handle, config, partitions)
-
-
-@app.command(epilog="\b\nExample:\n  pyspark-log topics alter flights --config retention.ms=86400000")
+@app.command(
+    epilog="\b\nExamples:\n  pyspark-log topics alter flights --config retention.ms=86400000\n"
+    "  pyspark-log topics alter flights --delete-config retention.ms"
+)
 def alter(
     name: arguments.Topic,
     path: arguments.Path,
     config: Annotated[
-        list[str], typer.Option(metavar="KEY=VALUE", help="A setting, under Kafka's name; may be given often.")
-    ],
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting, under Kafka's name; may be given often.")
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="A setting that gets its default back; may be given often."),
+    ] = None,
     json: arguments.Json = False,
 ) -> None:
     """Change settings of a topic, from the next row or maintenance on.
 
     All of them are changed, or none.
     """
-    settings = _settings(config)
+    if not config and not delete_config:
+        arguments.refuse("--config, --delete-config", "nothing is to be changed; give one of these")
+    settings = _settings(config or [])
+    both = settings.keys() & set(delete_config or ())
+    if both:
+        arguments.refuse("--delete-config", f"{min(both)} is set too; say one of the two")
 
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator import topic_config
     from pyspark_log_coordinator.topic import AlterConfig
 
+    settings |= topic_config.defaults(delete_config or ())
     handle = open_log(path).topic(name)
-    before = topic_config.show(handle.journal.state.config)
-    after = topic_config.show(handle.submit(AlterConfig(settings)).state.config)
-    changed = {key: value for key, value in after.items() if value != before[key]}
+    before = handle.journal.state.config
+    after = handle.submit(AlterConfig(settings)).state.config
+    old, new = topic_config.words(before), topic_config.words(after)
+    changed = [key for key in new if new[key] != old[key]]
     if json:
         from pyspark_log.cli.output import print_json
 
-        print_json({"topic": name, "changed": changed})
+        shown = topic_config.show(after)
+        print_json({"topic": name, "changed": {key: shown[key] for key in changed}})
     elif changed:
-        for key, value in changed.items():
-            typer.echo(f"topic {name}: {key} is {value} now, and was {before[key]}")
+        for key in changed:
+            typer.echo(f"topic {name}: {key} is {new[key]} now, and was {old[key]}")
     else:
         typer.echo(f"topic {name} has these settings already; nothing was changed")
 
@@ -184,6 +179,7 @@ def alter(
 def delete(
     name: arguments.Topic,
     path: arguments.Path,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -200,19 +196,29 @@ def delete(
         state = log.topic(name).journal.state
     except UnknownTopic:
         if name not in log.topics():
-            raise
+            if not if_exists:
+                raise
+            _tell_deleted(name, None, rows, partitions, json=json)
+            return
         # A deletion that was cut short ended the topic's journal and left its name, which goes now.
     else:
         partitions, rows = len(state.partitions), sum(each.log_end - each.log_start for each in state.partitions)
-    what = f"{_counted(rows, 'row')} in {_counted(partitions, 'partition')}"
+    what = f"{counted(rows, 'row')} in {counted(partitions, 'partition')}"
     if not yes and not arguments.agreed(f"delete topic {name} with {what}, for good?"):
         typer.echo("pyspark-log: nothing was deleted", err=True)
         raise typer.Exit(1)
     log.delete_topic(name)
+    _tell_deleted(name, what, rows, partitions, json=json)
+
+
+def _tell_deleted(name: str, what: str | None, rows: int, partitions: int, *, json: bool) -> None:
+    """Say what was deleted, None for a topic that is not there."""
     if json:
         from pyspark_log.cli.output import print_json
 
-        print_json({"topic": name, "deleted": True, "partitions": partitions, "rows": rows})
+        print_json({"topic": name, "deleted": what is not None, "partitions": partitions, "rows": rows})
+    elif what is None:
+        typer.echo(f"there is no topic {name}; nothing was deleted")
     else:
         typer.echo(f"deleted topic {name} with {what}")
 
@@ -225,61 +231,6 @@ def _settings(pairs: list[str]) -> dict[str, str]:
             arguments.refuse("--config", f"{pair!r} is not KEY=VALUE, such as compression.type=zstd")
         settings[key.strip()] = value.strip()
     return settings
-
-
-def _partition(number: int, partition: Partition) -> dict[str, Any]:
-    return {
-        "partition": number,
-        "leader": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-        "replicas": partition.replicas,
-        "isr": partition.isr,
-        "adding": partition.adding,
-        "removing": partition.removing,
-        "log_start": partition.log_start,
-        "log_end": partition.log_end,
-        "high_watermark": partition.high_watermark,
-        "rows": partition.high_watermark - partition.log_start,
-        "log_end_offsets": partition.log_end_offsets,
-    }
-
-
-def _print_description(handle: TopicHandle, config: dict[str, Any], partitions: list[dict[str, Any]]) -> None:
-    from pyspark_log.cli import output
-
-    typer.echo(f"topic          {handle.name}")
-    typer.echo(f"id             {handle.topic_id}")
-    typer.echo(f"journal entry  {handle.journal.number:,}")
-    typer.echo(f"config         {', '.join(f'{key}={value}' for key, value in config.items())}\n")
-    rows: list[tuple[Any, ...]] = [
-        (
-            each["partition"],
-            each["leader"] if each["leader"] is not None else "none",
-            each["leader_epoch"],
-            ", ".join(each["replicas"]),
-            ", ".join(each["isr"]),
-            each["log_start"],
-            each["log_end"],
-            each["high_watermark"],
-            each["rows"],
-        )
-        for each in partitions
-    ]
-    columns: tuple[str, ...] = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
-    totals: tuple[Any, ...] = ("total", *[""] * 7, sum(each["rows"] for each in partitions))
-    if any(len(each["replicas"]) > 1 for each in partitions):
-        columns = (*columns, "LEO of each")
-        totals = (*totals, "")
-        rows = [(*row, _offsets(each["log_end_offsets"])) for row, each in zip(rows, partitions, strict=True)]
-    output.print_table(columns, rows, totals if len(rows) > 1 else None)
-
-
-def _offsets(by_node: dict[str, int]) -> str:
-    return ", ".join(f"{node}={offset:,}" for node, offset in by_node.items())
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _time(ms: int) -> str:

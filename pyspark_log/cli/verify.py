@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_log.cli import arguments
+from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import Log
@@ -24,7 +25,7 @@ Examples:
 def verify(
     path: arguments.Path,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which; all and the cluster if none is named.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Which; all and the cluster if none is named.")
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="First make again what can be made without loss.")] = False,
     node: Annotated[str | None, typer.Option(metavar="NODE", help="Only the copies of this node.")] = None,
@@ -98,9 +99,11 @@ def _print(report: Report, made: list[str]) -> None:
     for finding in report.findings:
         hint = " (verify --repair can make it again)" if finding.repairable else ""
         typer.echo(f"{name}: {finding.what}: {finding.detail}{hint}")
-    verdict = "sound" if report.sound else f"{len(report.findings)} findings"
-    seen = f"{report.entries:,} journal entries, {len(report.orphans):,} orphans"
+    verdict = "sound" if report.sound else counted(len(report.findings), "finding")
+    entries = f"{report.entries:,} journal {'entry' if report.entries == 1 else 'entries'}"
+    seen = f"{entries}, {counted(len(report.orphans), 'orphan')}"
     if report.topic is not None:
-        rows = f"{report.rows:,} rows, {report.bytes:,} bytes in {report.segments:,} segments and the unrolled rest"
+        where = f"{counted(report.segments, 'segment')} and the unrolled rest"
+        rows = f"{counted(report.rows, 'row')}, {counted(report.bytes, 'byte')} in {where}"
         seen = f"{rows}, {seen}"
     typer.echo(f"{name}: {verdict}; {seen}")

@@ -48,12 +48,12 @@ RebalancePercentage = Annotated[
 ]
 
 
-def start(path: str, settings: WatchSettings | None = None) -> None:
+def start(path: str, settings: WatchSettings) -> None:
     """Watch the cluster at `path`, which is one, until the process ends."""
     threading.Thread(target=_watch, args=(path, settings), name="watch nodes and leaders", daemon=True).start()
 
 
-def _watch(path: str, settings: WatchSettings | None) -> None:
+def _watch(path: str, settings: WatchSettings) -> None:
     from pyspark_log.opening import own_log
     from pyspark_log_coordinator.watching import Watcher
     from pyspark_log_storage.errors import LogError

@@ -77,7 +77,9 @@ def gather(options: Mapping[str, str], kind: Kind) -> Given:
     ignored: list[Ignored] = []
     for name, text in options.items():
         found = _known(name.lower(), kind)
-        if isinstance(found, Option):
+        if isinstance(found, Option) and _is_only_kafkas(name, text, found):
+            ignored.append(Ignored(name.lower(), f"it is {text.strip()}, which only Kafka's clients know"))
+        elif isinstance(found, Option):
             if texts.setdefault(found.name, text).strip() != text.strip():
                 raise InvalidOption(
                     found.name,
@@ -88,6 +90,10 @@ def gather(options: Mapping[str, str], kind: Kind) -> Given:
         elif found is not None:
             ignored.append(found)
     return Given(kind, texts, tuple(ignored))
+
+
+def _is_only_kafkas(name: str, text: str, option: Option[Any]) -> bool:
+    return name.lower().startswith(KAFKA_PREFIX) and text.strip().lower() in option.only_kafkas
 
 
 def warn(ignored: Sequence[Ignored], kind: Kind) -> None:
@@ -133,7 +139,13 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
         if option.ignored_elsewhere:
             return Ignored(option.name, option.not_here)
         raise InvalidOption(option.name, f"option {option.name} is not for {kind.value}: {option.not_here}")
+    from pyspark_log_coordinator import topic_config  # nobody else needs it
+
     known = names(kind)
+    setting = key.removeprefix(KAFKA_PREFIX)
+    if setting in topic_config.words(topic_config.TopicConfig()) and setting not in known:
+        advice = f"leave it out, and set it with pyspark-log topics alter TOPIC --config {setting}=VALUE"
+        raise InvalidOption(key, f"option {key} is not for {kind.value}: it is a setting of a topic; {advice}")
     raise InvalidOption(
         key, f"there is no option {key} for {kind.value}.{_guess(key, known)} There are: {', '.join(known)}"
     )
@@ -141,6 +153,8 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
 
 def _guess(key: str, known: Iterable[str]) -> str:
     by_key = {name.lower(): name for name in known}
+    if (own := by_key.get(key.removeprefix(KAFKA_PREFIX))) is not None:
+        return f" Did you mean {own}?"
     if key.startswith(KAFKA_PREFIX):
         ignored = (name for foreign in IGNORED for name in foreign.names if not name.endswith("*"))
         prefixed = (KAFKA_PREFIX + client for option in TABLE for client in option.prefixed)

@@ -50,6 +50,9 @@ class Option(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """How it differs from Spark's Kafka connector, and why; empty where it does not."""
     prefixed: tuple[str, ...] = ()
     """Names of Kafka's clients that mean this option when written as `kafka.<name>`."""
+    only_kafkas: frozenset[str] = frozenset()
+    """Values, in lower case, that mean something to Kafka's clients alone: as `kafka.<name>` they are ignored with the
+    warning, so that a job moves with them; under the option's own name they are refused."""
     not_here: str = ""
     """What is said where it is given on its side of the log for the wrong kind of query."""
     ignored_elsewhere: bool = False

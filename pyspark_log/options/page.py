@@ -9,6 +9,7 @@ from typing import Any
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
 from pyspark_log.options.table import TABLE
+from pyspark_log_coordinator import topic_config
 
 HEAD = """\
 # Options
@@ -27,12 +28,47 @@ The names are those of Spark's Kafka connector, so a job moves by changing its f
   `endingOffsetsByTimestamp` and `endingOffsets`. The others are ignored with the warning.
 """
 
+TOPIC_SETTINGS = """
+These are no options of a query: `pyspark-log topics create --config` sets them, and `topics alter` changes them. Names
+and defaults are those of Kafka's topics; `orphan.retention.ms` and `replication.mode` are this log's own.
+`compression.type` has no gzip and no snappy; nor is there `producer`, since a writer may always choose for itself.
+`cleanup.policy` can only be `delete`.
+"""
+
 ELSEWHERE = (
     (
         "an unknown option",
         "An error that names the nearest one; Spark's Kafka connector ignores it in silence.",
     ),
     ("a number or word out of range", "An error when the query is made, before any task runs."),
+    (
+        "a batch write's mode",
+        '`mode("append")` must be said: Spark lets no Python data source serve its default, errorifexists.',
+    ),
+    (
+        '`outputMode("update")`',
+        "Spark refuses it for every Python data source; write from `foreachBatch`, with `txnAppId` and `txnVersion`.",
+    ),
+    (
+        "`trigger(continuous=...)`, real-time mode",
+        "Spark has neither for Python data sources; a micro-batch of few rows takes about 0.1 s.",
+    ),
+    (
+        "a column `timestamp` of a frame that is written",
+        "Is stored as the rows' time, from which `retention.ms` counts; Spark's Kafka sink leaves such a column out.",
+    ),
+    (
+        "the column `timestampType`",
+        "Always 0, CreateTime: there is no broker that would set times.",
+    ),
+    (
+        "a replayed micro-batch",
+        "Changes nothing, where Spark's Kafka sink writes its rows again; one with another number of rows is an error.",
+    ),
+    (
+        "a checkpoint of Kafka's source",
+        "Cannot be gone on from: its offsets mean nothing here. Start with a new one.",
+    ),
 )
 """Differences that belong to no single option."""
 
@@ -43,6 +79,7 @@ def page() -> str:
         HEAD,
         _section("Source: `spark.read` and `spark.readStream`", _options(SOURCE)),
         _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
+        _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
         _section("Where we differ from Spark's Kafka connector, and why", _differences()),
         _section("Accepted and ignored", _foreign(IGNORED)),
         _section("Refused", _foreign(REFUSED)),
@@ -61,6 +98,12 @@ def _options(side: frozenset[Kind]) -> Iterable[Sequence[str]]:
     for option in TABLE:
         if here := option.kinds & side:
             yield _name(option), _which(here), option.value.takes, _default(option), option.meaning
+
+
+def _topic_settings() -> Iterable[Sequence[str]]:
+    yield "Setting", "Takes", "Default", "Meaning"
+    for each in topic_config.all_settings():
+        yield f"`{each.name}`", each.takes, f"`{each.default}`", each.meaning
 
 
 def _differences() -> Iterable[Sequence[str]]:

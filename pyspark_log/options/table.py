@@ -28,6 +28,8 @@ BATCH_WRITE = frozenset({Kind.SINK_BATCH})
 
 _ACKS: dict[str, Acks] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 
+_KAFKAS_CODECS = frozenset({"gzip", "snappy"})
+
 _ONE_OF = "Exactly one of subscribe, subscribePattern and assign is given"
 _NO_END = "a streaming read has no end; leave it out, or read with spark.read"
 _NO_TRIGGER = "a batch read has no triggers"
@@ -200,6 +202,7 @@ VERSION_AS_OF = Option(
     unset="the newest",
     meaning="The read ends where the one topic ended at this version: an entry of its journal, one for each write.",
     differs="Not in Kafka. A version is a consistent cut across all partitions of a topic; the name is Delta's.",
+    not_here="a stream goes on where others write; leave it out, or read with spark.read",
 )
 CLIENT_RACK = Option(
     name="client.rack",
@@ -233,15 +236,16 @@ COMPRESSION_TYPE = Option(
     kinds=SINK,
     value=choice(
         {codec: codec for codec in get_args(Compression)},
-        dict.fromkeys(("gzip", "snappy"), "chunks are Arrow data, and Arrow has no such codec"),
+        dict.fromkeys(_KAFKAS_CODECS, "chunks are Arrow data, and Arrow has no such codec"),
     ),
     unset="the topic's, which is lz4 unless set",
     meaning="How the rows are compressed.",
     differs=(
-        "There is no gzip and no snappy, because chunks are Arrow data; what is not set is the topic's"
-        " choice, not none."
+        "There is no gzip and no snappy, because chunks are Arrow data: as `kafka.compression.type` they are ignored"
+        " with the warning. What is not set is the topic's choice, not none."
     ),
     prefixed=("compression.type",),
+    only_kafkas=_KAFKAS_CODECS,
 )
 TXN_APP_ID = Option(
     name="txnAppId",

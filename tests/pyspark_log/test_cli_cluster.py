@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from pyspark_log.opening import canonical, open_log
+from pyspark_log_coordinator.cluster import MoveJournals
 from tests.command_line import CommandLine
 
 
@@ -52,6 +53,53 @@ def test_a_cluster_on_one_store_is_described_too(tmp_path):
     [told] = cli.documents("cluster", "describe")
     [only] = told["journal_nodes"]
     assert (only["node"], only["url"], only["missing"]) == ("0", str(cli.path), None)
+
+
+def test_journals_move_to_other_nodes_and_the_command_again_changes_nothing(disks, tmp_path):
+    create(disks)
+    cli = CommandLine(disks[0])
+    cli.run("topics", "create", "t")
+    cli.run("produce", "t", stdin="one\n")
+    for name in "de":
+        cli.run("nodes", "add", tmp_path / name)
+    assert "there is no node '9'" in cli.error("cluster", "move-journals", "--to", "0,3,9")
+    printed = cli.out("cluster", "move-journals", "--to", "0,3,4")
+    assert "moved the journals of the cluster and of 1 topics to 3 journal nodes" in printed
+    assert f"its address: {disks[0]},{tmp_path / 'd'},{tmp_path / 'e'}" in printed
+    assert "nothing was changed" in cli.out("cluster", "move-journals", "--to", "0,3,4")
+    [told] = CommandLine(tmp_path / "d").documents("cluster", "describe")
+    assert [each["node"] for each in told["journal_nodes"]] == ["0", "3", "4"]
+    assert told["journals_move_from"] == []
+    [again] = cli.documents("cluster", "move-journals", "--to", "3,0,4")
+    assert (again["generation"], again["moved"]) == (2, False)
+    CommandLine(tmp_path / "e").run("produce", "t", stdin="two\n")
+    shutil.rmtree(disks[2])
+    rows = CommandLine(disks[1]).documents("consume", "t")
+    assert sorted(each["value"] for each in rows) == ["one", "two"]
+
+
+def test_a_move_that_was_cut_short_is_seen_and_finished(disks, tmp_path):
+    create(disks)
+    cli = CommandLine(disks[0])
+    cli.run("topics", "create", "t")
+    cli.run("nodes", "add", tmp_path / "d")
+    log = open_log(str(disks[0]))
+    log.cluster.submit(MoveJournals(("0", "1", "3"), log.journal_nodes.nodes))
+    assert "finish that with move-journals --to 0,1,3" in cli.out("cluster", "describe")
+    [told] = cli.documents("cluster", "describe")
+    assert told["journals_move_from"] == [str(disk) for disk in disks]
+    assert "finish that first, with --to 0,1,3" in cli.error("cluster", "move-journals", "--to", "1,2,3")
+    [done] = cli.documents("cluster", "move-journals", "--to", "0,1,3")
+    assert (done["moved"], done["topics"]) == (True, 1)
+    cli.run("verify")
+
+
+def test_journals_at_the_root_are_not_moved(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    cli.run("topics", "create", "t")
+    for name in "abc":
+        cli.run("nodes", "add", tmp_path / name)
+    assert "stay there" in cli.error("cluster", "move-journals", "--to", "1,2,3")
 
 
 def test_too_few_journal_nodes_are_refused(disks):

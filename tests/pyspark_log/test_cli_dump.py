@@ -125,7 +125,7 @@ def test_every_file_of_a_log_can_be_dumped(cli):
 @pytest.mark.parametrize("data", [b"", b"x", b"hello world"])
 def test_a_file_of_something_else_is_an_error_that_names_it(cli, tmp_path, data):
     (tmp_path / "other").write_bytes(data)
-    assert "no stored file begins with" in cli.error("dump", tmp_path / "other")
+    assert "is none of a log's files, or damaged" in cli.error("dump", tmp_path / "other")
 
 
 def test_a_damaged_file_is_an_error_that_names_it(cli):

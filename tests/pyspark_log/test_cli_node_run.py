@@ -5,14 +5,16 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log.cli import watching
+from pyspark_log.cli import scrubbing, watching
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.watching import WatchSettings
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
+from tests.plain_log import flip_bit
 
 PATIENCE_SECONDS = 60
 
@@ -203,4 +205,68 @@ def test_how_it_watches_is_said_in_kafkas_words(cli, monkeypatch):
     )
     assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, 2, False, 3.0, 4.0))]
     cli.run("node", "run", "1", "--once")
+    assert len(asked) == 2
+
+
+def test_maintenance_watches_as_it_is_told(cli, monkeypatch):
+    asked = []
+
+    def start(path, settings):
+        asked.append((path, settings))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching, "start", start)
+    cli.run("maintain", "--watch", code=130)
+    cli.run(
+        *("maintain", "--watch", "--broker-session-timeout-ms", 1, "--replica-lag-time-max-ms", 2),
+        *("--no-auto-leader-rebalance-enable", "--leader-imbalance-check-interval-seconds", 3),
+        *("--leader-imbalance-per-broker-percentage", 4),
+        code=130,
+    )
+    assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, 2, False, 3.0, 4.0))]
+
+
+def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, monkeypatch, capsys):
+    append(cli, 0, on="012")
+    (damaged,) = tmp_path.glob("disk1/topics/t/*/append/*")
+    (gone,) = tmp_path.glob("disk2/topics/t/*/append/*")
+    whole = damaged.read_bytes()
+    flip_bit(damaged, 8 * 100)
+    gone.unlink()
+    passes = iter(range(1))
+
+    def sleep(seconds):
+        assert seconds == scrubbing.PAUSE_SECONDS
+        next(passes)
+
+    monkeypatch.setattr(scrubbing, "time", SimpleNamespace(sleep=sleep))
+    with pytest.raises(StopIteration):
+        scrubbing._scrub(str(cli.path), "1", 10**9)
+    assert damaged.read_bytes() == whole
+    key = damaged.relative_to(tmp_path / "disk1")
+    assert capsys.readouterr().err == f"node 1: {key} was damaged or gone; it was copied again\n"
+    assert not gone.exists()
+    gone.parent.rename(gone.parent.with_name("elsewhere"))
+    for node in ("0", "1"):
+        (path,) = tmp_path.glob(f"{'log' if node == '0' else 'disk1'}/topics/t/*/append/*")
+        flip_bit(path, 8 * 100)
+    passes = iter(range(1))
+    with pytest.raises(StopIteration):
+        scrubbing._scrub(str(cli.path), "1", 10**9)
+    assert capsys.readouterr().err.count("pyspark-log: topic 't': ") == 1  # told once in two passes
+
+
+def test_a_node_is_scrubbed_as_it_is_told(cli, monkeypatch):
+    asked = []
+
+    def start(path, node, speed):
+        asked.append((path, node, speed))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching, "start", lambda *_: None)
+    monkeypatch.setattr(scrubbing, "start", start)
+    cli.run("node", "run", "1", code=130)
+    cli.run("node", "run", "1", "--scrub", 5, code=130)
+    assert asked == [(str(cli.path), "1", 1024 * 1024), (str(cli.path), "1", 5)]
+    cli.run("node", "run", "1", "--scrub", 0, "--once")
     assert len(asked) == 2

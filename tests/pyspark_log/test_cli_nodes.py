@@ -66,6 +66,13 @@ def test_a_wrong_id_reaches_no_disk(cli, tmp_path, name):
     assert not (tmp_path / "disk").exists()
 
 
+def test_the_address_of_a_node_is_no_address_of_the_cluster(three, tmp_path):
+    for words in (("topics", "list"), ("topics", "create", "t")):
+        said = three.error(*words, "--path", tmp_path / "disk1")
+        assert said.startswith(f"the store at {tmp_path / 'disk1'} is node '1' of the cluster ")
+        assert "give the address of that cluster's root" in said
+
+
 def test_a_node_of_another_cluster_is_refused(cli, tmp_path):
     other = CommandLine(tmp_path / "other")
     other.run("topics", "create", "t")
@@ -113,9 +120,29 @@ def test_a_node_is_described_with_its_replicas(three):
     assert three.documents("nodes", "describe", "1")[0]["topics"][0]["replicas"] == 2
 
 
-@pytest.mark.parametrize("command", ["describe", "fence", "unfence", "renew", "remove"])
+@pytest.mark.parametrize("command", ["describe", "fence", "unfence", "renew", "remove", "alter"])
 def test_a_node_that_is_not_there_is_an_error_that_says_what_is(three, command):
-    assert three.error("nodes", command, "9") == "there is no node '9'; there are 0, 1, 2"
+    words = ["--rack", "a"] if command == "alter" else []
+    assert three.error("nodes", command, "9", *words) == "there is no node '9'; there are 0, 1, 2"
+
+
+# Racks
+
+
+def test_the_rack_of_a_node_is_changed(three):
+    assert three.out("nodes", "alter", "0", "--rack", "c") == "node 0 is in rack c now, and was in none\n"
+    assert three.out("nodes", "alter", "0", "--rack", "c") == "node 0 is in rack c already; nothing was changed\n"
+    assert three.out("nodes", "alter", "1", "--rack", "") == "node 1 is in no rack now, and was in rack a\n"
+    assert [each["rack"] for each in three.documents("nodes", "list")] == ["c", None, "b"]
+    (altered,) = three.documents("nodes", "alter", "2", "--rack", "d")
+    assert (altered["rack"], altered["changed"]) == ("d", True)
+
+
+def test_new_replicas_go_by_the_new_racks(three):
+    for node, rack in (("0", "x"), ("1", "x"), ("2", "y")):
+        three.run("nodes", "alter", node, "--rack", rack)
+    three.run("topics", "create", "t", "--partitions", "4", "--replication-factor", "2")
+    assert all("2" in nodes for nodes in partitions_of(three, "t"))
 
 
 # Fencing
@@ -179,6 +206,20 @@ def test_the_root_is_not_removed(three):
     assert "is the cluster root" in three.error("nodes", "remove", "0", "--yes")
 
 
+# Reading near
+
+
+def test_rows_are_read_from_a_node_of_the_readers_rack(three, caplog):
+    three.run("topics", "create", "t", "--replica-assignment", "0:1:2")
+    three.run("produce", "t", stdin="v\n")
+    [leaders] = three.path.glob("topics/t/*/append/*")
+    leaders.write_bytes(leaders.read_bytes()[:-1] + b"?")
+    assert three.out("consume", "t", "--rack", "b") == "v\n"
+    assert caplog.messages == []
+    assert three.out("consume", "t", "--rack", "elsewhere") == "v\n"
+    assert "cannot be read from node '0'" in caplog.messages[0]
+
+
 # Topics on several nodes
 
 
@@ -234,7 +275,7 @@ def test_describe_shows_how_far_each_replica_is(three):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["add"], ["list"], ["describe"], ["fence"], ["unfence"], ["renew"], ["remove"]]
+    "command", [[], ["add"], ["list"], ["describe"], ["alter"], ["fence"], ["unfence"], ["renew"], ["remove"]]
 )
 def test_every_command_has_help(cli, command):
     shown = cli.out("nodes", *command, "--help")

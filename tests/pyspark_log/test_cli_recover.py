@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_coordinator import membership, upkeep
+from pyspark_log_coordinator import membership, segment_work
 from pyspark_log_coordinator.maintenance import Job
 from pyspark_log_coordinator.topic import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
 from tests.command_line import CommandLine
@@ -82,6 +82,20 @@ def test_it_needs_no_journal(cli):
     assert cli.documents("recover", "t", "--all")[0]["good_up_to"] == 3
 
 
+def test_an_address_that_says_of_no_node_is_an_error(cli, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    assert f"there is no node at {nowhere}" in cli.error("recover", "--path", nowhere)
+    assert f"there is no node at {nowhere}" in cli.error("recover", "--node", nowhere)
+    assert "say which node to look at with --node" in cli.error("recover", "--path", f"{cli.path},{nowhere}")
+
+
+def test_without_checkpoints_there_is_nothing_to_check(tmp_path):
+    cli = CommandLine(tmp_path / "other")
+    cli.run("topics", "create", "t")
+    assert cli.out("recover") == f"there are no checkpoints at {cli.path} yet, so there is nothing to check\n"
+    assert cli.documents("recover") == []
+
+
 def test_an_unknown_topic_is_an_error(cli):
     assert "no checkpoints of a topic 'u'" in cli.error("recover", "u")
 
@@ -101,7 +115,7 @@ def test_of_a_node_that_returns_the_folder_is_held_against_the_journals(cli, tmp
     write(log, topic, 0, {0: [b"kept"]}, ("0", "1", "2"), "all")
     write(log, topic, 1, {0: [b"cut"]}, ("0",), "all")
     job = Job(0, 0, 1, (), tuple(topic.refresh().partitions[0].chunks[1:]), ((0, 0),))
-    stray = upkeep.carry_out(log, upkeep.work_of(topic, job), log.environment.nonce()).segment.name
+    stray = segment_work.carry_out(log.store_at, segment_work.work_of(topic, job), log.environment.nonce()).segment.name
     state = topic.refresh()
     for node in ("0", "1"):
         topic.submit(Suspect(node, state.incarnations[node]))

@@ -45,6 +45,12 @@ def test_bytes_that_are_no_text_pass_through_text_lines(cli):
     assert [row["value"] for row in consumed(cli)] == [{"base64": "/wD+"}, "plain"]
 
 
+def test_a_key_separator_may_be_bytes_that_are_no_text(cli):
+    cli.run("produce", "t", "--key-separator", "\udcff", stdin=b"k\xffv\n")
+    assert [(row["key"], row["value"]) for row in consumed(cli)] == [("k", "v")]
+    assert cli.run("consume", "t", "--key-separator", "\udcff").stdout_bytes == b"k\xffv\n"
+
+
 def test_a_line_ends_with_lf_or_cr_lf_and_the_last_needs_no_end(cli):
     cli.run("produce", "t", stdin="one\r\ntwo\nthree")
     assert [row["value"] for row in consumed(cli)] == ["one", "two", "three"]

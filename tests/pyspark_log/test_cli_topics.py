@@ -55,7 +55,57 @@ def test_the_configuration_has_kafkas_names(cli):
         "unclean.leader.election.enable": False,
         "replication.mode": "isr",
     }
-    assert "compression.type=zstd, min.insync.replicas=1, max.message.bytes=99" in cli.out("topics", "describe", "t")
+
+
+def test_describe_shows_the_settings_that_were_changed_and_all_where_they_are_asked_for(cli):
+    cli.run("topics", "create", "t")
+    assert "\nconfig         all as by default\n" in cli.out("topics", "describe", "t")
+    cli.run("topics", "alter", "t", "--config", "unclean.leader.election.enable=true", "--config", "segment.ms=5")
+    shown = cli.out("topics", "describe", "t")
+    assert "\nconfig         segment.ms=5, unclean.leader.election.enable=true\n" in shown
+    rows = [line.split() for line in cli.out("topics", "describe", "t", "--all-configs").splitlines()]
+    assert ["config", "value", "default"] in rows
+    assert ["segment.ms", "5", "604800000"] in rows
+    assert ["unclean.leader.election.enable", "true", "false"] in rows
+    assert ["replication.mode", "isr", "isr"] in rows
+
+
+def test_describe_shows_all_topics_where_none_is_named(cli):
+    for name in ("b", "a", "c"):
+        cli.run("topics", "create", name)
+    assert [each["topic"] for each in cli.documents("topics", "describe")] == ["a", "b", "c"]
+    assert [each["topic"] for each in cli.documents("topics", "describe", "c", "a")] == ["c", "a"]
+    shown = [line.split()[1] for line in cli.out("topics", "describe").splitlines() if line.startswith("topic ")]
+    assert shown == ["a", "b", "c"]
+    for name in "abc":
+        cli.run("topics", "delete", name, "--yes")
+    assert "pyspark-log topics create" in cli.out("topics", "describe")
+    assert cli.documents("topics", "describe") == []
+
+
+def test_describe_finds_the_partitions_in_trouble(cli, tmp_path):
+    cli.run("topics", "create", "first")
+    for number in (1, 2):
+        cli.run("nodes", "add", tmp_path / f"disk{number}")
+    cli.run("topics", "create", "t", "--replica-assignment", "0:1,0:2", "--config", "min.insync.replicas=2")
+
+    def found(which: str) -> list[tuple[str, int]]:
+        documents = cli.documents("topics", "describe", f"--{which}-partitions")
+        return [(each["topic"], one["partition"]) for each in documents for one in each["partitions"]]
+
+    everything = ("under-replicated", "unavailable", "under-min-isr", "at-min-isr")
+    whole = [("first", 0), ("t", 0), ("t", 1)]
+    assert [found(each) for each in everything] == [[], [], [], whole]
+    assert cli.out("topics", "describe", "--unavailable-partitions") == "no partition is without a leader\n"
+    cli.run("nodes", "fence", "1")
+    assert [found(each) for each in everything] == [[("t", 0)], [], [("t", 0)], [("first", 0), ("t", 1)]]
+    header, _, line = cli.out("topics", "describe", "t", "--under-replicated-partitions").splitlines()
+    assert header.split()[:2] == ["topic", "partition"]
+    assert line.split()[:3] == ["t", "0", "0"]
+    cli.run("nodes", "fence", "0")
+    assert found("unavailable") == [("first", 0), ("t", 0)]
+    two = ("--unavailable-partitions", "--at-min-isr-partitions")
+    assert "give one of these" in cli.misuse("topics", "describe", *two)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +279,14 @@ def test_delete_asks_first_and_says_how_many_rows_go(cli):
     assert cli.documents("topics", "list") == []
 
 
+def test_a_topic_that_is_not_there_may_be_deleted_where_that_is_said(cli):
+    cli.run("topics", "create", "t")
+    assert cli.out("topics", "delete", "u", "--if-exists") == "there is no topic u; nothing was deleted\n"
+    (document,) = cli.documents("topics", "delete", "u", "--if-exists")
+    assert document == {"topic": "u", "deleted": False, "partitions": 0, "rows": 0}
+    assert "there is no topic 'u'" in cli.error("topics", "delete", "u", "--yes")
+
+
 def test_delete_with_json_asks_on_stderr(cli):
     cli.run("topics", "create", "t")
     deleted = cli.run("topics", "delete", "t", "--json", stdin="y\n")
@@ -331,6 +389,16 @@ def test_settings_are_altered_and_the_others_stay(cli):
     assert (config["retention.ms"], config["segment.bytes"], config["compression.type"]) == (1000, 5, "zstd")
 
 
+def test_settings_get_their_defaults_back(cli):
+    cli.run("topics", "create", "t", "--config", "retention.ms=5", "--config", "unclean.leader.election.enable=true")
+    words = ("--delete-config", "unclean.leader.election.enable", "--delete-config", "retention.ms")
+    assert cli.out("topics", "alter", "t", *words) == (
+        "topic t: retention.ms is 604800000 now, and was 5\n"
+        "topic t: unclean.leader.election.enable is false now, and was true\n"
+    )
+    assert "did you mean 'retention.ms'?" in cli.error("topics", "alter", "t", "--delete-config", "retention.m")
+
+
 def test_for_machines_altering_tells_what_has_changed(cli):
     cli.run("topics", "create", "t")
     words = ["topics", "alter", "t", "--config", "retention.ms=1000", "--config", "segment.bytes=1073741824"]
@@ -363,5 +431,7 @@ def test_altering_an_unknown_topic_is_an_error(cli):
 
 def test_altering_nothing_is_a_mistake(cli):
     cli.run("topics", "create", "t")
-    assert "--config" in cli.misuse("topics", "alter", "t")
+    assert "--config, --delete-config" in cli.misuse("topics", "alter", "t")
+    both = ("--config", "retention.ms=1", "--delete-config", "retention.ms")
+    assert "retention.ms is set too" in cli.misuse("topics", "alter", "t", *both)
     assert "KEY=VALUE" in cli.misuse("topics", "alter", "t", "--config", "retention.ms")

@@ -104,7 +104,7 @@ def test_a_bad_copy_is_named_with_its_node_and_made_again(cli, tmp_path):
     first, verdict = cli.run("verify", "t", code=1).stdout.splitlines()
     assert first.startswith("t: node '2', topic 't', partition 0, offset 0, segment ")
     assert first.endswith("(verify --repair can make it again)")
-    assert verdict.startswith("t: 1 findings; 2 rows, ")
+    assert verdict.startswith("t: 1 finding; 2 rows, ")
     document = json.loads(cli.run("verify", "t", "--json", code=1).stdout)
     assert [(each["node"], each["partition"], each["offset"]) for each in document["findings"]] == [("2", 0, 0)]
     assert cli.out("verify", "t", "--node", "1").startswith("t: sound; ")
@@ -123,7 +123,7 @@ def test_a_missing_node_is_named(cli, tmp_path):
     shutil.rmtree(tmp_path / "disk1")
     first, verdict = cli.run("verify", "t", code=1).stdout.splitlines()
     assert first.startswith("t: node '1': node '1' at ")
-    assert verdict.startswith("t: 1 findings; ")
+    assert verdict.startswith("t: 1 finding; ")
 
 
 # recover

@@ -37,7 +37,7 @@ def test_sound_topics_are_told_sound(cli):
     assert cluster == "the cluster: sound; 3 journal entries, 0 orphans"
     assert [line.split("; ")[0] for line in lines] == ["t: sound", "u: sound"]
     assert "6 rows" in lines[0]
-    assert "1 segments" in lines[0]
+    assert "in 1 segment and" in lines[0]
 
 
 def test_for_machines_it_is_a_document_for_each_topic(cli):
@@ -60,7 +60,7 @@ def test_damage_is_named_and_the_exit_code_is_one(cli):
     assert cluster.startswith("the cluster: sound; ")
     assert first.startswith("t: segment ")
     assert log.name in first
-    assert verdict.startswith("t: 1 findings; ")
+    assert verdict.startswith("t: 1 finding; ")
     assert other.startswith("u: sound; ")
 
 
@@ -82,7 +82,7 @@ def test_damage_to_the_clusters_journal_is_named_and_the_topics_are_read_all_the
     first, verdict, *others = cli.run("verify", code=1).stdout.splitlines()
     assert first.startswith("the cluster: ")
     assert f"{6:020d}" in first
-    assert verdict.startswith("the cluster: 1 findings; ")
+    assert verdict.startswith("the cluster: 1 finding; ")
     assert len(others) == 8
     assert all(": sound; " in line for line in others)
     documents = [json.loads(line) for line in cli.run("verify", "--json", code=1).stdout.splitlines()]
@@ -94,7 +94,7 @@ def test_a_topic_that_cannot_be_opened_is_named_and_the_others_are_read_all_the_
     flip_bit(newest, 8 * 20)
     _, first, verdict, other = cli.run("verify", code=1).stdout.splitlines()
     assert newest.name in first
-    assert verdict.startswith("t: 1 findings; ")
+    assert verdict.startswith("t: 1 finding; ")
     assert other.startswith("u: sound; ")
 
 

@@ -27,7 +27,7 @@ from pyspark_log.options import (
 )
 from pyspark_log.options.foreign import IGNORED, REFUSED
 from pyspark_log.options.given import names
-from pyspark_log.options.option import Kind
+from pyspark_log.options.option import SINK, SOURCE, Kind
 from pyspark_log.options.page import page
 from pyspark_log.options.table import TABLE
 from pyspark_log_coordinator import sequencing
@@ -320,6 +320,15 @@ class TestKafkaClientOptions:
         assert "Did you mean kafka.bootstrap.servers?" in str(error)
         assert "Did you mean subscribe?" in str(refusal(stream, **{"kafka.subscribe": "t"}))
         assert "Did you mean kafka.compression.type?" in str(refusal(write, {"kafka.compresion.type": "lz4"}))
+        assert "Did you mean topic?" in str(refusal(write, {"kafka.topic": "t"}))
+        assert "Did you mean max.message.bytes?" in str(refusal(write, {"kafka.max.message.bytes": "1"}))
+
+    @pytest.mark.parametrize("key", ["retention.ms", "min.insync.replicas", "kafka.retention.ms"])
+    def test_of_topics_are_refused_with_where_to_set_them(self, key):
+        assert str(refusal(write, {key: "1"})) == (
+            f"option {key} is not for a streaming write: it is a setting of a topic; leave it out, and set it with"
+            f" pyspark-log topics alter TOPIC --config {key.removeprefix('kafka.')}=VALUE"
+        )
 
     @pytest.mark.parametrize(
         ("key", "advice"),
@@ -617,9 +626,15 @@ class TestSink:
     def test_acks_are_kafkas(self, text, acks):
         assert write({"acks": text}).acks == acks
 
+    @pytest.mark.parametrize("codec", ["snappy", "GZIP "])
+    def test_moves_with_a_codec_of_kafkas_producer_and_says_that_it_has_no_effect(self, codec):
+        match = rf"kafka\.compression\.type \(it is {codec.strip()}, which only Kafka's clients know\)"
+        with pytest.warns(IgnoredOptionWarning, match=match):
+            assert write({"kafka.compression.type": codec}).compression is None
+
     @pytest.mark.parametrize("codec", ["snappy", "gzip"])
     def test_codecs_that_arrow_lacks_are_refused_with_those_that_there_are(self, codec):
-        assert str(refusal(write, {"kafka.compression.type": codec})) == (
+        assert str(refusal(write, {"compression.type": codec})) == (
             f"option compression.type is {codec!r}: chunks are Arrow data, and Arrow has no such"
             f" codec. It takes none,"
             " lz4 or zstd; set it so, or leave it out (the topic's, which is lz4 unless set)"
@@ -716,6 +731,12 @@ class TestTable:
     def test_default_is_a_value_that_the_option_takes(self, option):
         if option.default is not None:
             option.value.read(option.default)
+
+    @pytest.mark.parametrize("option", TABLE, ids=lambda option: option.name)
+    def test_says_why_an_option_is_not_for_the_other_kind_of_query(self, option):
+        side = SOURCE if option.kinds <= SOURCE else SINK
+        elsewhere = {kind for each in TABLE if each.name == option.name for kind in each.kinds}
+        assert option.not_here or elsewhere >= side
 
     def test_overlaps_with_no_name_that_is_ignored_or_refused(self):
         for option in TABLE:

@@ -1,0 +1,213 @@
+"""`pyspark-log topics describe`: settings, and who leads, has and lacks what; or only the partitions in trouble."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.partition import Partition
+    from pyspark_log_coordinator.topic_config import TopicConfig
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log topics describe
+  pyspark-log topics describe flights --all-configs
+  pyspark-log topics describe --under-replicated-partitions
+"""
+UNDER_REPLICATED = "under-replicated"
+UNAVAILABLE = "without a leader"
+UNDER_MIN_ISR = "below min.insync.replicas"
+AT_MIN_ISR = "at min.insync.replicas"
+_COLUMNS = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
+
+
+def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
+    path: arguments.Path,
+    topics: arguments.Topics = None,
+    all_configs: Annotated[
+        bool, typer.Option("--all-configs", help="Show the settings that have their defaults too.")
+    ] = False,
+    under_replicated: Annotated[
+        bool,
+        typer.Option("--under-replicated-partitions", help="Only partitions with replicas that are not in sync."),
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions that nobody leads.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions", help="Only partitions whose ISR is smaller than min.insync.replicas."
+        ),
+    ] = False,
+    at_min_isr: Annotated[
+        bool,
+        typer.Option("--at-min-isr-partitions", help="Only partitions whose ISR is just min.insync.replicas."),
+    ] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Show the settings and partitions of topics, or only the partitions in trouble.
+
+    LEO is the offset of the next row that is written, HW that of the next row
+    that readers will see.
+    """
+    wanted = {
+        UNDER_REPLICATED: under_replicated,
+        UNAVAILABLE: unavailable,
+        UNDER_MIN_ISR: under_min_isr,
+        AT_MIN_ISR: at_min_isr,
+    }
+    kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
+    if len(kinds) > 1:
+        arguments.refuse("--under-replicated-partitions and the like", "give one of these")
+
+    from pyspark_log.cli import output
+    from pyspark_log.opening import open_log
+
+    log = open_log(path)
+    described = [(each, _document(each)) for each in _handles(log, topics)]
+    if kinds:
+        _print_troubled(described, kinds[0], json=json)
+        return
+    if json:
+        output.print_json(*(document for _, document in described))
+    elif not described:
+        typer.echo("there are no topics yet; make one with: pyspark-log topics create NAME")
+    for number, (handle, document) in enumerate([] if json else described):
+        if number:
+            typer.echo()
+        _print(handle, document, all_configs=all_configs)
+
+
+def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
+    from pyspark_log_storage.errors import UnknownTopic
+
+    handles = []
+    for name in topics or sorted(log.topics()):
+        try:
+            handles.append(log.topic(name))
+        except UnknownTopic:
+            if topics:
+                raise
+            # else it was deleted meanwhile
+    return handles
+
+
+def _troubles(partition: Partition, config: TopicConfig) -> set[str]:
+    """Return of which kinds a partition is."""
+    from pyspark_log_coordinator import replicas
+
+    in_sync, needed = len(partition.isr), replicas.needed(partition, config)
+    kinds = {
+        UNDER_REPLICATED: in_sync < replicas.replication_factor(partition),
+        UNAVAILABLE: partition.leader is None,
+        UNDER_MIN_ISR: in_sync < needed,
+        AT_MIN_ISR: in_sync == needed,
+    }
+    return {kind for kind, applies in kinds.items() if applies}
+
+
+def _document(handle: TopicHandle) -> dict[str, Any]:
+    from pyspark_log_coordinator import topic_config
+
+    state = handle.journal.state
+    return {
+        "topic": handle.name,
+        "id": handle.topic_id,
+        "journal_entry": handle.journal.number,
+        "config": topic_config.show(state.config),
+        "partitions": [_partition(number, each) for number, each in enumerate(state.partitions)],
+    }
+
+
+def _partition(number: int, partition: Partition) -> dict[str, Any]:
+    return {
+        "partition": number,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "adding": partition.adding,
+        "removing": partition.removing,
+        "log_start": partition.log_start,
+        "log_end": partition.log_end,
+        "high_watermark": partition.high_watermark,
+        "rows": partition.high_watermark - partition.log_start,
+        "log_end_offsets": partition.log_end_offsets,
+    }
+
+
+def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: str, *, json: bool) -> None:
+    """Print the partitions of a kind, of each topic that has any."""
+    from pyspark_log.cli import output
+
+    rows: list[tuple[Any, ...]] = []
+    for handle, document in described:
+        state = handle.journal.state
+        matches = [kind in _troubles(each, state.config) for each in state.partitions]
+        found = [each for each in document["partitions"] if matches[each["partition"]]]
+        rows += [(handle.name, *_row(each), _offsets(each["log_end_offsets"])) for each in found]
+        if json and found:
+            output.print_json(document | {"partitions": found})
+    if json:
+        return
+    if rows:
+        output.print_table(("topic", *_COLUMNS, "LEO of each"), rows)
+    else:
+        typer.echo(f"no partition is {kind}")
+
+
+def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
+    from pyspark_log.cli import output
+    from pyspark_log_coordinator import topic_config
+
+    settings = topic_config.words(handle.journal.state.config)
+    defaults = topic_config.words(topic_config.TopicConfig())
+    changed = [f"{name}={value}" for name, value in settings.items() if value != defaults[name]]
+    typer.echo(f"topic          {handle.name}")
+    typer.echo(f"id             {handle.topic_id}")
+    typer.echo(f"journal entry  {handle.journal.number:,}")
+    if all_configs:
+        typer.echo()
+        rows = [(name, value, defaults[name]) for name, value in settings.items()]
+        output.print_table(("config", "value", "default"), rows)
+    else:
+        typer.echo(f"config         {', '.join(changed) or 'all as by default'}")
+    typer.echo()
+    _print_partitions(document["partitions"])
+
+
+def _print_partitions(partitions: list[dict[str, Any]]) -> None:
+    from pyspark_log.cli import output
+
+    rows = [_row(each) for each in partitions]
+    columns: tuple[str, ...] = _COLUMNS
+    totals: tuple[Any, ...] = ("total", *[""] * 7, sum(each["rows"] for each in partitions))
+    if any(len(each["replicas"]) > 1 for each in partitions):
+        columns = (*columns, "LEO of each")
+        totals = (*totals, "")
+        rows = [(*row, _offsets(each["log_end_offsets"])) for row, each in zip(rows, partitions, strict=True)]
+    output.print_table(columns, rows, totals if len(rows) > 1 else None)
+
+
+def _row(each: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        each["partition"],
+        each["leader"] if each["leader"] is not None else "none",
+        each["leader_epoch"],
+        ", ".join(each["replicas"]),
+        ", ".join(each["isr"]),
+        each["log_start"],
+        each["log_end"],
+        each["high_watermark"],
+        each["rows"],
+    )
+
+
+def _offsets(by_node: dict[str, int]) -> str:
+    return ", ".join(f"{node}={offset:,}" for node, offset in by_node.items())

@@ -1,0 +1,159 @@
+"""What all commands promise: with --json stdout has JSON alone, an error is on stderr, and everything has help."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pyspark_log.cli.main import app
+from tests.command_line import CommandLine
+
+NODE = "2"
+COMMANDS = {
+    # In an order in which each can be done once. Those without --json print JSON in any case.
+    "topics create": ["t", "--partitions", "2", "--config", "flush.messages=1"],
+    "topics list": [],
+    "produce": ["t", "--format", "json"],
+    "consume": ["t", "--rack", "a"],
+    "offsets": ["t"],
+    "topics describe": ["t"],
+    "topics alter": ["t", "--config", "retention.ms=-1"],
+    "topics add-partitions": ["t", "--partitions", "3"],
+    "topics reassign": ["t", "--replication-factor", "2"],
+    "topics elect-leaders": [],
+    "cluster describe": [],
+    "nodes add": ["{folder}/disk3"],
+    "nodes list": [],
+    "nodes describe": [NODE],
+    "nodes alter": [NODE, "--rack", "a"],
+    "node run": [NODE, "--once"],
+    "maintain": [],
+    "verify": [],
+    "recover": ["--node", NODE],
+    "dump": ["{folder}/disk1/node"],
+    "delete-records": ["t", "--partition", "0", "--before", "-1", "--yes"],
+    "nodes drain": [NODE],
+    "nodes unfence": [NODE],
+    "nodes fence": [NODE],
+    "nodes renew": [NODE],
+    "nodes remove": [NODE, "--yes"],
+    "topics delete": ["t", "--yes"],
+    "cluster create": ["--journal-nodes", "{folder}/a,{folder}/b,{folder}/c"],
+    "cluster move-journals": ["--to", "0,1,2", "--path", "{folder}/a,{folder}/b,{folder}/c"],
+    "cluster rebuild": ["--nodes", "{folder}/a,{folder}/b,{folder}/c"],
+}
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """A cluster of three nodes."""
+    cli = CommandLine(tmp_path / "log")
+    cli.run("topics", "create", "first")
+    for number in (1, 2):
+        cli.run("nodes", "add", tmp_path / f"disk{number}")
+    return cli
+
+
+def all_commands(group: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every command with its words."""
+    group = group or typer.main.get_command(app)
+    for word, command in group.commands.items():
+        words = f"{name} {word}".strip()
+        if hasattr(command, "commands"):
+            yield from all_commands(command, words)
+        else:
+            yield words, command
+
+
+def words_of(name: str, folder: Path) -> list[str]:
+    words = [*name.split(), *(word.format(folder=folder) for word in COMMANDS[name])]
+    return words if name == "dump" else [*words, "--json"]
+
+
+def documents(printed: str) -> list[Any]:
+    """Return the documents that were printed, each on a line of its own and whole."""
+    assert printed == "" or printed.endswith("\n")
+    return [json.loads(line) for line in printed.split("\n")[:-1]]
+
+
+def test_every_command_is_tried_here():
+    assert sorted(COMMANDS) == sorted(name for name, _ in all_commands())
+
+
+def test_every_command_prints_json_and_nothing_else(cli, tmp_path):
+    for name in COMMANDS:
+        if name == "cluster rebuild":
+            lose_the_journals(tmp_path)
+        stdin = '{"value": "v"}\n' if name == "produce" else ""
+        result = cli.run(*words_of(name, tmp_path), stdin=stdin)
+        assert result.stderr == "", name
+        found = documents(result.stdout)
+        assert all(isinstance(each, dict) for each in found), name
+        assert found or name == "topics elect-leaders", name
+
+
+def lose_the_journals(folder: Path) -> None:
+    for name in "abc":
+        shutil.rmtree(folder / name / "cluster")
+
+
+def test_an_error_prints_nothing_but_a_sentence_on_stderr(cli, tmp_path):
+    for name, command in all_commands():
+        words = words_of(name, tmp_path)
+        if name in {"topics create", "cluster create"}:
+            shutil.copytree(tmp_path / "disk1", tmp_path / name)  # a node that is no root
+            where = ["--journal-nodes", f"{tmp_path / name},{tmp_path}/y,{tmp_path}/z"]
+            words = [*name.split(), "t", "--json"] if name == "topics create" else [*name.split(), *where, "--json"]
+        if name == "dump":
+            (tmp_path / "else").write_text("another file")
+            words = ["dump", str(tmp_path / "else")]
+        if any(each.name == "path" for each in command.params):
+            words += ["--path", str(tmp_path / (name if name == "topics create" else "nowhere"))]
+        result = cli.run(*words, code=1)
+        assert result.stdout == "", name
+        [line] = result.stderr.splitlines()
+        assert line.startswith("pyspark-log: "), name
+        assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_command_that_is_typed_wrong_prints_nothing_on_stdout(cli):
+    for name, _ in all_commands():
+        result = cli.run(*name.split(), "--jsom", code=2)
+        assert (result.stdout, result.stderr.splitlines()[0].split()[:2]) == ("", ["Usage:", "pyspark-log"]), name
+
+
+def test_what_is_half_done_is_told_on_both_and_is_an_error(cli, tmp_path):
+    cli.run("topics", "create", "t", "--replica-assignment", "0:1")
+    cli.run("produce", "t", stdin="v\n")
+    [file] = tmp_path.glob("disk1/topics/t/*/append/*")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert any(each["findings"] for each in documents(cli.run("verify", "--json", code=1).stdout))
+    shutil.rmtree(tmp_path / "disk1")
+    shutil.rmtree(tmp_path / "disk2")
+    result = cli.run("topics", "reassign", "t", "--replica-assignment", "0:2", "--json", code=1)
+    [document] = documents(result.stdout)
+    assert (document["unfinished"], len(document["failures"])) == ([0], 1)
+    assert result.stderr.startswith("pyspark-log: ")
+
+
+# Help
+
+
+def test_every_option_and_argument_has_help():
+    for name, command in all_commands():
+        without = [each.name for each in command.params if not getattr(each, "help", None) and each.name != "help"]
+        assert without == [], name
+
+
+def test_every_command_has_a_description_and_an_example(cli):
+    for name, command in all_commands():
+        shown = cli.out(*name.split(), "--help")
+        assert shown.startswith("Usage: pyspark-log ")
+        assert command.help, name
+        assert f"  pyspark-log {name}" in shown, name
+        assert "[[" not in shown, name
+        assert max(map(len, shown.splitlines())) <= 90, name
