@@ -45,6 +45,7 @@ READS = [
         "topic 't', partition 0 has no row at or after",
         "startingOffsetsByTimestampStrategy=latest",
     ),
+    ({"subscribe": "t", "versionAsOf": 99}, "UnknownVersion: ", "versions 1 to 2"),
 ]
 
 
@@ -109,6 +110,17 @@ def test_a_flipped_bit_of_a_row_names_topic_partition_and_offsets(log):
         log.read(subscribe="t").collect()
     assert f"CorruptObject: topic 't', partition 0, offsets 0 to 1 ({file} at byte 0) is damaged" in shown.first_line
     assert [row.value for row in log.read(assign='{"t":[1]}').collect()] == [b"c"]
+
+
+def test_a_missing_file_is_named_with_topic_partition_and_offset(log):
+    [file] = log.files("t")
+    file.unlink()
+    with refused() as shown:
+        log.read(subscribe="t").collect()
+    key = str(file.relative_to(log.path))
+    expected = f"ObjectMissing: topic 't', partition 0, offset 0: there is no object '{key}' in {log.path}"
+    assert expected in shown.first_line
+    assert "verify --repair" in shown.first_line
 
 
 def test_a_flipped_bit_of_the_newest_journal_entry_names_it(log):
