@@ -19,9 +19,10 @@ from pyspark_log.source import offsets
 from pyspark_log.source.batch_reader import BatchReader
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
-from pyspark_log_coordinator import cluster_upkeep, upkeep
+from pyspark_log_coordinator import cluster_upkeep, segment_work, upkeep
 from pyspark_log_coordinator.log import TopicHandle
 from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log_coordinator.rolling import SwapSegments
 from pyspark_log_coordinator.sequencing import Acks
 from pyspark_log_coordinator.topic import AlterConfig, DeleteRecords, MaintainSegments
 from pyspark_log_storage import schema
@@ -157,7 +158,7 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
     process.place = "driver"
     handle = open_topic(process)
     works = planned_work(handle)
-    acks: Acks = chance.choice(["all", "all", "1"])
+    acks = chance.choice(world.settings.acks)
     rows = [
         (p, b"%s/%d/%d/%d" % (producer.encode(), batch, p, i))
         for p, n in sorted(world.expected(producer, batch).items())
@@ -174,7 +175,9 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
                 if attempt == TASK_ATTEMPTS - 1:
                     raise
                 continue
-            done = ride_along(process.log, works[task]) if task < len(works) else ()
+            done: tuple[SwapSegments, ...] = ()
+            if task < len(works):
+                done = ride_along(process.log.store_at, works[task], process.environment.nonce())
             if attempt > 0 or chance.random() > 0.1:  # else another attempt of the task wins
                 break
         files.append(staged)
@@ -189,6 +192,7 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
     assert world.rows is not None
     world.rows.acknowledged(producer, batch, acks)
     world.counts["batches"] += 1
+    world.counts[f"acks={acks}"] += 1
 
 
 def _stage(process: Process, handle: TopicHandle, rows: list[tuple[int, bytes]], acks: Acks) -> list[StagedFile]:
@@ -197,7 +201,7 @@ def _stage(process: Process, handle: TopicHandle, rows: list[tuple[int, bytes]],
         lambda _: destination_of(handle, None, 10**6, acks),
         TOPIC,
         nonce=process.environment.nonce,
-        durable=True,
+        durable=acks != "0",
         sticky=0,
     )
     try:
@@ -241,7 +245,7 @@ def maintainer(process: Process) -> None:
                     cluster_upkeep.tidy(process.log)
                 case 4:
                     for work in planned_work(handle):
-                        swap = upkeep.carry_out(process.log, work, process.environment.nonce())
+                        swap = segment_work.carry_out(process.log.store_at, work, process.environment.nonce())
                         process.wait(chance.choice([0, 0.1]))
                         handle.submit(MaintainSegments((swap,)))
         except LogError as error:
@@ -294,6 +298,11 @@ def stream_reader(process: Process, checkpoint: dict[str, Any]) -> None:
                 _complete(world, found, p, begins[TOPIC, p], finish.offset)
             checkpoint["start"] = checkpoint.pop("end")
             world.counts["micro-batches read"] += 1
+            been = checkpoint.setdefault("been", [start])
+            if world.chance.random() < world.settings.rewinds:
+                checkpoint["start"] = world.chance.choice(been)
+                world.counts["rewinds"] += 1
+            been.append(checkpoint["start"])
         except (NoCluster, UnknownTopic):
             require(before == 0, "the topic is said not to be there")
             process.wait(0.01)

@@ -2,6 +2,7 @@
 
 silent       it does not answer for some time, nobody or one process
 slow         each operation takes longer
+read-only    it can be read, and takes nothing
 unmounted    an empty folder lies at its address, without marker, until it is mounted again
 wiped        empty, the marker too
 restored     it has what it had some time ago, and the marker of now: a backup
@@ -19,7 +20,7 @@ from pyspark_log_storage.errors import CorruptObject
 from tests.simulator.store import Objects
 
 _MARKER_READ_SECONDS = 12.0
-"""How long it takes at most until who has written something has looked at the marker again."""
+"""How long it takes at most until who has written or read something has looked at the marker again."""
 
 
 class Disk:
@@ -30,9 +31,12 @@ class Disk:
         self.url = url
         self.real = Objects()
         self.slowness = 1.0
+        self.read_only = self.was_read_only = False
         self._is_mounted = self._mount_wanted = True
         self.was_away = False
         """Whether something else than the disk's content was ever found at its address."""
+        self.in_hand = False
+        """Whether an operator is at it."""
         self.flips = 0
         self.lost: set[str] = set()
         """What a fault took or damaged, and nobody has made again."""
@@ -44,8 +48,9 @@ class Disk:
         """Whether it has what it had some time ago, and nobody has put that right."""
         self._below = Objects()
         self._below.watcher = self
-        self._last_vote_below = -_MARKER_READ_SECONDS
         """What is written at the address while the disk is not mounted."""
+        self._journal_used_below = -_MARKER_READ_SECONDS
+        """When somebody wrote or looked for a part of a journal there last."""
         self._now = now
         self._silent_until = -1.0
         self._silent_to: str | None = None
@@ -58,8 +63,9 @@ class Disk:
     @property
     def mounted(self) -> bool:
         """Whether the disk is at its address."""
-        # Nobody may take a vote that was written below the mount point for one on the disk.
-        if self._mount_wanted and self._now() >= self._last_vote_below + _MARKER_READ_SECONDS:
+        # Nobody may take a vote that was written below the mount point for one on the disk, or what is not there for
+        # what is not on the disk.
+        if self._mount_wanted and self._now() >= self._journal_used_below + _MARKER_READ_SECONDS:
             self._is_mounted = True
         return self._is_mounted
 
@@ -80,13 +86,22 @@ class Disk:
     def silent_to(self, process: str) -> bool:
         return self.is_silent and self._silent_to in (None, process)
 
+    def looked(self, key: str) -> None:
+        if not self.mounted and ("/entries/" in key or "/snapshots/" in key):
+            self._journal_used_below = self._now()
+
     def be_silent(self, seconds: float, to: str | None) -> None:
         """Give no answers for so long, to nobody or to one process."""
         self._silent_until, self._silent_to = self._now() + seconds, to
 
+    def take_nothing(self) -> None:
+        """Be read-only."""
+        self.read_only = self.was_read_only = True
+
     def come_back(self) -> None:
-        """Answer again, at the usual speed, with the disk mounted."""
+        """Answer again, at the usual speed, with the disk mounted for reading and writing."""
         self._silent_until = -1.0
+        self.read_only = False
         self.slowness = 1.0
         self._mount_wanted = True
 
@@ -97,8 +112,7 @@ class Disk:
 
     def created(self, key: str, data: bytes) -> None:
         """Take in what was written below the mount point."""
-        if "/entries/" in key:
-            self._last_vote_below = self._now()
+        self.looked(key)
 
     def replaced(self, key: str, data: bytes) -> None:
         """Take in what was replaced below the mount point."""

@@ -26,8 +26,8 @@ class InlineLane:
         self._writer: ObjectWriter | None = None
         self._try(lambda: self._open(store, key, durable=durable))
 
-    def put(self, data: bytes, late: float) -> None:
-        self._try(lambda: self._writer and self._writer.write(data))
+    def put(self, pieces: tuple[bytes, ...], late: float) -> None:
+        self._try(lambda: self._writer and self._writer.write(*pieces))
 
     def close(self, late: float) -> None:
         self._try(lambda: self._writer and self._writer.close())

@@ -8,7 +8,7 @@ acknowledged may be on two disks alone. The root's disk of a world with one jour
 
 from __future__ import annotations
 
-from pyspark_log_coordinator import following, membership, repair, replicas, upkeep
+from pyspark_log_coordinator import following, membership, repair, replicas, scrubbing, upkeep
 from pyspark_log_coordinator.election import ElectPreferred
 from pyspark_log_coordinator.following import Follower
 from pyspark_log_coordinator.log import TopicHandle
@@ -41,13 +41,15 @@ def trouble(world: ReplicatedWorld) -> None:
 
 def _be_away(world: ReplicatedWorld, disk: Disk) -> None:
     chance = world.chance
-    what = chance.choice(["silent", "silent", "slow", "unmounted", "back", "back"])
+    what = chance.choice(["silent", "silent", "slow", "unmounted", "back", "back", *world.settings.nodes.more_troubles])
     if what == "silent":
         names = sorted({each.name for each in world.process_of.values()})
         disk.be_silent(chance.choice([0.05, 0.3, 1.0]), chance.choice([None, None, chance.choice(names)]))
     elif what == "slow":
         disk.slowness = chance.choice([5, 50])
-    elif what == "unmounted" and (world.several_journals or disk is not world.root):
+    elif what == "read-only":
+        disk.take_nothing()
+    elif what == "unmounted" and not disk.in_hand and (world.several_journals or disk is not world.root):
         others = [each for each in world.disks.values() if each is not disk]
         if world.several_journals and not all(each.mounted and not each.is_former for each in others):
             return  # a majority of the journal's stores is there
@@ -118,7 +120,12 @@ def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above
     for p, partition in enumerate(state.partitions):
         for piece in (*partition.segments, *partition.staged, *partition.chunks):
             mine = rows.keys_of(state, p, piece)
-            if (piece.base_offset >= partition.high_watermark and not above) or (keys is not None and not mine & keys):
+            if keys is not None and not mine & keys:
+                continue
+            if piece.base_offset >= partition.high_watermark and not above:
+                # Where another's copy was taken too, the HW may move over it yet: nobody knows.
+                if any(mine & other.lost for other in world.disks.values() if other is not disk):
+                    return False
                 continue
             told = [each.node for each in replicas.holders(state, piece)]
             others = [world.disks[each] for each in partition.isr if each != disk.node_id and each in told]
@@ -189,7 +196,11 @@ def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
         disk.wipe()
         disk.restored = False
     if disk.mounted and disk.incarnation != process.log.cluster.state.nodes[disk.node_id].incarnation:
-        membership.renew(process.log, disk.node_id)
+        disk.in_hand = True  # who renews a node looks that its disk is there: else it begins below the mount point
+        try:
+            membership.renew(process.log, disk.node_id)
+        finally:
+            disk.in_hand = False
         world.counts["renewed"] += 1
     elif disk.mounted:
         membership.tell_topics(process.log, disk.node_id)
@@ -209,6 +220,8 @@ def follower(process: Process, node: str) -> None:
                 observer.look(handle)
             if chance.random() < 0.1:
                 following.clean(process.log, node)
+            if chance.random() < 0.1:
+                world.counts["mended"] += len(scrubbing.scrub(process.log, node).mended)
         except LogError as error:
             world.excused(error)
         process.wait(0.05)

@@ -40,6 +40,8 @@ class ReplicatedRows(Rows):
         for each in events:
             if isinstance(each, BatchSequenced) and each.acks == "all":
                 self._hold_promise(each, after)
+        if after.config.replication_mode == "quorum" and before.partitions:
+            self._hold_majority(before, after)
         self.hold_replicas(after)
 
     def _hold_promise(self, event: BatchSequenced, state: Topic) -> None:
@@ -48,8 +50,19 @@ class ReplicatedRows(Rows):
             partition = state.partitions[p]
             ends = {node: partition.log_end_offsets[node] for node in partition.isr}
             require(set(ends.values()) == {partition.log_end}, f"partition {p}: the ISR ends at {ends} after acks=all")
-            enough = min(state.config.min_insync_replicas, self._factor)
+            is_quorum = state.config.replication_mode == "quorum"
+            enough = majority(self._factor) if is_quorum else min(state.config.min_insync_replicas, self._factor)
             require(len(ends) >= enough, f"partition {p}: a batch with acks=all is on {len(ends)} nodes alone")
+
+    def _hold_majority(self, before: Topic, after: Topic) -> None:
+        """Hold that the HW has moved only over rows that a majority of the replicas holds."""
+        for p, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=True)):
+            mark = new.high_watermark
+            if mark == old.high_watermark:
+                continue
+            having = [each for each in new.replicas if replicas.reach(after, new, each, new.log_start) >= mark]
+            is_held = len(having) >= majority(len(new.replicas))
+            require(is_held, f"partition {p}: the HW has moved to {mark}, and only {having} have these rows")
 
     def hold_replicas(self, state: Topic) -> None:
         """Hold that each holder has what it is said to have, and that nothing committed is on no disk any more."""
@@ -61,7 +74,9 @@ class ReplicatedRows(Rows):
                     what = f"rows {piece.base_offset} to {piece.end_offset} are on no disk"
                     require(whole, f"{where}: {what}, the HW is {partition.high_watermark}")
             require(set(partition.isr) <= set(partition.replicas), f"{where}: the ISR is no part of the replicas")
-            for node in partition.isr:
+            # Where a majority commits, one that lags is in nobody's way, and only those who have all may lead.
+            bound = () if state.config.replication_mode == "quorum" else partition.isr
+            for node in bound:
                 reached = replicas.reach(state, partition, node, partition.log_start)
                 require(reached >= partition.high_watermark, f"{where}: {node} is in the ISR and ends at {reached}")
             if partition.leader is not None:

@@ -17,6 +17,7 @@ from pyspark_log_storage.errors import (
     ObjectMissing,
     StoreRefused,
     StoreUnfit,
+    StoreUnwritable,
 )
 from tests.simulator import lanes
 from tests.simulator.disks import Disk
@@ -153,11 +154,14 @@ class ReplicatedWorld(World):
             super().excused(error)
         except (NodeMissing, NotEnoughReplicas):
             return
+        except StoreUnwritable as refused:
+            if not any(disk.url == refused.url and disk.was_read_only for disk in self.disks.values()):
+                raise
         except StoreUnfit:
             if not any(disk.was_away for disk in self.disks.values()):
                 raise  # else it was another disk in the middle of the self-test
         except (StoreRefused, InvalidOption):  # the markers, or the list of journal nodes, are not found
-            if sum(disk.was_away for disk in self.disks.values()) < 2:
+            if sum(disk.was_away or disk.was_read_only for disk in self.disks.values()) < 2:
                 raise
         except ObjectMissing as missing:
             if not self._was_taken(missing.url, missing.key):

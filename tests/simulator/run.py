@@ -14,7 +14,7 @@ from unittest import mock
 import msgspec
 
 from pyspark_log.sink import in_passing, sequence, staging
-from pyspark_log.source import batch_reader, failover, fetch, stream_reader
+from pyspark_log.source import batch_plan, failover, fetch, split_reader, stream_planner
 from pyspark_log.source.recent_chunks import RecentChunks
 from pyspark_log_coordinator import (
     completing,
@@ -26,6 +26,7 @@ from pyspark_log_coordinator import (
     members,
     membership,
     replay,
+    segment_work,
     upkeep,
     verify,
 )
@@ -87,6 +88,7 @@ def run(
         world.counts["strays"] = world.rows.strays
         world.counts["unclean elections"] = world.rows.unclean
         world.counts["rows"] = sum(map(len, world.rows.rows))
+        world.counts[f"{world.settings.config.replication_mode} worlds"] += 1
     return Result(seed, world.digest.hexdigest(), failure, world.counts)
 
 
@@ -198,12 +200,12 @@ def _small(settings: Settings) -> Iterator[None]:
             (maintenance, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
             (maintenance, "MERGE_COUNT", settings.merge_count),
             (in_passing, "HOUSEKEEPING_EVERY", settings.housekeeping_every),
-            (upkeep, "CHUNK_BYTES", 400),
-            (upkeep, "SMALL_CHUNK_BYTES", 700),
-            (upkeep, "TINY_CHUNK_BYTES", 700),
+            (segment_work, "CHUNK_BYTES", 400),
+            (segment_work, "SMALL_CHUNK_BYTES", 700),
+            (segment_work, "TINY_CHUNK_BYTES", 700),
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
-            (stream_reader, "IDLE_WAIT_SECONDS", 0),
+            (stream_planner, "IDLE_WAIT_SECONDS", 0),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield
@@ -217,8 +219,8 @@ def _simulated(world: World) -> Iterator[None]:
         world.process.open(create=create)
         return world.process.log
 
-    def log_at(url: str) -> Log:
-        return world.process.log
+    def stores_at(address: str) -> Callable[[str], Any]:
+        return world.process.log.store_at
 
     def retrying(patience: sequence.Patience, attempt: Callable[[], T]) -> T:
         for _ in range(patience.retries):
@@ -240,9 +242,10 @@ def _simulated(world: World) -> Iterator[None]:
 
     logger = logging.getLogger("pyspark_log")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(batch_reader, "open_log", open_log))
-        stack.enter_context(mock.patch.object(batch_reader, "log_at", log_at))
-        stack.enter_context(mock.patch.object(stream_reader, "open_log", open_log))
+        stack.enter_context(mock.patch.object(batch_plan, "open_log", open_log))
+        stack.enter_context(mock.patch.object(stream_planner, "open_log", open_log))
+        stack.enter_context(mock.patch.object(split_reader, "open_log", open_log))
+        stack.enter_context(mock.patch.object(split_reader, "stores_at", stores_at))
         stack.enter_context(mock.patch.object(sequence, "retrying", retrying))
         stack.enter_context(mock.patch.object(fan_out, "ThreadLane", lanes.InlineLane))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))

@@ -18,13 +18,15 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from pyspark_log_storage.errors import ObjectMissing, StoreError, StoreUnavailable
+from pyspark_log_storage.errors import ObjectMissing, StoreError, StoreUnavailable, StoreUnwritable
 from tests.simulator.clock import Clock
 
 _SLEEPS_BEFORE_CREATE = 8
 """How much more often a process sleeps before it creates something: what it has decided upon is old then."""
 _ANSWERS_DELAYED = 0.25
 """How often others run between an operation and its answer."""
+_CHANGES = {"create", "put", "delete", "open", "close"}
+"""The operations that a read-only disk refuses."""
 
 T = TypeVar("T")
 
@@ -73,21 +75,29 @@ class Place(Protocol):
     objects: Objects
     slowness: float
     """How many times longer its answers take."""
+    read_only: bool
 
     def silent_to(self, process: str) -> bool:
         """Return whether the store does not answer a process now."""
+
+    def looked(self, key: str) -> None:
+        """Take in that somebody looks for an object, or for those whose keys begin so."""
 
 
 class Fixed:
     """A place that is always there."""
 
     slowness = 1.0
+    read_only = False
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
 
     def silent_to(self, process: str) -> bool:
         return False
+
+    def looked(self, key: str) -> None:
+        pass
 
 
 class Life:
@@ -175,6 +185,9 @@ class SimulatedStore:
 
         self._act("delete", key, effect)
 
+    def remove_folders(self, prefix: str) -> None:
+        self._act("remove folders", prefix, lambda: None)
+
     def open_write(self, key: str, *, durable: bool = True) -> SimulatedWriter:
         return SimulatedWriter(self, key, self._act("open", key, lambda: self.objects))
 
@@ -220,6 +233,9 @@ class SimulatedStore:
         if self._place.silent_to(self.life.name):
             self._trace(what, key, "silent")
             raise StoreUnavailable(self.url, key, f"{self.url} does not answer")
+        if self._place.read_only and what in _CHANGES:
+            self._trace(what, key, "read-only")
+            raise StoreUnwritable(self.url, key, f"{self.url} is read-only")
         try:
             result: Any = effect()
         except StoreError as error:
@@ -250,6 +266,7 @@ class SimulatedStore:
         raise Crashed
 
     def _get(self, key: str) -> bytes:
+        self._place.looked(key)
         try:
             return self.objects.data[key]
         except KeyError:
@@ -265,14 +282,12 @@ class SimulatedStore:
         return True
 
     def _page(self, prefix: str, after: str) -> Sequence[str]:
-        newest = self._clock.now
+        self._place.looked(prefix)
+        keys = [key for key in self.objects.data if key.startswith(prefix) and key > after]
         if self.life.weather.stale_list_seconds and not prefix.startswith("selftest/"):
-            newest -= self._chance.choice([0, self.life.weather.stale_list_seconds])
-        since = self.objects.since
-        keys = sorted(
-            key for key in self.objects.data if key.startswith(prefix) and key > after and since.get(key, 0) <= newest
-        )
-        return keys[: self.life.weather.page]
+            newest = self._clock.now - self._chance.choice([0, self.life.weather.stale_list_seconds])
+            keys = [key for key in keys if self.objects.since.get(key, 0) <= newest]
+        return sorted(keys)[: self.life.weather.page]
 
 
 class SimulatedWriter:
@@ -284,9 +299,9 @@ class SimulatedWriter:
         self._key = key
         self._pieces: list[bytes] = []
 
-    def write(self, data: bytes) -> None:
+    def write(self, *pieces: bytes) -> None:
         self._store.live()
-        self._pieces.append(bytes(data))
+        self._pieces += map(bytes, pieces)
 
     def close(self) -> None:
         self._store.publish(self._key, b"".join(self._pieces), self._begun)

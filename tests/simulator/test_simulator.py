@@ -62,14 +62,22 @@ def test_the_seeds_reach_what_they_are_for():
     counts = counts_of(range(0, 62, 2))
     for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "fenced", "strays", "StaleFile"):
         assert counts[what] > 0, what
+    for what in ("rewinds", "acks=all", "acks=1", "acks=0"):
+        assert counts[what] > 0, what
 
 
 @pytest.mark.parametrize("kind", [ONE_JOURNAL % 4, THREE_JOURNALS % 4])
 def test_the_seeds_reach_what_happens_to_nodes(kind):
     counts = counts_of(range(kind, SEEDS, 4))
-    for what in ("silent", "slow", "unmounted", "wiped", "restored", "lost file", "flipped", "renewed", "copied"):
+    for what in ("silent", "slow", "read-only", "unmounted", "wiped", "restored", "lost file", "flipped", "renewed"):
         assert counts[what] > 0, what
-    for what in ("LeaderElected", "RowsLost", "IsrShrunk", "NodeFenced", "ReplicasAltered", "SegmentStaged"):
+    for what in ("LeaderElected", "IsrShrunk", "NodeFenced", "ReplicasAltered", "SegmentStaged"):
+        assert counts[what] > 0, what
+    for what in ("copied", "isr worlds", "quorum worlds", "acks=all", "acks=1", "acks=0"):
         assert counts[what] > 0, what
     for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "NotEnoughReplicas"):
         assert counts[what] > 0, what
+
+
+def test_the_seeds_reach_elections_that_cut_rows():
+    assert counts_of(range(1, SEEDS, 2))["RowsLost"] > 0

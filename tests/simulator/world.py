@@ -12,6 +12,7 @@ import msgspec
 from pyspark_log_coordinator import cluster, topic
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.sequencing import Acks
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
@@ -23,6 +24,8 @@ TOPIC = "t"
 _OPENED_AGAIN = 0.2
 _MORE_WITH_NODES = 3
 """A world of several nodes has so many times the operations: what took one on one store takes some on several."""
+_QUORUM = 0.2
+"""In how many of the worlds of several nodes a majority commits."""
 BEGIN_MS = 1_700_000_000_000
 
 
@@ -39,6 +42,8 @@ class NodeSettings(msgspec.Struct, frozen=True):
     """How often a disk loses what it had, compared with how often it is only away."""
     calm_seconds: float = 0.3
     """How long nothing happens to the disks, about, from one thing to the next."""
+    more_troubles: tuple[str, ...] = ()
+    """What happens to disks beside what happens in every world."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -62,6 +67,10 @@ class Settings(msgspec.Struct, frozen=True):
     inline_bytes_max: int
     housekeeping_every: int
     nodes: NodeSettings
+    acks: tuple[Acks, ...]
+    """What a writer chooses from, for each batch."""
+    rewinds: float
+    """How often a stream reader goes back to where it has been, as a probability for each micro-batch."""
 
 
 def settings_of(seed: int, operations: int) -> Settings:
@@ -109,6 +118,8 @@ def settings_of(seed: int, operations: int) -> Settings:
         inline_bytes_max=chance.choice([200, 600, 10**6]),
         housekeeping_every=chance.choice([4, 16]),
         nodes=NodeSettings(),
+        acks=chance.choice([("all", "all", "1"), ("all", "all", "1"), ("all", "all", "1", "0")]),
+        rewinds=chance.choice([0, 0.1]),
     )
     # Every other world has one node, and is what it is whatever the others are.
     return settings if seed % 2 == 0 else _with_nodes(seed, settings)
@@ -119,9 +130,10 @@ def _with_nodes(seed: int, settings: Settings) -> Settings:
     chance = random.Random(f"nodes of {seed}")
     replicas = chance.choice([2, 3, 3, 3])
     unclean = chance.random() < 0.1
+    min_insync = 1 if unclean else chance.choice([1, 2, 2])
     config = msgspec.structs.replace(
         settings.config,
-        min_insync_replicas=1 if unclean else chance.choice([1, 2, 2]),
+        min_insync_replicas=min_insync,
         unclean_leader_election_enable=unclean,
         orphan_retention_ms=chance.choice([200, 1000]),
     )
@@ -133,7 +145,13 @@ def _with_nodes(seed: int, settings: Settings) -> Settings:
         lag_time_max_ms=chance.choice([50, 500]),
         disk_faults=chance.choice([0, 0.3, 0.7]),
         calm_seconds=chance.choice([0.03, 0.1, 0.5]),
+        more_troubles=chance.choice([(), ("read-only",)]),
     )
+    if chance.random() < _QUORUM:
+        # Of three replicas a majority is two, whatever else is said.
+        nodes = msgspec.structs.replace(nodes, replicas=3)
+        least = 1 if unclean else 2
+        config = msgspec.structs.replace(config, replication_mode="quorum", min_insync_replicas=least)
     operations = _MORE_WITH_NODES * settings.operations
     return msgspec.structs.replace(settings, config=config, nodes=nodes, operations=operations)
 
