@@ -28,9 +28,11 @@ from pyspark_log_storage.errors import (
     LogError,
     NewerFormat,
     ObjectMissing,
+    StoreError,
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, number
+from pyspark_log_storage.node import read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -122,7 +124,8 @@ def find(stores: Sequence[Store]) -> JournalNodes | None:
     """Return the journal nodes of the cluster that these stores are of, None for one whose journals live on one store.
 
     Any one of them that answers will do; but one that is not among the journal nodes must say the same, or have said so
-    before they moved, else it may be another cluster's. Raises `InvalidOption` where several stores do not belong
+    before they moved, else it may be another cluster's. Once they have moved it may also be gone: who was given the
+    addresses before goes on. Raises `InvalidOption` where several stores do not belong
     together, or none is a journal node; what a store raises where none can be read.
     """
     if len(stores) == 1:
@@ -139,10 +142,21 @@ def find(stores: Sequence[Store]) -> JournalNodes | None:
     for url, other in told.items():
         if other.cluster != nodes.cluster or (other.generation == nodes.generation and other != nodes):
             raise _refused(f"{first} is of cluster {nodes.cluster}, and {url} of cluster {other.cluster}")
-    for url in mute:
-        if url not in nodes.urls:
-            raise _refused(f"{first} is a journal node of a cluster, and {url} is none")
+    for store in stores:
+        if store.url in mute and store.url not in nodes.urls and not _may_have_left(store, nodes):
+            raise _refused(f"{first} is a journal node of a cluster, and {store.url} is none")
     return nodes
+
+
+def _may_have_left(store: Store, nodes: JournalNodes) -> bool:
+    """Return whether a store that names no journal nodes may have been one of them before they moved."""
+    if nodes.generation == 1:
+        return False
+    try:
+        marker = read_marker(store)
+    except (StoreError, CorruptObject):
+        return True
+    return marker is None or marker.cluster == nodes.cluster
 
 
 def _asked(

@@ -155,6 +155,28 @@ def test_they_move_back_and_forth(six):
     assert_whole(six, *URLS, "/disk/4", "/disk/5")
 
 
+@pytest.mark.parametrize("how", ["empty", "only the marker", "away", "marker damaged"])
+def test_who_was_given_the_addresses_before_goes_on_when_nodes_that_left_are_gone(six, how):
+    move(six, "2", "3", "4")
+    for url in ("/disk/a", "/disk/b"):
+        marker = six.at[url].read(node.KEY)
+        for key in list(six.at[url].list("")):
+            six.at[url].delete(key)
+        if how in {"only the marker", "marker damaged"}:
+            six.at[url].create(node.KEY, marker if how == "only the marker" else marker[:-1])
+        elif how == "away":
+            six.away.add(url)
+    write(six.log(), "t", 2)
+    assert written(six.log("/disk/b", "/disk/c"), "t") == 2
+
+
+def test_an_address_of_another_cluster_is_refused_after_a_move_too(six):
+    move(six, "2", "3", "4")
+    six.log("/root", create=True)
+    with pytest.raises(InvalidOption, match="/root is none"):
+        six.log("/disk/c", "/root")
+
+
 def test_a_node_that_was_lost_is_replaced(six):
     six.away = {"/disk/b"}
     move(six, "0", "2", "3")
