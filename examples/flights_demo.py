@@ -167,7 +167,7 @@ class Demo:
         if self.incidents.wiped is None or self.incidents.damaged is None:
             raise SystemExit("the programs ended before both nodes had met with what was to befall them")
         self.nodes.renew(self.incidents.wiped)
-        self.nodes.repair()
+        self.nodes.repair(self.incidents.damaged)
         self.nodes.verify()
 
     def prove(self) -> None:

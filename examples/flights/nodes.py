@@ -67,9 +67,13 @@ class Nodes:
         self._run("nodes", "renew", node, "--yes")
         self._run("node", "run", node, "--once")
 
-    def repair(self) -> None:
-        """Read every copy of every row, and make the damaged ones again."""
+    def repair(self, node: str) -> None:
+        """Read every copy of every row, and make the damaged ones again.
+
+        A copy that somebody found before is not counted any more: the node's own follower makes that again.
+        """
         self._run("verify", TOPIC, "--repair")
+        self._run("node", "run", node, "--once")
 
     def verify(self) -> None:
         """Read everything once more; the program ends where anything is wrong."""
