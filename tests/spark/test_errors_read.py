@@ -116,7 +116,7 @@ def test_a_missing_file_is_named_with_topic_partition_and_offset(log):
     [file] = log.files("t")
     file.unlink()
     with refused() as shown:
-        log.read(subscribe="t").collect()
+        log.read(assign='{"t": [0]}').collect()
     key = str(file.relative_to(log.path))
     expected = f"ObjectMissing: topic 't', partition 0, offset 0: there is no object '{key}' in {log.path}"
     assert expected in shown.first_line
