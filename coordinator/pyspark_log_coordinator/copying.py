@@ -251,7 +251,7 @@ class _Copier:
     def copy(self, state: Topic, piece: Piece) -> None:
         """Copy a piece from the nearest holder that has it whole. Raises what the last one raised.
 
-        A damaged copy that the node has of it goes as soon as a good one was read: nobody counts on it.
+        A damaged copy that the node has of it is replaced in one step: of two that do so nobody takes the other's away.
         """
         error: LogError | None = None
         is_damaged = False
@@ -265,15 +265,11 @@ class _Copier:
         bad: list[tuple[NodeId, Piece]] = []
         for source in sources(self._log, state, piece.holders, self._node_id):
             try:
-                if is_damaged:
-                    check(self._log.node_store(source), piece, self._moved)
-                    if _is_whole(self._target, piece, self._moved):
-                        return  # another has put a good one there meanwhile, and may have told the journal
-                    _remove(self._target, piece)
-                    is_damaged = False
-                _transfer(self._log.node_store(source), self._target, piece, self._moved)
+                _transfer(self._log.node_store(source), self._target, piece, self._moved, replace=is_damaged)
             except (CorruptObject, StoreError) as raised:
                 if self._is_ours(raised):
+                    if is_damaged:
+                        raise
                     if not _is_there(self._target, piece):
                         if _is_taken(raised):
                             raise ObjectMissing(self._target.url, piece.key) from raised  # it has expired since
@@ -335,11 +331,11 @@ def _tell(handle: TopicHandle, node_id: NodeId, incarnation: str, done: list[Pie
     handle.submit(HoldFiles(node_id, incarnation, files, segments))
 
 
-def _transfer(source: Store, target: Store, piece: Piece, moved: Callable[[int], object]) -> None:
+def _transfer(source: Store, target: Store, piece: Piece, moved: Callable[[int], object], *, replace: bool) -> None:
     if piece.segment is None:
-        transfer.copy_append_file(source, target, piece.key, piece.places, moved)
+        transfer.copy_append_file(source, target, piece.key, piece.places, moved, replace=replace)
     else:
-        transfer.copy_segment(source, target, piece.key, _as_stored(piece.segment), moved)
+        transfer.copy_segment(source, target, piece.key, _as_stored(piece.segment), moved, replace=replace)
 
 
 def check(store: Store, piece: Piece, moved: Callable[[int], object]) -> None:
@@ -350,22 +346,9 @@ def check(store: Store, piece: Piece, moved: Callable[[int], object]) -> None:
         transfer.check_segment(store, piece.key, _as_stored(piece.segment), moved)
 
 
-def _is_whole(store: Store, piece: Piece, moved: Callable[[int], object]) -> bool:
-    try:
-        check(store, piece, moved)
-    except (CorruptObject, ObjectMissing):
-        return False
-    return True
-
-
 def _is_taken(error: LogError) -> bool:
     """Return whether a writer's end was refused because there was an object already."""
     return type(error) is StoreError
-
-
-def _remove(store: Store, piece: Piece) -> None:
-    for key in (piece.key,) if piece.segment is None else (f"{piece.key}.log", f"{piece.key}.index"):
-        store.delete(key)
 
 
 def _is_there(store: Store, piece: Piece) -> bool:

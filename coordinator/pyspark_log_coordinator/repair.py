@@ -79,7 +79,7 @@ class _Repairs:
                 wrong,
                 self._good(state, ref.holders, bad, name),
                 lambda source: transfer.check_segment(source, key, stored),
-                lambda source, target: transfer.copy_segment(source, target, key, stored),
+                lambda source, target, replace: transfer.copy_segment(source, target, key, stored, replace=replace),
             )
 
     def file(self, state: Topic, number: int, places: Sequence[StagedChunk]) -> None:
@@ -102,7 +102,7 @@ class _Repairs:
                 wrong,
                 self._good(state, file.holders, bad, name),
                 lambda source: transfer.check_append_file(source, key, places),
-                lambda source, target: transfer.copy_append_file(source, target, key, places),
+                lambda source, target, replace: transfer.copy_append_file(source, target, key, places, replace=replace),
             )
 
     def _good(self, state: Topic, holders: tuple[Holder, ...], bad: Collection[NodeId], name: NodeId) -> list[Store]:
@@ -117,30 +117,25 @@ class _Repairs:
         wrong: LogError,
         sources: Sequence[Store],
         check: Callable[[Store], object],
-        copy: Callable[[Store, Store], object],
+        copy: Callable[[Store, Store, bool], object],
     ) -> None:
         """Put a good copy in the place of a bad one; `wrong` is what it is."""
-        keys = (piece.key,) if piece.segment is None else (f"{piece.key}.log", f"{piece.key}.index")
-        # What is missing may be there again, on a disk that was not mounted for a moment.
-        damaged = keys if isinstance(wrong, CorruptObject) else ()
+        key = piece.stored_key
+        # What is missing may be there again, on a disk that was not mounted for a moment: that is not replaced.
+        is_damaged = isinstance(wrong, CorruptObject)
         target = self.copies.stores[name]
         for source in sources:
             try:
                 check(source)
-                if not self._is_named(keys[0]):
+                if not self._is_named(key):
                     return  # it was replaced meanwhile, and may have gone elsewhere already
-                # Else who is stopped between removing and copying leaves a node that counts, and has nothing.
                 is_reported = bad_copies.report(self._handle, name, piece)
-                if damaged and _is_whole(target, check):
-                    return  # another has put a good one there
-                for key in damaged:
-                    target.delete(key)
-                copy(source, target)
+                copy(source, target, is_damaged)
                 if is_reported:
                     self._tell(name, piece)
             except LogError:
                 continue  # what is still wrong the audit says
-            self._add(keys[0], name)
+            self._add(key, name)
             return
 
     def _tell(self, name: NodeId, piece: Piece) -> None:
@@ -161,14 +156,6 @@ class _Repairs:
 
     def _add(self, key: str, node: NodeId) -> None:
         self.made.append(key if self.copies.is_single else f"{key} on node {node!r}")
-
-
-def _is_whole(store: Store, check: Callable[[Store], object]) -> bool:
-    try:
-        check(store)
-    except (CorruptObject, ObjectMissing):
-        return False
-    return True
 
 
 def _files(state: Topic) -> dict[int, list[StagedChunk]]:

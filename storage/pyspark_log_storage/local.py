@@ -81,15 +81,10 @@ class LocalStore:
     def put(self, key: str, data: bytes) -> None:
         with _errors(self.url, key):
             temporary = self._write_temporary(key, data)
-            path = self._path(key)
             try:
-                os.rename(temporary.path, path)
-            except FileNotFoundError:
-                self._make_way(temporary, path)
-                os.rename(temporary.path, path)
+                self.replace(temporary, key)
             finally:
                 temporary.remove()
-            self._flush_name(key)
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         with _errors(self.url, key):
@@ -145,14 +140,25 @@ class LocalStore:
         with _errors(self.url, prefix):
             _remove_empty(f"{self._root}/{prefix.rstrip('/')}")
 
-    def open_write(self, key: str, *, durable: bool = True) -> LocalWriter:
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> LocalWriter:
         with _errors(self.url, key):
             fd, temporary = self._open_temporary(key)
-            return LocalWriter(self, key, fd, temporary, durable=durable)
+            return LocalWriter(self, key, fd, temporary, durable=durable, replace=replace)
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
         with _errors(self.url, _TMP):
             return [f"{_TMP}/{name}" for name in self._temporaries.sweep(dry_run=dry_run)]
+
+    def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
+        """Give a file that is complete its name, which may be another file's until then."""
+        path = self._path(key)
+        try:
+            os.rename(temporary.path, path)
+        except FileNotFoundError:
+            self._make_way(temporary, path)
+            os.rename(temporary.path, path)
+        if durable:
+            self._flush_name(key)
 
     def publish(self, temporary: Temporary, key: str, *, durable: bool = True) -> bool:
         """Give a file that is complete its name. False where the name is, or was just now, another file's.
@@ -280,12 +286,15 @@ class LocalStore:
 class LocalWriter:
     """A file that gets its name when it is complete."""
 
-    def __init__(self, store: LocalStore, key: str, fd: int, temporary: Temporary, *, durable: bool) -> None:
+    def __init__(
+        self, store: LocalStore, key: str, fd: int, temporary: Temporary, *, durable: bool, replace: bool
+    ) -> None:
         self._store = store
         self._key = key
         self._fd = fd
         self._temporary = temporary
         self._durable = durable
+        self._replace = replace
         self._written = 0
         self._flushing = 0
         """How many bytes the kernel was told to write back."""
@@ -310,7 +319,11 @@ class LocalWriter:
                 if self._durable:
                     os.fdatasync(self._fd)
                 self._close_file()  # before it has a name: a network file system may write here, and fail
-                created = self._store.publish(self._temporary, self._key, durable=self._durable)
+                if self._replace:
+                    self._store.replace(self._temporary, self._key, durable=self._durable)
+                    created = True
+                else:
+                    created = self._store.publish(self._temporary, self._key, durable=self._durable)
             finally:
                 self.discard()
         if not created:

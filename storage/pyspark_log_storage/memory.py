@@ -55,9 +55,9 @@ class MemoryStore:
     def remove_folders(self, prefix: str) -> None:
         assert prefix.endswith("/")  # folders are but parts of keys
 
-    def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
         del durable
-        return MemoryWriter(self, key)
+        return MemoryWriter(self, key, replace=replace)
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
         del dry_run
@@ -73,9 +73,10 @@ class MemoryStore:
 class MemoryWriter:
     """Collects the pieces of one object."""
 
-    def __init__(self, store: MemoryStore, key: str) -> None:
+    def __init__(self, store: MemoryStore, key: str, *, replace: bool) -> None:
         self._store = store
         self._key = key
+        self._replace = replace
         self._pieces: list[bytes] = []
         self._open = True
 
@@ -85,7 +86,11 @@ class MemoryWriter:
 
     def close(self) -> None:
         assert self._open, "closed after its end"
-        created = self._store.create(self._key, b"".join(self._pieces))
+        data, created = b"".join(self._pieces), True
+        if self._replace:
+            self._store.put(self._key, data)
+        else:
+            created = self._store.create(self._key, data)
         self.discard()
         if not created:
             raise StoreError(

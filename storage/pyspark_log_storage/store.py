@@ -78,8 +78,10 @@ class Store(Readable, Protocol):
         Only where nobody needs the folder again: what is created in it later need not be durable.
         """
 
-    def open_write(self, key: str, *, durable: bool = True) -> ObjectWriter:
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> ObjectWriter:
         """Begin a large object at a key that nobody else uses. `durable=False` skips the flush to disk.
+
+        With `replace` it takes the place of what is there when it is complete, in one step, as `put` does.
 
         The caller ends with `close` or `discard`, whatever happens in between.
         """

@@ -48,14 +48,21 @@ def is_there(store: Store, key: str) -> bool:
 
 
 def copy_append_file(
-    source: Store, target: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = bool
+    source: Store,
+    target: Store,
+    key: str,
+    places: Sequence[StagedChunk],
+    moved: Callable[[int], object] = bool,
+    *,
+    replace: bool = False,
 ) -> None:
-    """Copy the append file at `key`, which is not there yet. `places` are the chunks that the journal names in it.
+    """Copy the append file at `key`. `places` are the chunks that the journal names in it.
 
-    `moved` is told how many bytes have passed since it was told last; it may wait. Raises `CorruptObject` and
-    `NewerFormat`, always of the source, and `StoreError` of either.
+    It is not there yet; with `replace` what is there is damaged, and is replaced when the copy is whole. `moved` is
+    told how many bytes have passed since it was told last; it may wait. Raises `CorruptObject` and `NewerFormat`,
+    always of the source, and `StoreError` of either.
     """
-    writer = target.open_write(key)
+    writer = target.open_write(key, replace=replace)
     try:
         _pass(source, key, _AppendFileCheck(places, f"{source.url}/{key}"), writer.write, moved)
         writer.close()
@@ -72,15 +79,21 @@ def check_append_file(
 
 
 def copy_segment(
-    source: Store, target: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool
+    source: Store,
+    target: Store,
+    key: str,
+    expected: segment.SegmentFile,
+    moved: Callable[[int], object] = bool,
+    *,
+    replace: bool = False,
 ) -> None:
-    """Copy the segment at `key` (without ending), which is not there yet and is as the journal says.
+    """Copy the segment at `key` (without ending), which is as the journal says.
 
     As `copy_append_file`.
     """
     log = f"{key}.log"
     check = _SegmentCheck(source, log, expected)
-    writer = target.open_write(log)
+    writer = target.open_write(log, replace=replace)
     try:
         _pass(source, log, check, writer.write, moved)
         _put_index(target, key, check.index())

@@ -45,6 +45,6 @@ class BreakableStore(MemoryStore):
         self._check(key, writes=True)
         super().delete(key)
 
-    def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
         self._check(key, writes=True)
-        return super().open_write(key, durable=durable)
+        return super().open_write(key, durable=durable, replace=replace)

@@ -50,9 +50,9 @@ class MortalStore(MemoryStore):
         self._change()
         super().delete(key)
 
-    def open_write(self, key, *, durable=True):
+    def open_write(self, key, *, durable=True, replace=False):
         self._change()
-        return super().open_write(key, durable=durable)
+        return super().open_write(key, durable=durable, replace=replace)
 
 
 @pytest.fixture

@@ -249,11 +249,11 @@ class MeanwhileStore(MemoryStore):
         super().__init__("the url")
         self.meanwhile = None
 
-    def open_write(self, key, *, durable=True):
+    def open_write(self, key, *, durable=True, replace=False):
         if self.meanwhile is not None:
             act, self.meanwhile = self.meanwhile, None
             act()
-        return super().open_write(key, durable=durable)
+        return super().open_write(key, durable=durable, replace=replace)
 
 
 def test_what_another_process_has_done_and_cleaned_up_meanwhile_is_no_error():

@@ -222,10 +222,10 @@ def test_a_node_whose_index_cannot_be_written_is_no_holder(topic, monkeypatch):
     fill(topic, 2)
     real = disk(topic, "2").open_write
 
-    def open_write(key, *, durable=True):
+    def open_write(key, *, durable=True, replace=False):
         if key.endswith(".index"):
             raise StoreUnavailable("", key, "no answer")
-        return real(key, durable=durable)
+        return real(key, durable=durable, replace=replace)
 
     monkeypatch.setattr(disk(topic, "2"), "open_write", open_write)
     assert holders(roll(topic)) == ["0", "1"]

@@ -102,8 +102,8 @@ class TroubledStore:
     def remove_folders(self, prefix: str) -> None:
         self.inner.remove_folders(prefix)
 
-    def open_write(self, key: str, *, durable: bool = True) -> MemoryWriter:
-        return self.inner.open_write(key, durable=durable)
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
+        return self.inner.open_write(key, durable=durable, replace=replace)
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
         return self.inner.sweep(dry_run=dry_run)

@@ -143,13 +143,13 @@ class SimulatedStore:
     def put(self, key: str, data: bytes) -> None:
         data = bytes(data)
 
-        def effect() -> None:
-            watcher = self.objects.watcher
-            if watcher is not None:
-                watcher.replaced(key, data)
-            self.objects.data[key] = data
+        self._act("put", key, lambda: self._put(key, data))
 
-        self._act("put", key, effect)
+    def _put(self, key: str, data: bytes) -> None:
+        watcher = self.objects.watcher
+        if watcher is not None:
+            watcher.replaced(key, data)
+        self.objects.data[key] = data
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         def effect() -> bytes:
@@ -163,9 +163,9 @@ class SimulatedStore:
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         while True:
-            page = self._act("list", prefix, lambda: self._page(prefix, after))  # noqa: B023 -- called at once
+            page, is_last = self._act("list", prefix, lambda: self._page(prefix, after))  # noqa: B023 -- called at once
             yield from page
-            if len(page) < self.life.weather.page:
+            if is_last:
                 return
             after = page[-1]
 
@@ -188,18 +188,21 @@ class SimulatedStore:
     def remove_folders(self, prefix: str) -> None:
         self._act("remove folders", prefix, lambda: None)
 
-    def open_write(self, key: str, *, durable: bool = True) -> SimulatedWriter:
-        return SimulatedWriter(self, key, self._act("open", key, lambda: self.objects))
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> SimulatedWriter:
+        return SimulatedWriter(self, key, self._act("open", key, lambda: self.objects), replace=replace)
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
         return self._act("sweep", "", tuple)
 
-    def publish(self, key: str, data: bytes, begun: Objects) -> None:
+    def publish(self, key: str, data: bytes, begun: Objects, *, replace: bool) -> None:
         """Let a written object appear, if it was `begun` on the disk that is there now."""
 
         def effect() -> bool:
             if self.objects is not begun:
                 raise StoreUnavailable(self.url, key, "what was written so far is not there")
+            if replace:
+                self._put(key, data)
+                return True
             return self._create(key, data)
 
         if not self._act("close", key, effect):
@@ -281,20 +284,23 @@ class SimulatedStore:
             self.objects.watcher.created(key, data)
         return True
 
-    def _page(self, prefix: str, after: str) -> Sequence[str]:
+    def _page(self, prefix: str, after: str) -> tuple[Sequence[str], bool]:
+        """Return the next keys, and whether they are the last: how many there are at a time may change until then."""
         self._place.looked(prefix)
         keys = [key for key in self.objects.data if key.startswith(prefix) and key > after]
         if self.life.weather.stale_list_seconds and not prefix.startswith("selftest/"):
             newest = self._clock.now - self._chance.choice([0, self.life.weather.stale_list_seconds])
             keys = [key for key in keys if self.objects.since.get(key, 0) <= newest]
-        return sorted(keys)[: self.life.weather.page]
+        size = self.life.weather.page
+        return sorted(keys)[:size], len(keys) < size
 
 
 class SimulatedWriter:
     """An object being written: nothing of it is visible before `close`."""
 
-    def __init__(self, store: SimulatedStore, key: str, begun: Objects) -> None:
+    def __init__(self, store: SimulatedStore, key: str, begun: Objects, *, replace: bool) -> None:
         self._store = store
+        self._replace = replace
         self._begun = begun
         self._key = key
         self._pieces: list[bytes] = []
@@ -304,7 +310,7 @@ class SimulatedWriter:
         self._pieces += map(bytes, pieces)
 
     def close(self) -> None:
-        self._store.publish(self._key, b"".join(self._pieces), self._begun)
+        self._store.publish(self._key, b"".join(self._pieces), self._begun, replace=self._replace)
 
     def discard(self) -> None:
         self._pieces.clear()

@@ -27,9 +27,9 @@ class FailingStore(MemoryStore):
             if self.error is not None:
                 raise self.error("the url", KEY, f"the test made {step} fail")
 
-    def open_write(self, key, *, durable=True):
+    def open_write(self, key, *, durable=True, replace=False):
         self.fail("open")
-        return FailingWriter(self, super().open_write(key, durable=durable))
+        return FailingWriter(self, super().open_write(key, durable=durable, replace=replace))
 
 
 class FailingWriter:
@@ -127,7 +127,7 @@ def test_what_is_given_up_appears_nowhere():
 
 def test_bugs_are_raised_as_they_are():
     class Broken(MemoryStore):
-        def open_write(self, key, *, durable=True):
+        def open_write(self, key, *, durable=True, replace=False):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

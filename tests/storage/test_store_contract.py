@@ -76,6 +76,19 @@ def test_put_replaces_an_object_whole(store):
     assert store.read("a/b") == b"short"
 
 
+def test_a_writer_may_replace_an_object_when_it_is_whole(store):
+    store.create("a/b", b"damaged")
+    writer = store.open_write("a/b", replace=True)
+    writer.write(b"whole")
+    assert store.read("a/b") == b"damaged"
+    writer.close()
+    assert store.read("a/b") == b"whole"
+    writer = store.open_write("a/b", replace=True)
+    writer.write(b"half")
+    writer.discard()
+    assert store.read("a/b") == b"whole"
+
+
 def test_what_put_made_occupies_its_key(store):
     store.put("a/b", b"first")
     assert store.create("a/b", b"second") is False
