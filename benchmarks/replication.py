@@ -145,9 +145,9 @@ def measure_slow_node(folder: Path, say: Callable[[str], object]) -> list[Line]:
         slow = log.node_store("2")
         opened = slow.open_write
 
-        def open_write(key: str, *, durable: bool = True, opened: Callable[..., object] = opened) -> object:
+        def open_write(key: str, *, opened: Callable[..., object] = opened, **how: bool) -> object:
             time.sleep(SLOW_SECONDS)
-            return opened(key, durable=durable)
+            return opened(key, **how)
 
         slow.open_write = open_write  # type: ignore[method-assign, assignment]
         taken = []

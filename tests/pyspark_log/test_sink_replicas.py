@@ -357,7 +357,7 @@ def only_on_the_leader():
     return topic
 
 
-def gone(key, *, durable=True):
+def gone(key, **_):
     raise StoreUnavailable("/root", key, "it takes no rows")
 
 
