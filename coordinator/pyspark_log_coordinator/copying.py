@@ -23,7 +23,7 @@ from pyspark_log_coordinator import bad_copies, holding, replicas
 from pyspark_log_coordinator.assignment import by_number, named
 from pyspark_log_coordinator.holding import HoldFiles
 from pyspark_log_coordinator.membership import introduce
-from pyspark_log_coordinator.observer import has_newest
+from pyspark_log_coordinator.observer import has_what_counts
 from pyspark_log_coordinator.partition import Holder, SegmentRef
 from pyspark_log_storage import layout, transfer
 from pyspark_log_storage import node as node_marker
@@ -319,7 +319,7 @@ def _has_news(handle: TopicHandle, node_id: NodeId) -> bool:
     Who is suspected because its disk is an older one stays so.
     """
     state = handle.journal.state
-    if node_id in state.suspects and has_newest(handle, node_id):
+    if node_id in state.suspects and has_what_counts(handle, node_id):
         return True
     return node_id not in state.fenced and any(replicas.may_join(each, node_id) for each in state.partitions)
 

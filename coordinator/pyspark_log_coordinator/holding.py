@@ -153,6 +153,22 @@ def newest_held(topic: Topic, node: NodeId) -> str | None:
     return max(mine)[1] if mine else None
 
 
+def held_alone(topic: Topic, node: NodeId) -> tuple[str, ...]:
+    """Return the keys below the topic's folder of the files of which a leader has the only copy, from the HW on.
+
+    They hold up the HW until others have copied them. Where one is gone nobody ever will.
+    """
+    waiting = {
+        chunk.file
+        for each in topic.partitions
+        if each.leader == node
+        for chunk in each.chunks_between(each.high_watermark, each.log_end)
+    }
+    files = [topic.file(number) for number in sorted(waiting)]
+    alone = [each for each in files if {holder.node for holder in replicas.present(topic, each.holders)} == {node}]
+    return tuple(f"append/{each.name}" for each in alone)
+
+
 def _has(topic: Topic, node: NodeId, file: int) -> bool:
     return replicas.is_held(topic.file(file).holders, node)
 

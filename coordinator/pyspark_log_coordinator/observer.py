@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import bad_copies, isr, suspicion
 from pyspark_log_coordinator.election import ElectLeaders
-from pyspark_log_coordinator.holding import newest_held
+from pyspark_log_coordinator.holding import held_alone, newest_held
 from pyspark_log_coordinator.isr import (
     REPLICA_LAG_TIME_MAX_MS,
     Follower,
@@ -85,9 +85,9 @@ class Observer:
         away = {node for node, error in log.missing_nodes.items() if is_the_nodes_fault(error)}
         state = handle.refresh()
         for node in sorted(_in_service(state)):
-            if node not in away and not has_newest(handle, node):
+            if node not in away and not has_what_counts(handle, node):
                 bad_copies.report_lost(handle, node)
-            if node in away or not has_newest(handle, node):
+            if node in away or not has_what_counts(handle, node):
                 handle.submit(Suspect(node, state.incarnations[node]))
         state = handle.journal.state
         now = int(log.environment.monotonic() * 1000)
@@ -147,7 +147,7 @@ def _gone_followers(state: Topic, gone: Collection[NodeId]) -> list[Lagging]:
 
 
 def live(handle: TopicHandle) -> tuple[Holder, ...]:
-    """Return the nodes that may be elected: they answer as themselves, and still have the newest of what they hold.
+    """Return the nodes that may be elected: they answer as themselves, and still have what counts of what they hold.
 
     By the last roll call and the state of the topic that is known.
     """
@@ -157,7 +157,17 @@ def live(handle: TopicHandle) -> tuple[Holder, ...]:
         for node, incarnation in state.incarnations.items()
         if node in log.cluster.state.nodes  # else it was removed since
         and node not in log.missing_nodes
-        and has_newest(handle, node)
+        and has_what_counts(handle, node)
+    )
+
+
+def has_what_counts(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether the newest file that a node holds is there, and all that others can copy from nobody else.
+
+    A leader of which that is not true holds up its followers, and so the HW, for ever.
+    """
+    return has_newest(handle, node) and all(
+        _is_there(handle, node, key) for key in held_alone(handle.journal.state, node)
     )
 
 
@@ -167,8 +177,10 @@ def has_newest(handle: TopicHandle, node: NodeId) -> bool:
     A disk restored from a backup has the right marker too. A node that does not answer has nothing.
     """
     key = newest_held(handle.journal.state, node)
-    if key is None:
-        return True
+    return key is None or _is_there(handle, node, key)
+
+
+def _is_there(handle: TopicHandle, node: NodeId, key: str) -> bool:
     try:
         return is_there(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
     except LogError:

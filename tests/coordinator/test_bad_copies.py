@@ -238,6 +238,28 @@ def test_where_only_the_leader_had_a_row_the_session_timeout_is_waited_for(tmp_p
     assert (restored.partition.leader, restored.partition.log_end) == ("2", 2)
 
 
+def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest_file_is_there(tmp_path):
+    cluster = LostCluster(tmp_path)
+    handle = cluster.log.create_topic("t", 1, parse(KEEP), replicas=[("1", "2", "0")])
+    for batch, on in enumerate((ALL, ("1",), ("1",))):
+        write(cluster.log, handle, batch, {0: [b"%d" % batch]}, on, "1")
+    (cluster.folder("1", "t") / "append" / handle.refresh().files[1].name).unlink()
+    observer = observer_of(handle)
+    observer.look(handle)
+    one = handle.refresh().partitions[0]
+    assert (one.leader, one.high_watermark, set(handle.journal.state.suspects)) == ("1", 1, {"1"})
+    cluster.catch_up("t", "1")
+    assert set(handle.refresh().suspects) == {"1"}, "it has nothing to copy, and is no better for it"
+    observer_of(handle, session_timeout_ms=0).look(handle)
+    one = handle.refresh().partitions[0]
+    assert (one.leader, one.log_end, one.high_watermark) == ("2", 1, 1)
+    assert [type(each).__name__ for _, events, _ in history(handle.journal) for each in events].count("RowsLost") == 1
+    cluster.catch_up("t", "1")
+    write(cluster.log, handle, 3, {0: [b"3"]}, ALL, "all")
+    assert handle.refresh().partitions[0].isr == ("1", "2", "0")
+    assert cluster.read("t") == [b"0", b"3"]
+
+
 def test_a_follower_whose_disk_was_set_back_is_out_of_the_isr_at_once(tmp_path):
     cluster = LostCluster(tmp_path)
     cluster.create("t")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.holding import FilesHeld, missing, newest_held
+from pyspark_log_coordinator.holding import FilesHeld, held_alone, missing, newest_held
 from pyspark_log_coordinator.topic import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_storage.errors import NodeMissing
 from tests.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
@@ -113,3 +113,13 @@ def test_the_newest_file_that_a_node_is_said_to_hold_tells_a_restored_disk():
     state = rolled(rolled(state, 0, 2, on=("A", "B"), born=7), 2, 4, on=("A", "B"), born=5)
     assert newest_held(state, "B") == f"0/{state.partitions[0].segments[0].name}.log"
     assert newest_held(started(), "A") is None
+
+
+def test_what_others_can_copy_from_the_leader_alone_are_its_files_above_the_high_watermark():
+    state = started(1, ("A", "B"))
+    for on in (("A", "B"), ("A",), ("A",)):
+        state = after(state, commit(None, file({0: 2}, on=on), acks="1"))
+    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A", "B"), 2)
+    assert held_alone(state, "A") == tuple(f"append/{state.file(number).name}" for number in (1, 2))
+    assert held_alone(state, "B") == ()
+    assert held_alone(after(state, holds("B", 1)), "A") == (f"append/{state.file(2).name}",)
