@@ -71,11 +71,13 @@ class Journal(Replay[S, C]):
     ) -> None:
         """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet.
 
-        `follow` finds the place of a generation, where the journal may have moved.
+        `follow` finds the place of a generation, where the journal may have moved. Without it the journal is read up to
+        the entry that moves it, and nothing is submitted behind that.
         """
         super().__init__(place, folder, machine, environment, patience_ms)
         self._follow = follow
         self._opened = False
+        """Whether the newest snapshot was looked for; the next refresh does it where not."""
         self.left_at = 0
         """The newest entry known here when the journal went on elsewhere; 0 where it did not."""
 
@@ -89,28 +91,39 @@ class Journal(Replay[S, C]):
         self._snapshot_number = number
 
     def refresh(self) -> S:
-        """Fold what is new and return the state. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+        """Fold what is new and return the state, which is never older than it was, also where this fails.
+
+        Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+        """
+        known = self.state, self.number, self._hashes.copy(), self._snapshot_number
         try:
             return self._refresh()
-        except StoreError:
+        except BaseException as error:
+            if self.number < known[1]:  # it began again, and did not get so far
+                self.state, self.number, self._hashes, self._snapshot_number = known
+                self._opened = False
             # The stores may be gone that the journal has left meanwhile.
-            if not self._is_elsewhere():
+            if not isinstance(error, StoreError) or not self._is_elsewhere():
                 raise
         return self.refresh()
 
     def _refresh(self) -> S:
-        if not self._opened:
-            self._load_snapshot()
-            self._opened = True
         while True:
-            if self._has_moved():
-                self._go_on_there()
+            if not self._opened:
+                self._reset()
+                self._load_snapshot()
+                self._opened = True
+            elif self._has_moved():
+                if self._follow is None:
+                    return self.state
+                self._go_on_there(self._follow)
             elif (data := self.entries.read(self.number + 1)) is not None:
                 self._take(data)
             elif (newest := self.entries.newest_snapshot()) > self.number:
                 # This process slept: what came next has been trimmed, or lies beyond a slot that was.
                 known = self.number
-                self._reload()
+                self._reset()
+                self._load_snapshot()
                 if self.number == known:
                     self.load(newest)  # which could not be read just now, and nothing else leads on
             else:
@@ -121,18 +134,17 @@ class Journal(Replay[S, C]):
         """Return whether the newest known entry is the last one here, or one that is not here any more."""
         return self._machine.generation(self.state) > self._place.generation
 
-    def _go_on_there(self) -> None:
+    def _go_on_there(self, follow: Follow) -> None:
         """Go on in the place that the newest known entry names, and begin the journal there where nobody has.
 
         A snapshot may lead further than to the next generation: then first in the one before, in which the journal had
         begun when that entry was decided there.
         """
-        assert self._follow is not None, "a journal that moves was opened by somebody who can follow it"
         generation = self._machine.generation(self.state)
         if generation > self._place.generation + 1:
-            self._live_in(self._follow(generation - 1))
+            self._live_in(follow(generation - 1))
             return
-        place = self._follow(generation)
+        place = follow(generation)
         if place.generation == generation:
             self._begin_in(place)
         self.left_at = self.number
@@ -204,7 +216,7 @@ class Journal(Replay[S, C]):
                 self._write_snapshot_when_due()
                 return Outcome(self.number, self.state, events)
             if decided == mine:
-                self._reload()
+                self._opened = False  # this process slept: it begins again
             else:
                 self._take(decided)
             self._environment.sleep(self._environment.uniform(0, backoff))
@@ -221,6 +233,7 @@ class Journal(Replay[S, C]):
                 if events:
                     return events
         self.refresh()
+        assert not self._has_moved(), "only who can follow a journal decides on it"
         return self._machine.decide(self.state, command, self._environment.now_ms())
 
     def begin_at(self, number: int, command: C) -> Outcome[S]:
@@ -334,11 +347,6 @@ class Journal(Replay[S, C]):
             )
         return hashes[index] == digest(mine)
 
-    def _reload(self) -> None:
-        """Start again from the newest snapshot."""
-        self._reset()
-        self._load_snapshot()
-
     def _encode(self, events: list[Any]) -> bytes:
         encoded = msgspec.msgpack.encode(events)
         nonce = self._environment.nonce()
@@ -359,7 +367,7 @@ class Journal(Replay[S, C]):
             # To a process that slept a chain may not fit, or a manifest be gone with its entry, and nothing be wrong.
             if self._newest_snapshot() <= self.number:
                 raise
-            self._reload()
+            self._opened = False
         else:
             self._fold(data, events)
 

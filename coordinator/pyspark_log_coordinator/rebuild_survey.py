@@ -16,7 +16,7 @@ from pyspark_log_coordinator import cluster, folders, journal_nodes, rebuild_pla
 from pyspark_log_coordinator.assignment import by_number, named
 from pyspark_log_coordinator.folders import Folder, Life
 from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_nodes import JournalNodes
+from pyspark_log_coordinator.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.members import Member, Members
 from pyspark_log_coordinator.nodes import Node
@@ -200,19 +200,28 @@ def _refuse_living(
     environment: Environment,
     open_node: Callable[[str], Store],
 ) -> None:
-    """Raise `InvalidOption` where the cluster's journal can be read."""
+    """Raise `InvalidOption` where the cluster's journal can be read, where it is said to be or went from there."""
     here = {each.store.url: each.store for each in given}
+    told = max((nodes.generation for nodes in journals.values() if nodes is not None), default=1)
+
+    def place_of(nodes: Sequence[JournalNode], generation: int) -> JournalPlace:
+        members = [Member(here.get(one.url) or open_node(one.url), one.node, one.incarnation) for one in nodes]
+        return SeveralStores(Members(members), generation)
+
+    def state_at(place: JournalPlace) -> cluster.Cluster:
+        return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS).refresh()
+
     for each in given:
         nodes = journals[each.node_id]
-        place: JournalPlace = OneStore(each.store)
-        if nodes is not None:
-            members = [
-                Member(here.get(one.url) or open_node(one.url), one.node, one.incarnation) for one in nodes.nodes
-            ]
-            place = SeveralStores(Members(members), nodes.generation)
-        journal = Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS)
+        place = OneStore(each.store) if nodes is None else place_of(nodes.nodes, nodes.generation)
         try:
-            state = journal.refresh()
+            state = state_at(place)
+            while (moved := state.journals).generation > place.generation:
+                there = place_of(moved.nodes, moved.generation)
+                next_state = state_at(there)
+                if not next_state.cluster_id and moved.generation > told:
+                    break  # the move was cut short before the journal began there
+                state, place = next_state, there
         except NewerFormat:
             raise
         except (CorruptObject, ObjectMissing):

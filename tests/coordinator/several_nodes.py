@@ -13,7 +13,7 @@ from tests.coordinator.fake_environment import fake_environment
 
 
 class Stores:
-    """The stores of a cluster, by address; the root is at /root."""
+    """The stores of a cluster, by address; the root is at /cluster."""
 
     def __init__(self, make: Callable[[str], Store] = MemoryStore) -> None:
         self._make = make
@@ -28,14 +28,14 @@ class Stores:
     def log(self, environment: Environment | None = None) -> Log:
         """Return the log as a process sees it that has just begun."""
         log = Log(
-            self.open("/root"), environment or fake_environment(), open_node=self.open, roll_call=one_after_another
+            self.open("/cluster"), environment or fake_environment(), open_node=self.open, roll_call=one_after_another
         )
         log.open(create=True)
         return log
 
     def task(self) -> Log:
         """Return the log as a task sees it, which is told where to read and write and opens nothing."""
-        return Log(self.open("/root"), fake_environment(), open_node=self.open)
+        return Log(self.open("/cluster"), fake_environment(), open_node=self.open)
 
     def with_nodes(self, count: int, environment: Environment | None = None) -> Log:
         """Return a log whose cluster has nodes 0, at the root, to count - 1, at /disk/N."""

@@ -15,15 +15,7 @@ from pyspark_log_coordinator.cluster import (
 )
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
-
-NOW = 1_700_000_000_000
-
-
-def after(state, *commands):
-    for command in commands:
-        for event in cluster.decide(state, command, NOW):
-            state = cluster.evolve(state, event)
-    return state
+from tests.coordinator.clusters import NOW, after
 
 
 def create(name="flights", topic_id="1", partitions=2, min_insync=1):

@@ -476,7 +476,7 @@ def test_what_goes_while_a_node_that_returns_is_looked_through_is_no_harm(topic,
 
 def test_where_no_holder_is_there_it_says_who_they_are(topic):
     topic.append()
-    topic.log.missing_nodes = {"0": StoreUnavailable("/root", "node", "gone")}
+    topic.log.missing_nodes = {"0": StoreUnavailable("/cluster", "node", "gone")}
     (failure,) = copy(topic).failures
     assert isinstance(failure, StoreUnavailable)
     assert "of its holders (0) none is there; bring one back" in failure.message

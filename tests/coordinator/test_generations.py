@@ -18,9 +18,7 @@ from pyspark_log_coordinator.cluster import (
 from pyspark_log_coordinator.journal_nodes import JournalNode
 from pyspark_log_coordinator.topic import DeleteTopic, MoveJournal, StartTopic
 from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage.errors import InvalidOption
-
-NOW = 1_000
+from tests.coordinator.clusters import NOW, after, refusal
 
 
 def node(name):
@@ -32,19 +30,6 @@ def journal_node(name, life="life"):
 
 
 FIRST = tuple(map(journal_node, "012"))
-
-
-def after(state, *commands):
-    for command in commands:
-        for event in cluster.decide(state, command, NOW):
-            state = cluster.evolve(state, event)
-    return state
-
-
-def refusal(state, command):
-    with pytest.raises(InvalidOption) as refused:
-        cluster.decide(state, command, NOW)
-    return refused.value.message
 
 
 def create(name):

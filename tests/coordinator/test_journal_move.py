@@ -172,9 +172,9 @@ def test_who_was_given_the_addresses_before_goes_on_when_nodes_that_left_are_gon
 
 def test_an_address_of_another_cluster_is_refused_after_a_move_too(six):
     move(six, "2", "3", "4")
-    six.log("/root", create=True)
-    with pytest.raises(InvalidOption, match="/root is none"):
-        six.log("/disk/c", "/root")
+    six.log("/cluster", create=True)
+    with pytest.raises(InvalidOption, match="/cluster is none"):
+        six.log("/disk/c", "/cluster")
 
 
 def test_a_node_that_was_lost_is_replaced(six):
@@ -240,8 +240,8 @@ def test_nodes_that_are_not_there_are_refused_and_nothing_changes(six):
 
 
 def test_journals_of_a_cluster_on_one_store_stay_there():
-    disks = Disks("/root")
-    log = disks.log("/root", create=True)
+    disks = Disks("/cluster")
+    log = disks.log("/cluster", create=True)
     for url in NEW:
         membership.join(log, url)
     with pytest.raises(InvalidOption, match="at the cluster's root, and stay there"):
@@ -395,11 +395,52 @@ def test_who_slept_holds_on_to_a_topic_that_was_deleted_meanwhile_in_vain(six):
 # When all journals are lost after a move
 
 
-def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six):
+def forget_where_they_went(disks, *urls):
+    """Let nodes say where the journals were at first, as those do that were away when they moved."""
+    for url in urls:
+        for key in list(disks.at[url].list("")):
+            if key.startswith(f"{layout.JOURNAL_NODES}."):
+                disks.at[url].delete(key)
+
+
+def test_a_cluster_whose_journals_went_on_from_stores_that_do_not_know_it_is_not_rebuilt(six):
+    move(six, "3", "4", "5")
+    forget_where_they_went(six, *URLS)
+    with pytest.raises(InvalidOption, match="is at /disk/3, /disk/4, /disk/5, and can be read"):
+        survey([six.open(url) for url in URLS], fake_environment(), open_node=six.open)
+
+
+def test_a_cluster_whose_journals_move_is_not_rebuilt_before_they_have_begun_there(six):
+    log = six.log()
+    log.cluster.entries.propose(log.cluster.number + 1, moving_entry(log))
+    with pytest.raises(InvalidOption, match="is at /disk/a, /disk/b, /disk/c, and can be read"):
+        survey([six.open(url) for url in (*URLS, *NEW)], fake_environment(), open_node=six.open)
+    finish(six)
+
+
+def moving_entry(log):
+    """Return the entry with which the cluster's journal moves to the new stores."""
+    present = log.journal_nodes.nodes
+    return log.cluster._encode(log.cluster._decide(MoveJournals(("0", "3", "4"), present)))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told where they went", "not told"])
+def test_what_is_left_on_the_stores_that_the_journals_left_does_not_keep_from_rebuilding(six, told):
+    move(six, "3", "4", "5")
+    for url in NEW:
+        six.at[url] = MemoryStore(url)
+    if not told:
+        forget_where_they_went(six, *URLS)
+    found = survey([six.open(url) for url in URLS], fake_environment(), URLS, open_node=six.open)
+    assert [each.life.topic for each in found.topics] == ["t", "u"]
+
+
+@pytest.mark.parametrize("left", [(), URLS[1:]], ids=["nothing is left", "there is something where they were before"])
+def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
     log = six.log()
     move(six, "0", "3", "4", log=log)
     number = log.topic("t").journal.number
-    for url in six.at:
+    for url in six.at.keys() - left:
         for key in list(six.at[url].list("")):
             if "/entries" in key or "/snapshots/" in key:
                 six.at[url].delete(key)
@@ -407,6 +448,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six):
     for key in six.at["/disk/5"].list(""):
         old.put(key, six.at["/disk/5"].read(key))
     journal_nodes.tell(log.journal_nodes, old)
+    forget_where_they_went(six, *left)
     stores = [six.open(url) for url in (*URLS, "/disk/3", "/disk/4")]
     found = survey(stores, fake_environment(), URLS, open_node=six.open)
     rebuilding.carry_out(found, fake_environment(), journals_are_lost=True)

@@ -222,11 +222,11 @@ def test_addresses_of_two_clusters_are_refused(founded):
 
 
 def test_an_address_that_is_no_journal_node_is_refused(founded):
-    founded.log("/root", create=True)
-    with pytest.raises(InvalidOption, match="/root is none"):
-        founded.log("/disk/a", "/root")
-    with pytest.raises(InvalidOption, match="none of /root, /root2 is a journal node"):
-        founded.log("/root", "/root2")
+    founded.log("/cluster", create=True)
+    with pytest.raises(InvalidOption, match="/cluster is none"):
+        founded.log("/disk/a", "/cluster")
+    with pytest.raises(InvalidOption, match="none of /cluster, /root2 is a journal node"):
+        founded.log("/cluster", "/root2")
 
 
 def test_a_store_that_hangs_holds_up_nobody(founded):

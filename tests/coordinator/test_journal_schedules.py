@@ -265,18 +265,30 @@ class MovingWorld(World):
             assert last == first, f"entry {last} was proposed in generation {generation - 1}, which ended at {first}"
 
 
-@pytest.mark.parametrize("first", range(0, 24, 12))
-def test_whatever_happens_all_agree_on_one_order_while_the_journal_moves(first, monkeypatch):
+@pytest.fixture
+def _often(monkeypatch):
+    """Let snapshots, trimming and manifests come often."""
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
     monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
     monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 60)
-    crashes = moves = lost = 0
+
+
+def run_worlds(kind, first):
+    """Yield twelve worlds that have ended well, by their seeds from `first` on."""
     for seed in range(first, first + 12):
-        world = MovingWorld(seed)
+        world = kind(seed)
         try:
             world.run()
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
+        yield world
+
+
+@pytest.mark.usefixtures("_often")
+@pytest.mark.parametrize("first", range(0, 24, 12))
+def test_whatever_happens_all_agree_on_one_order_while_the_journal_moves(first):
+    crashes = moves = lost = 0
+    for world in run_worlds(MovingWorld, first):
         crashes, moves = crashes + world.crashes, moves + world.settled - 1
         lost += sum(disk.lost for disk in world.disks)
     assert crashes > 5
@@ -284,18 +296,11 @@ def test_whatever_happens_all_agree_on_one_order_while_the_journal_moves(first, 
     assert lost > 3
 
 
+@pytest.mark.usefixtures("_often")
 @pytest.mark.parametrize("first", range(0, 36, 12))
-def test_whatever_happens_all_agree_on_one_order(first, monkeypatch):
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 60)
+def test_whatever_happens_all_agree_on_one_order(first):
     crashes = trimmed = errors = 0
-    for seed in range(first, first + 12):
-        world = World(seed)
-        try:
-            world.run()
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}: {error!r}") from error
+    for world in run_worlds(World, first):
         crashes, trimmed, errors = crashes + world.crashes, trimmed + world.trimmed, errors + world.errors
     assert crashes > 5
     assert trimmed > 500

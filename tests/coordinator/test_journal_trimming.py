@@ -264,6 +264,23 @@ def test_a_reader_that_slept_shows_the_newest(store, asleep_at):
     assert reader.number == asleep_at + 3 * KEPT
 
 
+def test_a_reader_that_slept_and_cannot_read_the_snapshot_keeps_what_it_knew_until_it_can(store, monkeypatch):
+    reader = open_shelf(store)
+    fill(open_shelf(another(store)), 2)
+    known = reader.refresh()
+    fill_and_trim(store)
+    with monkeypatch.context() as away:
+
+        def refuse(*_):
+            raise StoreUnavailable("the url", "x", "a moment")
+
+        away.setattr(reader._objects, "read", refuse)
+        with pytest.raises(StoreUnavailable):
+            reader.refresh()
+        assert (reader.state, reader.number) == (known, 2), "who looks at it meanwhile takes it for what it was"
+    assert reader.refresh() == open_shelf(another(store)).refresh() != known
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_reader_that_slept_does_not_show_what_another_sleeper_wrote_on_collected_slots(store, count):
     writer, reader = open_shelf(another(store)), open_shelf(another(store))

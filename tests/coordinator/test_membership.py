@@ -60,7 +60,7 @@ def test_every_process_sees_the_node(log, stores):
     other = stores.log()
     assert other.cluster.state == log.cluster.state
     assert other.node_store("1") is stores.at["/disk/1"]
-    assert other.node_store("0") is stores.at["/root"]
+    assert other.node_store("0") is stores.at["/cluster"]
 
 
 def test_to_join_again_changes_nothing(log):
@@ -71,7 +71,7 @@ def test_to_join_again_changes_nothing(log):
 
 
 def test_the_root_is_a_node_already(log):
-    assert membership.join(log, "/root") == (log.cluster.state.nodes["0"], False)
+    assert membership.join(log, "/cluster") == (log.cluster.state.nodes["0"], False)
 
 
 def test_a_store_that_would_lose_rows_is_refused_and_left_as_it_was(log, stores):
@@ -106,14 +106,14 @@ def test_an_id_that_is_taken_is_refused_before_the_store_is_touched(log, stores)
     assert list(stores.at["/disk/1"].list("")) == []
 
 
-@pytest.mark.parametrize("url", ["/root/below", "/disk"])
+@pytest.mark.parametrize("url", ["/cluster/below", "/disk"])
 def test_a_store_in_another_node_is_refused(log, url):
     membership.join(log, "/disk/1")
     assert "lie in one another" in refusal(membership.join, log, url)
 
 
 def test_a_joining_cut_after_the_marker_is_finished_by_the_next_process(log, stores):
-    stores.at["/root"].refuse(CLUSTER_ENTRIES, times=1)
+    stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):
         membership.join(log, "/disk/1", "east-1")
     marker = node.read_marker(stores.at["/disk/1"])
@@ -129,7 +129,7 @@ def test_of_two_that_let_a_store_join_at_once_both_get_the_same_node(log, stores
 
 
 def test_who_is_late_for_an_id_leaves_the_store_as_it_was(log, stores):
-    stores.at["/root"].be_slow(CLUSTER_ENTRIES, lambda: membership.join(stores.log(), "/disk/1"))
+    stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, lambda: membership.join(stores.log(), "/disk/1"))
     assert "there is a node '1' already" in refusal(membership.join, log, "/disk/2")
     assert node.read_marker(stores.at["/disk/2"]) is None
     assert membership.join(log, "/disk/2")[0].node_id == "2"
@@ -163,7 +163,7 @@ def test_a_node_in_another_incarnation_is_missing(stores):
 
 def test_of_several_nodes_the_root_may_be_the_one_that_is_missing(stores):
     stores.with_nodes(3)
-    stores.at["/root"].delete(node.KEY)
+    stores.at["/cluster"].delete(node.KEY)
     assert list(opened(stores)) == ["0"]
 
 
@@ -271,7 +271,7 @@ def test_a_node_that_is_whole_is_not_renewed(stores):
 def test_a_renewal_cut_after_the_marker_is_finished_by_the_next_process(stores):
     log = stores.with_nodes(3)
     stores.at["/disk/1"].delete(node.KEY)
-    stores.at["/root"].refuse(CLUSTER_ENTRIES, times=1)
+    stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):
         membership.renew(log, "1")
     assert membership.renew(stores.log(), "1")[1]
@@ -333,7 +333,7 @@ def test_a_topic_that_is_created_meanwhile_keeps_its_node(stores):
         other.create_topic("t", 1, replicas=[["1"]])
         other.cluster.submit(FenceNode("1"))
 
-    stores.at["/root"].be_slow(CLUSTER_ENTRIES, meanwhile)
+    stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, meanwhile)
     assert "has replicas of t; move" in refusal(membership.remove, log, "1")
 
 

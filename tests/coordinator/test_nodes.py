@@ -18,22 +18,8 @@ from pyspark_log_coordinator.cluster import (
     UnfenceNode,
 )
 from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage.errors import InvalidName, InvalidOption
-
-NOW = 1_700_000_000_000
-
-
-def after(state, *commands):
-    for command in commands:
-        for event in cluster.decide(state, command, NOW):
-            state = cluster.evolve(state, event)
-    return state
-
-
-def refusal(state, command):
-    with pytest.raises(InvalidOption) as raised:
-        cluster.decide(state, command, NOW)
-    return raised.value.message
+from pyspark_log_storage.errors import InvalidName
+from tests.coordinator.clusters import NOW, after, refusal
 
 
 def node(name, url="", incarnation="", rack=""):

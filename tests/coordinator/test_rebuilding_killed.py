@@ -12,7 +12,7 @@ from tests.coordinator.lost_cluster import read
 from tests.coordinator.replicated_topic import ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
 
-URLS = ("/root", "/disk/1", "/disk/2")
+URLS = ("/cluster", "/disk/1", "/disk/2")
 
 
 class Killed(BaseException):
@@ -90,7 +90,7 @@ def rebuild(stores, urls=URLS):
 
 
 def opened(stores):
-    log = Log(stores.open("/root"), fake_environment(), open_node=stores.open)
+    log = Log(stores.open("/cluster"), fake_environment(), open_node=stores.open)
     log.open(create=False)
     return log
 

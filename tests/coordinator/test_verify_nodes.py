@@ -274,7 +274,7 @@ def test_a_missing_node_is_told_once(topic):
 def test_rows_that_no_node_that_is_there_has_are_named(topic):
     topic.append(on=("0",), acks="1")
     log, handle = topic.open()
-    log.missing_nodes = {"0": StoreUnavailable("/root", "", "away")}
+    log.missing_nodes = {"0": StoreUnavailable("/cluster", "", "away")}
     [first, away] = verify(log, handle).findings
     assert (first.what, first.offset) == ("topic 't', partition 0, offset 10", 10)
     assert "of the nodes that have it (0) none is there" in first.detail

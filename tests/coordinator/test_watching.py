@@ -159,7 +159,7 @@ def test_a_topic_that_cannot_be_watched_is_told_and_the_others_are_watched(monke
 
     def failing(name):
         if name == "a":
-            raise StoreUnavailable("/root", name, "the test made this up")
+            raise StoreUnavailable("/cluster", name, "the test made this up")
         return real(name)
 
     monkeypatch.setattr(topic.log, "topic", failing)
@@ -175,7 +175,7 @@ def test_on_one_node_nothing_is_read():
     log = stores.log()
     log.create_topic("t", 1)
     watcher = Watcher(log)
-    stores.at["/root"].broken = StoreUnavailable
+    stores.at["/cluster"].broken = StoreUnavailable
     assert watcher.watch(pytest.fail) == ()
 
 

@@ -144,9 +144,9 @@ def wipe(stores):
     for url in ("/disk/1", "/disk/2"):
         for key in list(stores.at[url].list("")):
             stores.at[url].delete(key)
-    for key in list(stores.at["/root"].list("topics/")):
+    for key in list(stores.at["/cluster"].list("topics/")):
         if is_of_rows(key):
-            stores.at["/root"].delete(key)
+            stores.at["/cluster"].delete(key)
 
 
 def test_the_new_nodes_have_the_bytes_that_the_old_ones_had(stores):

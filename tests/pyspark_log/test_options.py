@@ -34,8 +34,8 @@ from pyspark_log_coordinator import sequencing
 from pyspark_log_storage.chunk import COMPRESSIONS
 from pyspark_log_storage.errors import InvalidOption
 
-READ = {"path": "/root", "subscribe": "t"}
-WRITE = {"path": "/root"}
+READ = {"path": "/cluster", "subscribe": "t"}
+WRITE = {"path": "/cluster"}
 
 
 def stream(**more: str) -> SourceOptions:
@@ -66,7 +66,7 @@ def no_warning_unless_expected():
 class TestDefaults:
     def test_of_a_streaming_read_are_kafkas(self):
         assert stream() == SourceOptions(
-            path="/root",
+            path="/cluster",
             subscription=Subscribe(("t",)),
             starting=Latest(),
             starting_no_match=NoMatch.ERROR,
@@ -88,7 +88,7 @@ class TestDefaults:
     @pytest.mark.parametrize("streaming", [True, False])
     def test_of_a_write(self, streaming):
         assert write(streaming=streaming) == SinkOptions(
-            path="/root",
+            path="/cluster",
             topic=None,
             acks="all",
             compression=None,
@@ -158,7 +158,7 @@ class TestNames:
         )
 
     def test_of_a_catalog_table_are_refused_with_what_works(self):
-        error = refusal(parse_source, {"option.path": "/root", "owner": "me", "provider": "p"}, streaming=False)
+        error = refusal(parse_source, {"option.path": "/cluster", "owner": "me", "provider": "p"}, streaming=False)
         assert str(error) == (
             "option option.path cannot be used: the options of a catalog table do not reach a Python"
             " data source;"

@@ -40,7 +40,7 @@ class ThreeNodes:
         self.handle = self.log.create_topic("t", 2, TopicConfig(**config), replicas=replicas)
 
     def disk(self, node):
-        return self.stores.at["/root" if node == "0" else f"/disk/{node}"]
+        return self.stores.at["/cluster" if node == "0" else f"/disk/{node}"]
 
     def stage(self, *values, partition=0, acks="all"):
         """What a task does, as the driver knew the nodes before."""
@@ -279,7 +279,7 @@ def test_a_batch_is_acknowledged_though_its_replicas_cannot_be_looked_after(monk
     topic.refresh()
 
     def fails(*_):
-        raise StoreUnavailable("/root", "key", "the test made this up")
+        raise StoreUnavailable("/cluster", "key", "the test made this up")
 
     monkeypatch.setattr(topic.log, "call_roll", fails)
     topic.commit(topic.stage(b"a", acks="1"), "1", patience=Patience(retries=0))
@@ -358,7 +358,7 @@ def only_on_the_leader():
 
 
 def gone(key, **_):
-    raise StoreUnavailable("/root", key, "it takes no rows")
+    raise StoreUnavailable("/cluster", key, "it takes no rows")
 
 
 def test_a_batch_that_an_election_cut_while_it_waited_is_not_acknowledged():

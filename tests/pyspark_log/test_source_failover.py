@@ -207,7 +207,7 @@ def test_where_all_copies_are_damaged_the_error_is_the_leaders(topic):
     for node in ALL:
         damage(topic, node, file_key(topic, 20))
     got = []
-    with pytest.raises(CorruptObject, match=r"topic 't', partition 0, offsets 20 to 20 \(/root/"):
+    with pytest.raises(CorruptObject, match=r"topic 't', partition 0, offsets 20 to 20 \(/cluster/"):
         read(topic, split, got.append)
     assert 0 < max(got) <= 20
 
@@ -218,7 +218,7 @@ def test_where_no_node_answers_the_error_is_the_leaders(topic):
         store(topic, node).error = StoreUnavailable
     with pytest.raises(StoreUnavailable) as caught:
         read(topic, split, again={0: split}.get)
-    assert caught.value.url == "/root"
+    assert caught.value.url == "/cluster"
     # The second time nobody is asked a second time for each chunk.
     assert reads(topic) == {"0": 2, "1": 2, "2": 2}
 
@@ -229,7 +229,7 @@ def test_where_no_node_and_no_journal_answers_the_error_is_of_the_rows(topic):
         damage(topic, node, file_key(topic, 0))
 
     def no_journal(offset):
-        raise StoreUnavailable("/root", "journal", "the journal does not answer")
+        raise StoreUnavailable("/cluster", "journal", "the journal does not answer")
 
     with pytest.raises(CorruptObject, match="offsets 0 to 0"):
         read(topic, split, again=no_journal)
@@ -302,7 +302,7 @@ def test_a_node_that_hangs_is_waited_for_once(hanging, caplog):
     assert time.monotonic() - begin < failover.LAST_ANSWER_SECONDS / 2
     assert reads(hanging) == {"0": 1, "1": 3 * BATCHES}
     (warning,) = caplog.records
-    assert "/root does not answer" in warning.getMessage()
+    assert "/cluster does not answer" in warning.getMessage()
 
 
 def test_a_node_that_hangs_is_asked_last_and_not_waited_for_where_the_others_fail(hanging):
@@ -310,7 +310,7 @@ def test_a_node_that_hangs_is_asked_last_and_not_waited_for_where_the_others_fai
     begin = time.monotonic()
     for node in ("1", "2"):
         store(hanging, node).error = StoreUnavailable
-    with pytest.raises(StoreUnavailable, match="/root does not answer"):
+    with pytest.raises(StoreUnavailable, match="/cluster does not answer"):
         read(hanging, planned(hanging))
     assert time.monotonic() - begin < failover.LAST_ANSWER_SECONDS / 2
     assert reads(hanging)["0"] == 1
@@ -421,7 +421,7 @@ def test_a_position_by_time_is_found_on_another_node(rolls, trouble):
 def test_where_no_node_has_it_a_position_by_time_is_the_leaders_error(topic):
     for node in ALL:
         lose(topic, node)
-    with pytest.raises(ObjectMissing, match="/root"):
+    with pytest.raises(ObjectMissing, match="/cluster"):
         offsets_of_times(topic, 0)
 
 
