@@ -9,10 +9,10 @@ acknowledged may be on two disks alone. The root's disk of a world with one jour
 from __future__ import annotations
 
 from pyspark_log_coordinator import following, membership, repair, replicas, scrubbing, upkeep
-from pyspark_log_coordinator.election import ElectPreferred
+from pyspark_log_coordinator.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.following import Follower
 from pyspark_log_coordinator.log import TopicHandle
-from pyspark_log_coordinator.observer import observer_of
+from pyspark_log_coordinator.observer import live, observer_of
 from pyspark_log_coordinator.partition import Holder
 from pyspark_log_coordinator.reassignment import AlterReplicas, Assignment
 from pyspark_log_coordinator.topic import Suspect
@@ -246,7 +246,16 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
         upkeep.housekeep(process.log, handle)
         if is_whole(world):
             return True
+        give_up_lost(world, handle)
     return False
+
+
+def give_up_lost(world: ReplicatedWorld, handle: TopicHandle) -> None:
+    """Elect leaders where every disk of the ISR is lost: what only they had, which was not committed, is given up."""
+    lost = tuple(number for number, each in enumerate(handle.refresh().partitions) if not each.isr)
+    if lost:
+        handle.submit(ElectLeaders(live(handle), (), lost, unclean=True))
+        world.note("operator", "unclean elections by hand")
 
 
 def is_whole(world: ReplicatedWorld) -> bool:
