@@ -3,14 +3,18 @@
 A commit is an entry of a topic's journal: a batch with a chunk in each of 8 partitions, from 8 tasks. No bytes of rows
 are written. Commits on one store and on three take turns, with a pause after each, in which the third store catches up.
 With stores on disks of their own the three would not wait for one another's flushes, so the ratio here is the worst.
+The floor is what the disk itself takes: a file of the same size, created by three threads in three folders until two of
+them are done, beside one.
 """
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import statistics
 import time
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.report import Line, at_most, information
 from benchmarks.stopwatch import percentile
@@ -36,6 +40,14 @@ WARM_UP = 20
 PAUSE_SECONDS = 0.005
 TARGET = 1.5
 MILLI = 1_000
+ENTRY_BYTES = 1_500
+
+
+class Committer(Protocol):
+    """What is measured."""
+
+    def commit(self) -> float:
+        """Do it once; return the milliseconds that it takes."""
 
 
 class Writer:
@@ -88,14 +100,43 @@ def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> l
     lines = _compared("commit, a journal on three stores beside one", [agreed], [alone], commits, target=True)
     say(f"commits by one writer: {lines[0].product:.2f} ms on three stores, {lines[0].ceiling:.2f} ms on one")
     others = Writer(three(), "second"), Writer(one(), "second")
+    lines += _floor(base, commits)
     lines += _compared("commit after another writer's", [agreed, others[0]], [alone, others[1]], commits)
     shutil.move(roots[-1], base / "away")
     lines += _compared("commit, one of the three stores away", [agreed], [alone], commits)
     return lines
 
 
+class Creator:
+    """Creates a file in each of some folders at once."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._stores = [LocalStore(str(folder)) for folder in folders]
+        self._threads = ThreadPoolExecutor(len(folders))
+        self._created = 0
+
+    def commit(self) -> float:
+        """Return the milliseconds until a majority is there."""
+        self._created += 1
+        key = f"entries/{self._created:020d}"
+        begun = time.perf_counter()
+        calls = [self._threads.submit(each.create, key, bytes(ENTRY_BYTES)) for each in self._stores]
+        for each in itertools.islice(as_completed(calls), len(calls) // 2 + 1):
+            assert each.result(), f"{key} was there"
+        took = time.perf_counter() - begun
+        wait(calls)
+        return took * MILLI
+
+
+def _floor(base: Path, times: int) -> list[Line]:
+    alone, *folders = [base / f"floor-{number}" for number in range(1 + STORES)]
+    return _compared(
+        "the disk alone: a file in two of three folders beside one", [Creator(folders)], [Creator([alone])], times
+    )
+
+
 def _compared(
-    name: str, agreed: Sequence[Writer], alone: Sequence[Writer], commits: int, *, target: bool = False
+    name: str, agreed: Sequence[Committer], alone: Sequence[Committer], commits: int, *, target: bool = False
 ) -> list[Line]:
     """Return the median and the 95th percentile of commits, the writers of each side taking turns."""
     times: tuple[list[float], list[float]] = ([], [])

@@ -102,9 +102,8 @@ class ReplicatedWorld(World):
     def put(self, disk: Disk, key: str, data: bytes) -> None:
         """Take in what replaces an object, or is put where none was."""
         if self.is_data(key):
-            # A disk may be wiped or mounted between the look at a file and the writing.
-            is_made = key not in disk.real.data and disk.was_away
-            is_due = is_made or key in disk.lost or disk.real.data.get(key) == data
+            # Where nothing is now, somebody who slept creates it again; as an orphan, if it was removed meanwhile.
+            is_due = key not in disk.real.data or key in disk.lost or disk.real.data[key] == data
             require(is_due, f"{key} is replaced on node {disk.node_id}")
             require(data == self.files.data[key], f"{key} is replaced by something else on node {disk.node_id}")
             disk.written(key)
