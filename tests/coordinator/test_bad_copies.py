@@ -5,8 +5,10 @@ import shutil
 import pytest
 
 from pyspark_log_coordinator import bad_copies, copying, scrubbing, verify
+from pyspark_log_coordinator.election import ElectLeaders
 from pyspark_log_coordinator.history import history
-from pyspark_log_coordinator.observer import observer_of
+from pyspark_log_coordinator.membership import set_fenced
+from pyspark_log_coordinator.observer import live, observer_of
 from pyspark_log_coordinator.repair import repair
 from pyspark_log_coordinator.topic_config import parse
 from pyspark_log_storage import transfer
@@ -258,6 +260,32 @@ def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest
     write(cluster.log, handle, 3, {0: [b"3"]}, ALL, "all")
     assert handle.refresh().partitions[0].isr == ("1", "2", "0")
     assert cluster.read("t") == [b"0", b"3"]
+
+
+@pytest.mark.parametrize("shrunk", [False, True], ids=["the others are in sync", "it is the only one in sync"])
+def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_leader(tmp_path, shrunk):
+    cluster = LostCluster(tmp_path)
+    handle = cluster.log.create_topic("t", 1, parse(KEEP), replicas=[("1", "2", "0")])
+    for batch, on in enumerate((ALL, ("1",), ("1",))):
+        write(cluster.log, handle, batch, {0: [b"%d" % batch]}, on, "1")
+    flip_bit(cluster.folder("1", "t") / "append" / handle.refresh().files[1].name, 100)
+    if shrunk:
+        observer = observer_of(handle, replica_lag_time_max_ms=0)
+        observer.look(handle)
+        observer.look(handle)
+        assert handle.refresh().partitions[0].isr == ("1",)
+    set_fenced(cluster.log, "1", fenced=True)
+    observer_of(handle).look(handle)
+    if shrunk:
+        assert handle.refresh().partitions[0].leader is None
+        handle.submit(ElectLeaders(live(handle), (), (0,), unclean=True))
+    set_fenced(cluster.log, "1", fenced=False)
+    for node in ALL:
+        cluster.catch_up("t", node)
+    write(cluster.log, handle, 3, {0: [b"3"]}, ALL, "all")
+    assert handle.refresh().partitions[0].isr == ("1", "2", "0")
+    assert cluster.read("t") == [b"0", b"3"]
+    assert verify.verify(cluster.log, handle).findings == []
 
 
 def test_a_follower_whose_disk_was_set_back_is_out_of_the_isr_at_once(tmp_path):
