@@ -13,7 +13,8 @@ a report may cost a copy, and never a row. It counts only where
     where the node leads, one of these has every row: nothing is cut
 
 Else it changes nothing, and the copy is made again in its place, still counted. With replication.mode=quorum a majority
-must be left that has what was committed.
+must be left that has what was committed. A report may also come late, when the copy has been made again: then the
+node's follower looks, finds it whole, and counts it again.
 """
 
 from __future__ import annotations

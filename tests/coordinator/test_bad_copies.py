@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from pyspark_log_coordinator import bad_copies, copying, scrubbing, verify
+from pyspark_log_coordinator.damage import ReportDamage
 from pyspark_log_coordinator.election import ElectLeaders
 from pyspark_log_coordinator.history import history
 from pyspark_log_coordinator.membership import set_fenced
@@ -286,6 +287,18 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
     assert handle.refresh().partitions[0].isr == ("1", "2", "0")
     assert cluster.read("t") == [b"0", b"3"]
     assert verify.verify(cluster.log, handle).findings == []
+
+
+def test_a_report_that_comes_late_costs_nothing_but_another_look(cluster):
+    handle, before = cluster.log.topic("t"), paths(cluster, "2")[1].stat()
+    state = handle.refresh()
+    number = state.first_file + len(state.files) - 1
+    position = one(cluster).chunks[-1].position
+    assert handle.submit(ReportDamage("2", state.incarnations["2"], ((number, position),))).events
+    assert one(cluster).isr == ("0", "1")
+    cluster.catch_up("t", "2")
+    assert paths(cluster, "2")[1].stat() == before, "the file is there and whole: it is not copied"
+    is_sound(cluster)
 
 
 def test_a_follower_whose_disk_was_set_back_is_out_of_the_isr_at_once(tmp_path):

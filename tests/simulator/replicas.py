@@ -72,7 +72,8 @@ class ReplicatedRows(Rows):
                 whole = self._whole_copies(state, p, piece)
                 if piece.base_offset < partition.high_watermark and piece not in partition.staged:
                     what = f"rows {piece.base_offset} to {piece.end_offset} are on no disk"
-                    require(whole, f"{where}: {what}, the HW is {partition.high_watermark}")
+                    is_there = whole or self._is_on_any_disk(self.keys_of(state, p, piece))
+                    require(is_there, f"{where}: {what}, the HW is {partition.high_watermark}")
             require(set(partition.isr) <= set(partition.replicas), f"{where}: the ISR is no part of the replicas")
             # Where a majority commits, one that lags is in nobody's way, and only those who have all may lead.
             bound = () if state.config.replication_mode == "quorum" else partition.isr
@@ -100,6 +101,13 @@ class ReplicatedRows(Rows):
     def is_whole(self, key: str, disk: Disk) -> bool:
         """Return whether a disk has a file as it was written."""
         return disk.real.data.get(key) == self.files.data[key]
+
+    def _is_on_any_disk(self, keys: set[str]) -> bool:
+        """Return whether a disk has files whole, though it may not be said to: a report of their loss came too late.
+
+        Its node's follower finds them and says so again.
+        """
+        return any(all(self.is_whole(key, disk) for key in keys) for disk in self.disks.values())
 
     def keys_of(self, state: Topic, p: int, piece: SegmentRef | ChunkRef) -> set[str]:
         """Return the keys of what a piece of a partition lies in."""
