@@ -58,7 +58,7 @@ _MEANINGS = {
     ),
     "max_message_bytes": "The most bytes of the key, value and headers of one row together.",
     "segment_bytes": (
-        "A segment is not merged beyond so many bytes, and a partition with as many unrolled is rolled into one."
+        "A segment is not merged beyond so many bytes. A partition with as many unrolled, or with 32 MB, is rolled."
     ),
     "segment_ms": "A partition is rolled when its oldest unrolled row was written so many ms ago.",
     "flush_messages": "A partition with so many unrolled rows is rolled: that moves the recovery point.",

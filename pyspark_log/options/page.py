@@ -22,12 +22,30 @@ The names are those of Spark's Kafka connector, so a job moves by changing its f
 - Case does not matter in names. An option that does not exist is an error.
 - `kafka.X` means X for the names with `kafka.` below. Both with two values is an error.
 - Options that only steer Kafka's clients are ignored, with one warning that names them all; so are those of a
-  producer in a read, and of a consumer in a write.
+  producer in a read, and of a consumer in a write, and those of triggers in a batch read.
 - Of several options for where a read starts, the first of `startingTimestamp`, `startingOffsetsByTimestamp`
   and `startingOffsets` counts; of those for where it ends, the first of `endingTimestamp`,
   `endingOffsetsByTimestamp` and `endingOffsets`. The others are ignored with the warning.
 """
 
+ROWS = """\
+## Rows
+
+A row that is read has the columns of Spark's Kafka source: `key` and `value` (binary), `topic` (string), `partition`
+(int), `offset` (long), `timestamp` (timestamp), `timestampType` (int), and with `includeHeaders` also `headers`
+(`array<struct<key: string, value: binary>>`). A `.schema()` chooses among them, in any order.
+
+A frame that is written has the columns of Spark's Kafka sink, and may have a time. Other columns are left out.
+
+| Column | Type | Where it is absent or null |
+| --- | --- | --- |
+| `value` | binary or string | it must be there; a null is a tombstone |
+| `key` | binary or string | the row has no key |
+| `headers` | `array<struct<key: string, value: binary>>` | the row has none |
+| `topic` | string | the option `topic` says it, and goes before the column; else an error |
+| `partition` | int | by the key as in Kafka; rows without a key go to one partition for each task and batch |
+| `timestamp` | timestamp | the time of the write |
+"""
 TOPIC_SETTINGS = """
 These are no options of a query: `pyspark-log topics create --config` sets them, and `topics alter` changes them. Names
 and defaults are those of Kafka's topics; `orphan.retention.ms` and `replication.mode` are this log's own.
@@ -77,6 +95,7 @@ def page() -> str:
     """Return the text of docs/options.md."""
     parts = [
         HEAD,
+        ROWS,
         _section("Source: `spark.read` and `spark.readStream`", _options(SOURCE)),
         _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
         _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,

@@ -154,7 +154,7 @@ MAX_OFFSETS_PER_TRIGGER = Option(
     name="maxOffsetsPerTrigger",
     kinds=STREAM_READ,
     value=integer(1),
-    meaning="The most rows of a micro-batch, shared out among partitions by what each has waiting.",
+    meaning="The most rows of a micro-batch, shared out by what each partition has waiting; one of each at least.",
     differs="0 and negative numbers are refused, because such a query would never read a row.",
     not_here=_NO_TRIGGER,
     ignored_elsewhere=True,
@@ -252,7 +252,10 @@ TXN_APP_ID = Option(
     kinds=SINK,
     value=TEXT,
     unset="a stream's query id; none for a batch write",
-    meaning="The name under which the writer's batches are written once each; it outlives the checkpoint.",
+    meaning=(
+        "The name under which the writer's batches are written once each; it outlives the checkpoint. A batch write"
+        " has a txnVersion with it."
+    ),
     differs=(
         "Kafka's sink repeats rows after a failure; here each (writer, batch) is in the log once. The name is Delta's."
     ),
@@ -325,7 +328,7 @@ NUM_PARTITIONS = Option(
     kinds=SINK,
     value=integer(1, INT_MAX),
     default="1",
-    meaning="The number of partitions of a topic that the writer makes.",
+    meaning="The number of partitions of a topic that the writer makes, 100000 at most.",
     differs="In Kafka this is a setting of the brokers, and there are none.",
 )
 DEFAULT_REPLICATION_FACTOR = Option(
