@@ -1,4 +1,4 @@
-"""A sequenced file: an append file as a writer names it to the journal. Each writing task of Spark makes one."""
+"""A sequenced file: an append file as a writer names it to the journal. A writing task makes few (`append_file`)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def maintain(
 ) -> dict[str, int]:
     """Roll and merge until nothing is left to do; return how many segments were made, and of how many bytes.
 
-    Segments grow to `segment.bytes`. `progress` is told how many bytes were read since it was told last. `failed` is
+    Segments grow up to `segment.bytes`. `progress` is told how many bytes were read since it was told last. `failed` is
     told of a job that cannot be done: its partition stays as it is, and the others go on. Without it the error is
     raised.
     """

@@ -42,7 +42,7 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     Of several nodes, those that are there and lag behind are brought up to date first.
 
-    Writers do this in passing. By hand it is thorough: segments grow to segment.bytes. Where no topic is named, what
+    Writers do this in passing. By hand it is thorough: segments grow up to segment.bytes. Where no topic is named, what
     deleted topics and killed writers left is removed too. Any number may run at once. What cannot be done is told at
     the end, and all else is done; the exit code is 1 then.
 

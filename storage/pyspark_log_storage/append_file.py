@@ -3,7 +3,8 @@
     <chunk> <chunk> <chunk> ...         of one or several partitions, in any order between partitions
 
 The file says nothing about partitions or offsets: the journal entry that sequences it does, and until then
-the file is invisible. One file for each writing task, topic and node, whatever the number of partitions.
+the file is invisible. A writing task makes one for each topic and each set of nodes that its partitions are written to,
+so mostly one, whatever the number of partitions.
 """
 
 from __future__ import annotations

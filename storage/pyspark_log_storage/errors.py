@@ -12,9 +12,9 @@
     |-- ProducerFenced                another query or a newer run owns the producer: .producer
     |-- BatchMismatch                 a replayed batch differs, or went backwards: .producer, .batch
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas: nothing was appended
-    |   `-- NotEnoughReplicasAfterAppend retriable  the batch is in the log, and not on enough of them
+    |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, and not on enough of them
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
-    |   `-- OutOfChain              a journal entry that is whole, and does not follow the one before it
+    |   `-- OutOfChain                a journal entry that is whole, and does not follow the one before it
     |-- NewerFormat                   written by a newer version: .object, .detail
     |-- StaleFile                     a file waited so long to be sequenced that its bytes may be gone
     |-- UnknownVersion                a version of a topic that is not kept any more, or not there yet: .version
@@ -22,7 +22,7 @@
     `-- StoreError                    a store did not do what was asked: .url, .key
         |-- ObjectMissing             there is no such object
         |-- StoreUnavailable retriable    time-outs, I/O errors
-        |-- StoreRefused              no permission, wrong credentials, no space: an operator must act
+        |-- StoreRefused              no permission, wrong credentials or settings: an operator must act
         |   `-- StoreUnwritable       nobody can write there: the disk is full, or read-only
         |-- StoreUnfit                the store failed the self-test: it ignores conditions, or tears writes
         `-- NodeMissing               the node's marker is absent or of another incarnation
@@ -195,7 +195,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store said no: permission, credentials, configuration or space. An operator must act."""
+    """The store said no to this process: permission, credentials or settings. An operator must act."""
 
 
 class StoreUnwritable(StoreRefused):

@@ -5,6 +5,7 @@
     cluster/journal-nodes.<generation>              where they moved to later
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
+    cluster/manifests/<born>-<nonce>                events that are too large for an entry
     topics/<topic>/<topic id>/journal/entries/<number>
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
@@ -14,6 +15,7 @@
     topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
     topics/<topic>/<topic id>/description
     set-aside/<when>-<nonce>/<key>                  what a rebuild found no place for
+    selftest/                                       what the store was tried with; empty afterwards
 
 Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with
 its former life. Journals lie at the cluster root, append files on each node; with one node both are one

@@ -5,8 +5,8 @@
 `root` is only there where the store is a cluster root, which holds the journals by itself: elsewhere nobody begins one.
 
 A marker that is absent or different means another, empty node (a disk that is not mounted, a wiped bucket),
-whatever its address says. It is created when the node joins, never replaced, and read again after a
-writer's last flush.
+whatever its address says. It is created when the node joins, replaced only where a lost cluster is rebuilt, and read
+again after a writer's last flush.
 """
 
 from __future__ import annotations
