@@ -40,6 +40,8 @@ class Disk:
         self.flips = 0
         self.lost: set[str] = set()
         """What a fault took or damaged, and nobody has made again."""
+        self.made_again: set[str] = set()
+        """What a fault took or damaged, and somebody has made again: who slept may have found it gone."""
         self.was_there: dict[str, set[str]] = {}
         """What was ever written to the disk itself, by its incarnation at that time."""
         self.first_incarnation = ""
@@ -108,6 +110,7 @@ class Disk:
     def written(self, key: str) -> None:
         """Note that an object was written to the disk."""
         self.was_there.setdefault(self.incarnation, set()).add(key)
+        self.made_again |= self.lost & {key}
         self.lost.discard(key)
 
     def created(self, key: str, data: bytes) -> None:

@@ -177,7 +177,7 @@ class ReplicatedWorld(World):
         disk = next((each for each in self.disks.values() if each.url == url), None)
         if disk is None:
             return False
-        return disk.was_away or key in disk.lost
+        return disk.was_away or key in disk.lost | disk.made_again
 
 
 class _DiskWatcher:
