@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator import assignment, generations, nodes
+from pyspark_log_coordinator import assignment, generations, nodes, topic_config
 from pyspark_log_coordinator.generations import (
     Journals,
     JournalsMoved,
@@ -247,12 +247,7 @@ def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
             f"the cluster has {len(state.nodes)} node(s); choose fewer",
         )
     replicas = _assign(state, command)
-    if command.config.min_insync_replicas > len(replicas[0]):
-        raise InvalidOption(
-            "min.insync.replicas",
-            f"topic {command.name!r} cannot ask for {command.config.min_insync_replicas} in-sync replicas: "
-            f"it would have {len(replicas[0])}; choose fewer, or a higher replication factor",
-        )
+    topic_config.check_min_insync(command.name, command.config, len(replicas[0]))
     return TopicRecord(command.name, command.topic_id, now, command.config, replicas, command.schemas)
 
 

@@ -178,6 +178,8 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             return list(orphans.decide(state, command, now))
         case AlterConfig():
             changed = topic_config.alter(state.config, command.settings)
+            if changed.min_insync_replicas != state.config.min_insync_replicas:
+                topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
             return [] if changed == state.config else [ConfigAltered(changed)]
         case DeleteTopic():
             return [] if state.deleted else [TopicDeleted(now)]

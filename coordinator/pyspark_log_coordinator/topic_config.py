@@ -127,6 +127,16 @@ def alter(config: TopicConfig, settings: Mapping[str, str]) -> TopicConfig:
     return msgspec.convert({**msgspec.to_builtins(config), **_read(settings)}, TopicConfig)
 
 
+def check_min_insync(topic: str, config: TopicConfig, replicas: int) -> None:
+    """Raise `InvalidOption` where a topic asks for more in-sync replicas than it has `replicas`."""
+    if config.min_insync_replicas > replicas:
+        raise InvalidOption(
+            "min.insync.replicas",
+            f"topic {topic!r} cannot ask for {config.min_insync_replicas} in-sync replicas: "
+            f"it has {replicas}; choose fewer, or a higher replication factor",
+        )
+
+
 def show(config: TopicConfig) -> dict[str, Any]:
     """Return the configuration by Kafka's names."""
     return {kafka: getattr(config, field) for field, kafka in _NAMES.items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, rebuild
+from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ def create(
         typer.Option(
             "--journal-nodes",
             metavar="ADDRESS,ADDRESS,ADDRESS",
-            help="Three places or more that fail independently; an odd number. They get the ids 0, 1, 2 and so on.",
+            help="Three places that fail independently, or five, or more. They get the ids 0, 1, 2 and so on.",
             show_default=False,
         ),
     ],
@@ -120,7 +121,9 @@ def move_journals(
         facts = {"generation": done.nodes.generation, "journal_nodes": list(done.nodes.urls)}
         print_json({"cluster": done.nodes.cluster, **facts, "moved": done.changed, "topics": done.topics})
     elif done.changed:
-        typer.echo(f"moved the journals of the cluster and of {done.topics:,} topics to {len(ids)} journal nodes")
+        typer.echo(
+            f"moved the journals of the cluster and of {counted(done.topics, 'topic')} to {len(ids)} journal nodes"
+        )
         typer.echo(f"its address: {','.join(done.nodes.urls)}")
     else:
         typer.echo("the journals are there already; nothing was changed")

@@ -75,7 +75,7 @@ app = typer.Typer(
     cls=_Program,
     help="Create, fill, read and inspect the topics of a log that Spark streams into and out of.",
     epilog="""\b
-Every command takes the cluster's address from --path or PYSPARK_LOG_PATH:
+Commands take the cluster's address from --path or PYSPARK_LOG_PATH:
   export PYSPARK_LOG_PATH=/data/log
   pyspark-log topics create flights --partitions 8
   echo hello | pyspark-log produce flights

@@ -210,4 +210,4 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
             size = f"{counted(gone['objects'], 'object')} with {gone['bytes']:,} bytes"
             typer.echo(f"{verb} {size} of the deleted topic {gone['topic']} ({gone['topic_id']})")
         if cluster["temporary_files"]:
-            typer.echo(f"{verb} {counted(len(cluster['temporary_files']), 'file')} that killed writers left")
+            typer.echo(f"{verb} {counted(len(cluster['temporary_files']), 'file')} left half-written")

@@ -69,7 +69,7 @@ def rebuild(
         typer.echo("nothing was changed; do it with --yes")
         return
     typer.echo(f"rebuilt cluster {found.cluster_id}; its address: {_address(found)}")
-    typer.echo(f"what has no place is in {aside} on each node")
+    typer.echo(f"what had no place, if anything, is in {aside} on its node")
     typer.echo("next: pyspark-log maintain --watch, or node run, copies to each node what it misses")
 
 

@@ -326,9 +326,9 @@ AUTO_CREATE_TOPICS = Option(
 NUM_PARTITIONS = Option(
     name="num.partitions",
     kinds=SINK,
-    value=integer(1, INT_MAX),
+    value=integer(1, 100_000),
     default="1",
-    meaning="The number of partitions of a topic that the writer makes, 100000 at most.",
+    meaning="The number of partitions of a topic that the writer makes.",
     differs="In Kafka this is a setting of the brokers, and there are none.",
 )
 DEFAULT_REPLICATION_FACTOR = Option(

@@ -8,10 +8,11 @@ from pyspark_log_coordinator.election import LeaderElected
 from pyspark_log_coordinator.isr import IsrShrunk
 from pyspark_log_coordinator.producers import RETIRED_MAX
 from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import DeleteTopic, Holder, SequencedFile, StartTopic, TopicDeleted
+from pyspark_log_coordinator.topic import AlterConfig, DeleteTopic, Holder, SequencedFile, StartTopic, TopicDeleted
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import (
     BatchMismatch,
+    InvalidOption,
     InvalidRecord,
     NotEnoughReplicas,
     ProducerFenced,
@@ -331,6 +332,14 @@ def test_an_isr_that_is_too_small_already_takes_no_acks_all_batch():
 def test_one_replica_cannot_be_asked_for_more_than_itself():
     state = after(started(replicas=("A",), min_insync=3), commit(claim(0), file({0: 3})))
     assert state.partitions[0].high_watermark == 3
+
+
+def test_more_in_sync_replicas_than_there_are_cannot_be_asked_for():
+    state = started(2, ("A", "B"))
+    with pytest.raises(InvalidOption, match="cannot ask for 3 in-sync replicas: it has 2"):
+        decide(state, AlterConfig({"min.insync.replicas": "3"}))
+    assert after(state, AlterConfig({"min.insync.replicas": "2"})).config.min_insync_replicas == 2
+    assert after(started(min_insync=2), AlterConfig({"retention.ms": "1"})).config.retention_ms == 1
 
 
 @pytest.mark.parametrize("acks", ["1", "0"])

@@ -1,6 +1,7 @@
 """`pyspark-log dump`: every kind of stored file, in words."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,22 @@ def test_an_entry_with_its_events_by_the_names_of_their_fields(cli):
     head, [event] = dumped(cli, "topics/t/*/journal/entries/00000000000000000002")
     assert (head["is"], head["manifest"]) == ("journal entry", None)
     assert (event["event"], event["rows"], event["acks"]) == ("BatchSequenced", 2, "all")
+
+
+def test_events_of_one_name_of_a_topic_and_of_the_cluster_are_told_apart(tmp_path):
+    urls = [str(tmp_path / name) for name in "abc"]
+    cli = CommandLine(tmp_path / "a")
+    cli.run("cluster", "create", "--journal-nodes", ",".join(urls))
+    cli.run("topics", "create", "t", "--replication-factor", "3")
+    shutil.rmtree(urls[2])
+    cli.run("nodes", "renew", "2", "--yes")
+    found = []
+    for path in (*cli.path.glob("cluster/entries/*.0"), *cli.path.glob("topics/t/*/journal/entries/*.0")):
+        found += [json.loads(line) for line in cli.out("dump", path).splitlines()]
+    of_topic, of_cluster = sorted((each for each in found if each.get("event") == "NodeRenewed"), key=len)
+    assert set(of_topic) == {"event", "node", "incarnation"}
+    assert set(of_cluster) == {"event", "node_id", "url", "incarnation"}
+    assert of_cluster["incarnation"] == of_topic["incarnation"]
 
 
 def test_an_entry_names_the_hash_of_the_one_before_it(cli):

@@ -291,9 +291,9 @@ def test_what_killed_writers_left_is_shown_and_removed(cli):
     left = cli.path / ".tmp" / "left"
     left.touch()
     os.utime(left, (0, 0))
-    assert cli.out("maintain", "--dry-run").splitlines()[3:] == ["would remove 1 file that killed writers left"]
+    assert cli.out("maintain", "--dry-run").splitlines()[3:] == ["would remove 1 file left half-written"]
     assert left.exists()
-    assert cli.out("maintain").splitlines()[3:] == ["removed 1 file that killed writers left"]
+    assert cli.out("maintain").splitlines()[3:] == ["removed 1 file left half-written"]
     assert not left.exists()
 
 

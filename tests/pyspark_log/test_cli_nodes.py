@@ -247,7 +247,7 @@ def test_replicas_are_placed_by_hand_as_in_kafka(three):
         (["--replica-assignment", "0:7"], "names node '7', which is not there; there are 0, 1, 2"),
         (["--replica-assignment", "0:0"], "names node '0' twice"),
         (["--replica-assignment", "0:1,2"], "has 1 replicas and that of partition 0 has 2"),
-        (["--replication-factor", "2", "--config", "min.insync.replicas=3"], "it would have 2; choose fewer"),
+        (["--replication-factor", "2", "--config", "min.insync.replicas=3"], "it has 2; choose fewer"),
     ],
 )
 def test_replicas_that_cannot_be_are_refused(three, words, said):

@@ -31,6 +31,7 @@ from pyspark_log.options.option import SINK, SOURCE, Kind
 from pyspark_log.options.page import page
 from pyspark_log.options.table import TABLE
 from pyspark_log_coordinator import sequencing
+from pyspark_log_coordinator.cluster import PARTITIONS_MAX
 from pyspark_log_storage.chunk import COMPRESSIONS
 from pyspark_log_storage.errors import InvalidOption
 
@@ -668,6 +669,7 @@ class TestSink:
             ("delivery.timeout.ms", "0", "it is less than 1"),
             ("max.message.bytes", "2147483648", "it is more than 2147483647"),
             ("num.partitions", "0", "it is less than 1"),
+            ("num.partitions", str(PARTITIONS_MAX + 1), "it is more than 100000"),
             ("auto.create.topics.enable", "1", "there is no such value. It takes true or false"),
             ("txnAppId", "", "it is empty"),
             ("txnAppId", "x" * 256, "it has 256 characters"),
