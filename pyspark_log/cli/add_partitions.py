@@ -25,9 +25,9 @@ def add_partitions(
     ] = None,
     json: arguments.Json = False,
 ) -> None:
-    """Give a topic more partitions; they are never taken away.
+    """Give a topic more partitions.
 
-    Rows with a key go to other partitions from then on, as in Kafka: those of
+    They are never taken away. Rows with a key go to other partitions from then on, as in Kafka: those of
     one key are no longer in one partition, nor in order across the change.
     """
     wanted = None if replica_assignment is None else arguments.assignment(replica_assignment)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log import Log
 
 app = typer.Typer(
-    help="Create a cluster on several journal nodes, describe one, move its journals, rebuild one without journals.",
+    help="Create, describe and rebuild a cluster, move its journals.",
     no_args_is_help=True,
 )
 app.command(epilog=rebuild.EXAMPLES)(rebuild.rebuild)
@@ -34,10 +34,11 @@ def create(
     ],
     json: arguments.Json = False,
 ) -> None:
-    """Begin a cluster whose journals survive the loss of a minority of its journal nodes.
+    """Begin a cluster on several journal nodes.
 
-    Each store is tried, and must be empty. The journal nodes are the cluster's first nodes; move-journals puts others
-    in their place later. A cluster on one store needs no command: the first topic begins it.
+    Its journals survive the loss of a minority of them. Each store is tried, and must be empty. The journal nodes are
+    the cluster's first nodes; move-journals puts others in their place later. A cluster on one store needs no command:
+    the first topic begins it.
     """
     from pyspark_log_coordinator import founding
     from pyspark_log_coordinator.environment import real_environment
@@ -61,7 +62,7 @@ def create(
 
 @app.command(epilog="\b\nExample:\n  pyspark-log cluster describe")
 def describe(path: arguments.Path, json: arguments.Json = False) -> None:
-    """Show where the journals live, and whether all journal nodes take part."""
+    """Show the journal nodes, and whether all take part."""
     from pyspark_log.cli import output
     from pyspark_log.opening import open_log
 
@@ -100,9 +101,9 @@ def move_journals(
     ],
     json: arguments.Json = False,
 ) -> None:
-    """Move the journals to other journal nodes, while Spark writes and reads.
+    """Move the journals to other nodes of the cluster.
 
-    So a journal node that is lost for good, or was renewed, is replaced: a
+    Spark may write and read meanwhile. So a journal node that is lost for good, or was renewed, is replaced: a
     majority of those until now must be there. The same command again finishes
     what was cut short. Older versions of a topic than the move cannot be read
     any more (versionAsOf).

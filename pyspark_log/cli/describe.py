@@ -51,10 +51,10 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     ] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Show the settings and partitions of topics, or only the partitions in trouble.
+    """Show the settings and partitions of topics.
 
-    LEO is the offset of the next row that is written, HW that of the next row
-    that readers will see.
+    Or only the partitions in trouble, by their kind. LEO is the offset of the next row that is written, HW that of the
+    next row that readers will see.
     """
     wanted = {
         UNDER_REPLICATED: under_replicated,

@@ -23,9 +23,9 @@ def drain(
     dry_run: reassign.DryRun = False,
     json: arguments.Json = False,
 ) -> None:
-    """Move all replicas off a node, and fence it: then it can be removed.
+    """Move all replicas off a node, and fence it.
 
-    It stays in use until its replicas are in sync elsewhere. A node whose disk
+    Then it can be removed. It stays in use until its replicas are in sync elsewhere. A node whose disk
     is lost is drained too, from the other replicas. Where it was stopped, the
     same again goes on.
     """

@@ -22,10 +22,10 @@ def dump(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Stored files.")],
     rows: Annotated[bool, typer.Option("--rows", help="Of chunks, show the rows too.")] = False,
 ) -> None:
-    """Show what a stored file says, one JSON document a line: the first names the file and what it is.
+    """Show what a stored file says, in JSON lines.
 
-    Knows markers, lists of journal nodes, journal entries, registers, manifests, snapshots, descriptions, append files,
-    segments, indexes and checkpoints.
+    The first names the file and what it is. Knows markers, lists of journal nodes, journal entries, registers,
+    manifests, snapshots, descriptions, append files, segments, indexes and checkpoints.
     """
     from pyspark_log.cli import output
 
@@ -56,7 +56,7 @@ def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:
         b"PLIX": _index,
     }
     if magic not in readers:
-        raise InvalidInput(f"{file} is none of a log's files, or damaged: none of these begins with {magic!r}")
+        raise InvalidInput(f"{file} is none of a log's files, or damaged at its beginning; name a file of a node")
     yield from readers[magic](store, key, str(file))
 
 

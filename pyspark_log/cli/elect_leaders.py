@@ -32,9 +32,9 @@ def elect_leaders(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Let preferred leaders lead again, as far as they have every row.
+    """Let preferred leaders lead again.
 
-    With --unclean, partitions whose in-sync replicas are all gone get a leader
+    Those do that have every row. With --unclean, partitions whose in-sync replicas are all gone get a leader
     from those that are left. What only the lost ones had is given up.
     """
     from pyspark_log.cli import output

@@ -27,6 +27,7 @@ from pyspark_log.cli import (
     drain,
     dump,
     elect_leaders,
+    hints,
     maintain,
     node_run,
     nodes,
@@ -43,6 +44,19 @@ from pyspark_log_storage.errors import LogError
 class _Program(TyperGroup):
     """The commands, whose errors are shown in one sentence. A traceback is left to bugs."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            hints.add(error)
+            raise
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        hint = hints.COMMANDS.get(args[0])
+        if hint is not None:
+            ctx.fail(f"No such command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
@@ -54,6 +68,9 @@ class _Program(TyperGroup):
             if isinstance(error, OSError):
                 _drop_output()
             raise typer.Exit(1) from error
+        except Exception as error:
+            hints.add(error)
+            raise
         else:
             return result
 

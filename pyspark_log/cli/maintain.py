@@ -38,9 +38,10 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     rebalance_percentage: watching.RebalancePercentage = 10.0,
     json: arguments.Json = False,
 ) -> None:
-    """Keep topics cheap: roll chunks into segments, merge small ones, drop what has expired, remove orphans.
+    """Keep topics cheap: roll, merge, expire, remove orphans.
 
-    Of several nodes, those that are there and lag behind are brought up to date first.
+    Chunks are rolled into segments, small ones are merged, what has expired is dropped. Of several nodes, those that
+    are there and lag behind are brought up to date first.
 
     Writers do this in passing. By hand it is thorough: segments grow up to segment.bytes. Where no topic is named, what
     deleted topics and killed writers left is removed too. Any number may run at once. What cannot be done is told at

@@ -46,7 +46,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     rebalance_percentage: watching.RebalancePercentage = 10.0,
     json: arguments.Json = False,
 ) -> None:
-    """Copy what a node lacks from the other replicas, and keep up with them.
+    """Copy what a node lacks from others, and keep up.
 
     Writers copy what they can by themselves; this is for a node that was away,
     or is new. It can be stopped and started at any time: files that are there

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.topic import Topic
 
 app = typer.Typer(
-    help="Add, list, describe, alter, fence, unfence, renew, drain and remove the nodes of a cluster.",
+    help="Add, list, describe, fence, renew and remove nodes.",
     no_args_is_help=True,
 )
 
@@ -141,9 +141,10 @@ def alter(
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes fence 1")
 def fence(node_id: NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
-    """Put nothing new on a node, and count on it for nothing, until it is unfenced.
+    """Take a node out of use, until it is unfenced.
 
-    For a disk that is to be repaired, or a node that is to be removed.
+    Nothing new is put on it, and nothing waits for it. For a disk that is to be repaired, or a node that is to be
+    removed.
     """
     _set_fenced(path, node_id, fenced=True, json=json)
 
@@ -164,10 +165,10 @@ def renew(
     yes: Yes = False,
     json: arguments.Json = False,
 ) -> None:
-    """Let a node whose disk was wiped or replaced begin again, or move it to another address.
+    """Let a node begin again on an empty disk, or move it.
 
-    An empty store holds nothing of what the node held: that is copied from the
-    other replicas. A store that was only moved keeps what it holds.
+    For a node whose disk was wiped or replaced, or is at another address now. An empty store holds nothing of what the
+    node held: that is copied from the other replicas. A store that was only moved keeps what it holds.
     """
     from pyspark_log.opening import open_log
     from pyspark_log_coordinator import membership

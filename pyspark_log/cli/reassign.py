@@ -46,9 +46,9 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     dry_run: DryRun = False,
     json: arguments.Json = False,
 ) -> None:
-    """Move partitions to other nodes while they are written and read.
+    """Move partitions to other nodes.
 
-    As few replicas move as need to. The old ones stay until all that are new
+    They may be written and read meanwhile. As few replicas move as need to. The old ones stay until all that are new
     are in sync. This copies, and ends when that is done; where it was stopped,
     the same again, or the command without nodes, goes on.
     """

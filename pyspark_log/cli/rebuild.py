@@ -39,10 +39,11 @@ def rebuild(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; else it is only shown what would be done.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Make a cluster whose every journal is gone again from the folders of its nodes.
+    """Make a cluster again whose journals are all gone.
 
-    Without --yes nothing is changed. It reads all segments on all nodes. The offsets of what is found stay what they
-    were. What has no place is set aside, never removed. What was cut short is finished by the same command again.
+    It is made from the folders of its nodes. Without --yes nothing is changed. It reads all segments on all nodes. The
+    offsets of what is found stay what they were. What has no place is set aside, never removed. What was cut short is
+    finished by the same command again.
     """
     from pyspark_log.cli import output
     from pyspark_log_coordinator import rebuilding

@@ -33,11 +33,11 @@ def recover(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Make no index again.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Check a node's segments from its recovery points on, and make lost indexes again.
+    """Check a node's segments, and make lost indexes again.
 
-    Reads the folders and the node's own checkpoints, and not the topics' journals. The exit code is 1 where good rows
-    end before the last segment does. Of a node that is given by its id the folder is then held against the journals:
-    segments of rows that were cut while it was away are removed.
+    Checks from the recovery points on. Reads the folders and the node's own checkpoints, and not the topics' journals.
+    The exit code is 1 where good rows end before the last segment does. Of a node that is given by its id the folder is
+    then held against the journals: segments of rows that were cut while it was away are removed.
     """
     from pyspark_log.cli import output
     from pyspark_log_storage.names import check_topic

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log import Log
 
 app = typer.Typer(
-    help="Create, list, describe, alter, reassign and delete topics, add partitions, elect leaders.",
+    help="Create, list, describe, alter, move and delete topics.",
     no_args_is_help=True,
 )
 
@@ -142,9 +142,9 @@ def alter(
     ] = None,
     json: arguments.Json = False,
 ) -> None:
-    """Change settings of a topic, from the next row or maintenance on.
+    """Change settings of a topic.
 
-    All of them are changed, or none.
+    They hold from the next row or maintenance on. All of them are changed, or none.
     """
     if not config and not delete_config:
         arguments.refuse("--config, --delete-config", "nothing is to be changed; give one of these")

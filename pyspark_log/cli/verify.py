@@ -31,7 +31,7 @@ def verify(
     node: Annotated[str | None, typer.Option(metavar="NODE", help="Only the copies of this node.")] = None,
     json: arguments.Json = False,
 ) -> None:
-    """Read everything that topics have stored, and say what is not as it should be.
+    """Read all that is stored, and say what is wrong.
 
     Checks checksums, offsets, indexes, the journals' chains, and that what a journal names is there, on every node.
     What is damaged or missing on one node is copied again from another with --repair. The exit code is 0 where all is

@@ -287,3 +287,27 @@ def test_the_script_is_installed_under_its_name(cli):
     shown = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
     module = subprocess.run([*PROGRAM, "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout == module.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["--path", "/x", "topics", "list"], "No such option: --path; options stand behind the command"),
+        (["topics", "--json", "list"], "No such option: --json; options stand behind the command"),
+        (["topics", "create", "--topic", "t"], "No such option: --topic; a topic is named without an option"),
+        (["topics", "list", "--bootstrap-server", "b:9092"], "; the cluster's address is --path"),
+        (["topics", "alter", "t", "--partitions", "3"], "; more partitions are given by: pyspark-log topics add-part"),
+        (["consume", "t", "--from-beginning"], "; consume begins there, unless --from says otherwise"),
+        (["consume", "t", "--group", "g"], "; there are no consumer groups in this version"),
+        (["groups", "list"], "No such command 'groups'; there are no consumer groups in this version"),
+        (["topics", "create", "t", "--partition", "3"], "No such option: --partition (Possible options: --partitions)"),
+    ],
+)
+def test_what_is_typed_as_for_kafka_is_told_as_it_is_here(cli, command, told):
+    assert told in cli.misuse(*command)
+
+
+@pytest.mark.parametrize("group", [[], ["topics"], ["cluster"], ["nodes"], ["node"]])
+def test_no_sentence_in_a_list_of_commands_is_cut(cli, group):
+    _, listed = cli.out(*group, "--help").split("Commands:")
+    assert "..." not in listed
