@@ -15,6 +15,7 @@ the `TopicCreated` by whoever opens it first.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from typing import Any
 
@@ -53,6 +54,8 @@ from pyspark_log_storage.errors import InvalidOption, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
 
 PARTITIONS_MAX = 100_000
+SIMILAR = 0.7
+"""How much a topic's name must be like one that is not there, as `difflib` counts it, to be what was meant."""
 
 
 class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -227,7 +230,9 @@ def topic_of(state: Cluster, name: str) -> TopicRecord:
     """Return the record of a topic. Raises `UnknownTopic`, which says what there is."""
     if name not in state.topics:
         there = ", ".join(sorted(state.topics)[:10]) or "none"
-        raise UnknownTopic(name, f"there is no topic {name!r}; create it first (there are: {there})")
+        close = difflib.get_close_matches(name, state.topics, n=1, cutoff=SIMILAR)
+        advice = f"did you mean {close[0]!r}?" if close else "create it first"
+        raise UnknownTopic(name, f"there is no topic {name!r}; {advice} (there are: {there})")
     return state.topics[name]
 
 

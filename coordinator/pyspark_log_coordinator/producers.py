@@ -85,7 +85,7 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
             batch,
             f"topic {topic!r}: producer {who!r} sends batch {batch} after batch {known.batch_id} is in the "
             "log: numbers went backwards, perhaps by an old copy of the checkpoint. Restore the newest "
-            "checkpoint, or start with a new one",
+            "checkpoint, or start with a new one; give a batch write a txnVersion that is not lower",
         )
     if rows != known.rows:
         raise BatchMismatch(

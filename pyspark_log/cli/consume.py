@@ -177,8 +177,8 @@ def _at_offset(handle: TopicHandle, partitions: list[int], offset: int) -> dict[
     state = handle.journal.state.partitions[number]
     if not state.log_start <= offset <= state.high_watermark:
         raise DataLoss(
-            f"topic {handle.name!r}, partition {number} has no offset {offset}: it holds {state.log_start} to "
-            f"{state.high_watermark}; choose one of these"
+            f"topic {handle.name!r}, partition {number} has no offset {offset}: its offsets are {state.log_start} "
+            f"to {state.high_watermark}, where {state.high_watermark} is the next row's; choose one of these"
         )
     return {number: offset}
 

@@ -138,7 +138,7 @@ REFUSED = (
         why="there is one cluster root; load one path, and choose topics with subscribe",
     ),
     Foreign(
-        names=("option.*", "provider"),
+        names=("option.*", "provider", "location"),
         why=("the options of a catalog table do not reach a Python data source; use a temporary view or spark.read"),
     ),
 )

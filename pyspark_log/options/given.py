@@ -62,10 +62,11 @@ class Given(msgspec.Struct, frozen=True):
         """Return the value of an option that is required, or has a default."""
         value = self.find(option)
         if value is None:
+            differs = f" {option.differs}" if option.differs else ""
             raise InvalidOption(
                 option.name,
                 f"option {option.name} is missing: {self.kind.value} needs it. It takes"
-                f" {option.value.takes}: {option.meaning}",
+                f" {option.value.takes}. {option.meaning}{differs}",
             )
         return value
 

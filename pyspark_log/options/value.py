@@ -117,6 +117,6 @@ def _or(names: list[str]) -> str:
 
 
 TEXT = Value(f"a text of 1 to {TEXT_LENGTH_MAX} characters", _read_text, verbatim=True)
-URL = Value("a path or a URL, or several with commas between them", _read_url, verbatim=True)
+URL = Value("a path or a file: URL, or several with commas between them", _read_url, verbatim=True)
 TOPIC = Value("the name of a topic", read_topic)
 DURATION_MS = Value("a number with one of the units us, ms, s, m, min, h, d, such as 15m", _read_duration_ms)

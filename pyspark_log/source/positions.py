@@ -144,8 +144,8 @@ def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_da
         return high
     if not low <= offset <= high and fail_on_data_loss:
         raise DataLoss(
-            f"topic {key[0]!r}, partition {key[1]} has no offset {offset}: it holds {low} to {high}; choose one of "
-            "these, or set failOnDataLoss=false to begin at the nearest"
+            f"topic {key[0]!r}, partition {key[1]} has no offset {offset}: its offsets are {low} to {high}, "
+            f"where {high} is the next row's; choose one of these, or set failOnDataLoss=false to take the nearest"
         )
     return min(max(offset, low), high)
 

@@ -38,9 +38,10 @@ def go_on(before: SourceOffset, now: Subscribed, *, fail_on_data_loss: bool) -> 
     starts: dict[TopicPartition, Start] = {}
     known = before.ends()
     for topic, number in sorted(known.keys() - set(now.topic_partitions())):
-        report_loss(
-            f"topic {topic!r}, partition {number} is no longer there or no longer subscribed", fail=fail_on_data_loss
-        )
+        what = f"topic {topic!r}, partition {number} is no longer there or no longer subscribed"
+        if topic in now.handles and before.topics[topic].topic_id != now.handles[topic].topic_id:
+            what = f"topic {topic!r} was deleted and created again"
+        report_loss(what, fail=fail_on_data_loss)
     for topic, number in now.topic_partitions():
         partition = now.partition(topic, number)
         log_start = Start(Position(partition.log_start, partition.leader_epoch), explicit=True)

@@ -369,7 +369,9 @@ def test_consume_begins_where_it_is_told(cli):
 
 def test_an_offset_that_the_partition_does_not_have_is_an_error(cli):
     message = cli.error("consume", "t", "--from", 1)
-    assert message == "topic 't', partition 0 has no offset 1: it holds 0 to 0; choose one of these"
+    assert message == (
+        "topic 't', partition 0 has no offset 1: its offsets are 0 to 0, where 0 is the next row's; choose one of these"
+    )
 
 
 def test_an_offset_is_of_one_partition(cli):

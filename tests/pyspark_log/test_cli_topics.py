@@ -192,6 +192,12 @@ def test_a_topic_that_is_not_there_is_an_error_that_says_what_is(cli, command):
     assert cli.error(*command) == "there is no topic 'nix'; create it first (there are: a)"
 
 
+def test_a_name_that_is_misspelt_is_told(cli):
+    cli.run("topics", "create", "flights")
+    message = "there is no topic 'flihgts'; did you mean 'flights'? (there are: flights)"
+    assert cli.error("topics", "describe", "flihgts") == message
+
+
 def test_the_address_may_be_an_option_and_is_needed(cli, tmp_path):
     other = tmp_path / "other"
     cli.run("topics", "create", "t", "--path", other)

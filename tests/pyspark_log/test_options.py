@@ -166,6 +166,10 @@ class TestNames:
             " use a temporary view or spark.read"
         )
 
+    def test_of_a_catalog_table_with_a_path_are_refused_likewise(self):
+        error = refusal(parse_source, {"location": "/cluster", "subscribe": "t"}, streaming=False)
+        assert str(error).startswith("option location cannot be used: the options of a catalog table do not reach")
+
 
 class TestNotKnownYetWhetherBatchOrStream:
     """What is refused at `load()`, in words that fit both."""
@@ -224,9 +228,11 @@ class TestPath:
         error = refusal(parse_source, {"subscribe": "t"}, streaming=True)
         assert error.option == "path"
         assert str(error) == (
-            "option path is missing: a streaming read needs it. It takes a path or a URL, or"
-            " several with commas between them: The cluster root, or journal nodes of the cluster, one or several of"
-            " them; `.load(path)`, `.start(path)` and `.save(path)` set it too."
+            "option path is missing: a streaming read needs it. It takes a path or a file: URL, or"
+            " several with commas between them. The cluster root, or journal nodes of the cluster, one or several of"
+            " them; `.load(path)`, `.start(path)` and `.save(path)` set it too. It takes the place of"
+            " `kafka.bootstrap.servers`: there is no broker, the address is a place in a store. Commas separate"
+            " addresses, so a folder whose path has a comma cannot be used."
         )
 
     def test_is_returned_as_it_is(self):
@@ -234,7 +240,8 @@ class TestPath:
 
     def test_that_is_empty_is_refused(self):
         assert str(refusal(write, {"path": ""})) == (
-            "option path is '': it is empty. It takes a path or a URL, or several with commas between them; set it so"
+            "option path is '': it is empty. It takes a path or a file: URL, or several with commas between them; set"
+            " it so"
         )
 
 

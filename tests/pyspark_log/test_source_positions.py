@@ -84,7 +84,7 @@ def test_offsets_for_other_partitions_are_an_error(path):
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_an_offset_that_the_log_does_not_have_is_a_loss(path, option):
-    with pytest.raises(DataLoss, match="topic 't', partition 0 has no offset 7: it holds 0 to 6"):
+    with pytest.raises(DataLoss, match="topic 't', partition 0 has no offset 7: its offsets are 0 to 6"):
         found(path, **{option: '{"t":{"0":7,"1":0,"2":0}}'})
 
 

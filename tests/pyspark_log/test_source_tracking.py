@@ -41,6 +41,14 @@ def test_a_new_partition_begins_at_its_first_row_and_says_so(log):
     assert starts["t", 1] == Start(Position(0, 0), explicit=True)
 
 
+def test_a_topic_that_was_recreated_with_fewer_partitions_is_called_recreated(log):
+    before = ended(log, {0: 3, 1: 1})
+    log.delete("t")
+    log.create("t", 1)
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        go_on(before, now(log), fail_on_data_loss=True)
+
+
 def test_a_recreated_topic_is_a_loss(log):
     before = ended(log, {0: 3, 1: 1})
     log.delete("t")

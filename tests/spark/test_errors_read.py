@@ -33,7 +33,7 @@ READS = [
     (
         {"subscribe": "t", "startingOffsets": '{"t":{"0":9,"1":0}}'},
         "DataLoss: topic 't', partition 0 has no offset 9",
-        "it holds 0 to 2",
+        "its offsets are 0 to 2",
     ),
     (
         {"subscribe": "t", "startingOffsets": '{"t":{"0":0}}'},
