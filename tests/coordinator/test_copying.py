@@ -443,6 +443,16 @@ def test_a_file_that_another_copied_and_that_expired_at_once_is_no_error(topic):
     assert copy(topic).objects == 0
 
 
+def test_what_another_put_there_meanwhile_is_counted_only_where_it_is_whole(topic):
+    topic.append()
+    store = topic.log.node_store("1")
+    topic.log.node_store("0").before_read = lambda read: store.put(read, b"another was quicker")
+    (failure,) = copy(topic).failures
+    assert isinstance(failure, CorruptObject)
+    assert [holder.node for holder in topic.handle.refresh().file(0).holders] == ["0"]
+    assert topic.partition().log_end_offsets["1"] == 0
+
+
 def test_a_node_whose_disk_is_an_older_one_stays_suspected(topic):
     name = topic.append()
     topic.handle.submit(Suspect("0", topic.handle.journal.state.incarnations["0"]))

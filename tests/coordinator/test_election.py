@@ -44,6 +44,16 @@ def test_a_leader_that_lives_stays_though_it_is_suspected():
     assert elect(started(replicas=ABC), "A", "B") == []
 
 
+def test_a_suspicion_that_was_cancelled_does_not_count_though_the_node_is_suspected_again():
+    state, before = lost(started(replicas=ABC))
+    state = after(state, commit(None, file({0: 1}, on=ABC)))
+    assert state.suspects == {}
+    state, now = lost(state)
+    assert decide(state, ElectLeaders(lives("B", "C"), before)) == []
+    (event,) = decide(state, ElectLeaders(lives("B", "C"), now))
+    assert event.leader == "B"
+
+
 def test_one_that_lives_in_another_life_is_not_the_one_who_may_lead():
     state, suspicions = lost(started(replicas=ABC))
     (event,) = decide(state, ElectLeaders((Holder("B", "another"), *lives("C")), suspicions))

@@ -2,12 +2,13 @@
 
 import pytest
 
-from pyspark_log_coordinator import topic
+from pyspark_log_coordinator import topic, upkeep
 from pyspark_log_coordinator.orphans import FloorMarked, OrphanFloor, ReleasedForgotten
 from pyspark_log_coordinator.topic import ForgetReleased, MaintainSegments, RaiseOrphanFloor
 from pyspark_log_coordinator.topic_state import FloorMark
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.topics import after, at, claim, commit, decide, file, filled, rolled, swap
 
 DAY = 86_400_000
@@ -117,3 +118,15 @@ def test_what_was_released_later_is_not_forgotten():
     last = state.released[-1].key
     later = after(after(state, commit(None, file({0: 10}))), MaintainSegments((swap(30, 40),)))
     assert [each.key.split("/")[0] for each in after(later, ForgetReleased(last)).released] == ["append"]
+
+
+def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():
+    waiting = ReplicatedTopic(retention_ms="-1", orphan_retention_ms="0")
+    waiting.append(on=ALL, acks="all")
+    name = waiting.roll(1)
+    for _ in range(2):
+        waiting.handle.submit(RaiseOrphanFloor(waiting.handle.journal.number))
+    assert waiting.handle.journal.state.orphan_floor > waiting.partition().staged[0].born
+    assert upkeep.all_orphans(waiting.log, waiting.handle) == {node: [] for node in ALL}
+    upkeep.housekeep(waiting.log, waiting.handle)
+    assert {f"0/{name}.log", f"0/{name}.index"} <= set(waiting.keys("0"))

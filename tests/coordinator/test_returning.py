@@ -72,3 +72,15 @@ def test_a_disk_that_lacks_what_the_journal_says_it_has_is_told(topic):
     topic.log.node_store("1").delete(f"{topic.handle.segment(0, segment)}.log")
     (found,) = returning.inspect(topic.log, topic.handle, "1")
     assert found.lacking == (segment,)
+
+
+def test_a_disk_that_lacks_a_segment_that_waits_for_others_is_told():
+    topic = ReplicatedTopic(retention_ms="-1")
+    topic.append(on=ALL, acks="all")
+    name = topic.roll(1)
+    assert [each.name for each in topic.partition().staged] == [name]
+    topic.log.node_store("0").delete(f"{topic.handle.segment(0, name)}.log")
+    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    assert found.lacking == (name,)
+    (found,) = returning.inspect(topic.log, topic.handle, "1")
+    assert found.lacking == ()

@@ -214,6 +214,15 @@ def test_a_batch_that_brings_a_replica_into_the_isr_does_not_swap_in_what_that_l
     assert (len(state.partitions[0].staged), len(state.partitions[0].segments)) == (1, 0)
 
 
+def test_a_replica_that_lacks_the_segment_goes_back_to_its_base_and_never_before_the_log_start():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 4}, on=("A", "B"))))
+    state = after(state, commit(None, file({0: 1})))
+    assert state.partitions[0].log_end_offsets == {"A": 5, "B": 4}
+    assert rolled(state, 0, 5).partitions[0].log_end_offsets == {"A": 5, "B": 0}
+    state = after(state, DeleteRecords(0, 2))
+    assert rolled(state, 0, 5).partitions[0].log_end_offsets == {"A": 5, "B": 2}
+
+
 def test_a_segment_waits_until_it_is_on_a_majority_that_has_what_a_quorum_committed():
     state = after(started(replicas=("A", "B", "C"), replication_mode="quorum"), commit(None, file({0: 10}, on="ABC")))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "C"))

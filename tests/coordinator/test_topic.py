@@ -214,6 +214,13 @@ def test_every_replaced_run_stays_fenced_up_to_a_bound():
     assert len(state.producers["query-1"].retired_runs) == RETIRED_MAX
 
 
+def test_past_the_bound_the_run_that_was_replaced_first_is_forgotten():
+    state = started()
+    for i in range(RETIRED_MAX + 2):
+        state = after(state, commit(claim(i, run=f"run-{i}"), file({0: 1})))
+    assert state.producers["query-1"].retired_runs == tuple(f"run-{i}" for i in range(1, RETIRED_MAX + 1))
+
+
 # Application ids
 
 
