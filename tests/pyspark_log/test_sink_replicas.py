@@ -120,6 +120,18 @@ def test_missing_rights_fail_the_batch_and_put_nobody_out_of_the_isr():
     assert topic.refresh().partitions[0].isr == ALL
 
 
+def test_missing_rights_to_read_the_marker_again_fail_the_batch(monkeypatch):
+    topic = ThreeNodes()
+    disk = topic.disk("2")
+
+    def refused(key, *_):
+        raise StoreRefused(disk.url, key, "the test made this up")
+
+    monkeypatch.setattr(disk, "read", refused)
+    with pytest.raises(StoreRefused, match="the test made this up"):
+        topic.stage(b"a")
+
+
 def test_a_full_disk_puts_its_node_out_of_the_isr():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreUnwritable
@@ -141,6 +153,30 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
     topic.commit(staged)
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
     assert topic.partition.isr == ALL
+
+
+def test_a_copy_that_is_there_already_and_is_damaged_makes_no_holder():
+    topic = away_for_a_batch()
+    staged = topic.stage(b"b")
+    copying.catch_up(topic.log, topic.handle, "2")
+    assert topic.partition.isr == ALL
+    topic.disk("2").put(topic.handle.append_file(staged[0].file.name), b"?")
+    topic.commit(staged)
+    assert holders(topic)[-1] == ["0", "1"]
+    assert topic.partition.isr == ("0", "1")
+
+
+def test_what_a_commit_copied_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
+    topic = away_for_a_batch()
+    staged = topic.stage(b"b")
+    copying.catch_up(topic.log, topic.handle, "2")
+    assert topic.partition.isr == ALL
+    disk = topic.disk("2")
+    create = disk.create
+    monkeypatch.setattr(disk, "create", lambda key, data: "/append/" in key or create(key, data))
+    topic.commit(staged)
+    assert holders(topic)[-1] == ["0", "1"]
+    assert topic.partition.isr == ("0", "1")
 
 
 def test_a_member_of_the_isr_that_lags_gets_what_it_misses_and_stays():

@@ -7,6 +7,7 @@ from pyspark_log.sink import staging as module
 from pyspark_log.sink.partitioner import partition_of
 from pyspark_log.sink.rows import Rows
 from pyspark_log.sink.staging import Staging, destination_of
+from pyspark_log_coordinator.topic import AlterConfig
 from pyspark_log_storage import node
 from pyspark_log_storage.append_file import scan
 from pyspark_log_storage.chunk import CHUNK_BYTES
@@ -85,6 +86,12 @@ def test_a_block_is_written_before_it_outgrows_its_bound(log, monkeypatch):
     assert [rows for _, rows in chunks(file)] == [3, 3, 1]
 
 
+def test_a_block_is_written_before_it_has_too_many_rows(log, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_ROWS_MAX", 3)
+    [file] = staged(log, *(Rows(record([b"x"]), None, None) for _ in range(7)))
+    assert [rows for _, rows in chunks(file)] == [3, 3, 1]
+
+
 def test_large_blocks_are_cut_into_chunks_of_a_few_megabytes(log):
     full = CHUNK_BYTES // 1000
     [file] = staged(log, Rows(record([b"x" * 980] * 4 * full), None, None))
@@ -124,6 +131,12 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(log, partition):
 def test_a_row_larger_than_allowed_is_refused(log):
     with pytest.raises(InvalidRecord, match=r"topic 't': a row of 101 bytes is larger than max.message.bytes \(100\)"):
         staged(log, Rows(record([b"x" * 100, b"y" * 98], [b"k", None]), None, None), max_message_bytes=100)
+
+
+def test_a_row_larger_than_the_topic_allows_is_refused_though_the_write_would_allow_it(log):
+    log.log.topic("t").submit(AlterConfig({"max.message.bytes": "1000"}))
+    with pytest.raises(InvalidRecord, match=r"max\.message\.bytes \(1000\)"):
+        staged(log, Rows(record([b"x" * 1001]), None, None))
 
 
 def test_a_row_as_large_as_allowed_is_taken(log):
