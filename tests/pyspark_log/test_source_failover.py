@@ -373,6 +373,16 @@ def test_where_no_index_is_whole_the_log_is_scanned(topic, caplog):
     assert caplog.records == []
 
 
+def test_where_no_node_answers_for_the_index_the_log_is_not_asked_for_either(topic):
+    rolled(topic, 20)
+    split = planned(topic, 5, 6)
+    for node in ALL:
+        store(topic, node).error = StoreUnavailable
+    with pytest.raises(StoreUnavailable):
+        read(topic, split)
+    assert reads(topic) == {"0": 1, "1": 1, "2": 1}
+
+
 def test_where_no_index_and_one_log_is_whole_that_is_scanned(topic):
     key = rolled(topic, 20)
     for node in ALL:

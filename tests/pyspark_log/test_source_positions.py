@@ -5,6 +5,7 @@ import warnings
 import pytest
 
 from pyspark_log.options import IgnoredOptionWarning
+from pyspark_log_coordinator.topic import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 from tests.direct import Stream, read, values
 from tests.plain_log import NOON_MS, PlainLog
@@ -206,6 +207,15 @@ def test_a_stream_starts_where_its_options_say(path, options, first):
 def test_a_stream_that_starts_at_a_time_that_no_row_has_reached_fails(path):
     with pytest.raises(InvalidInput, match="partition 2 has no row at or after"):
         Stream(path, subscribe="t", startingTimestamp=NOON_MS).batch()
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(0, 2), (2, 2), (3, 3), (4, 4)])
+def test_a_time_is_looked_for_where_the_log_starts_in_the_middle_of_a_chunk(tmp_path, seconds, first):
+    log = PlainLog(tmp_path)
+    log.create("t")
+    log.append("t", {0: A}, [NOON_MS + 1000 * i for i in range(len(A))])
+    log.log.topic("t").submit(DeleteRecords(0, 2))
+    assert found(tmp_path, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
 
 
 def test_a_start_behind_the_end_reads_nothing(path):

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_log_coordinator import moving
+from pyspark_log_coordinator.topic import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, UnknownTopic
 from tests.direct import Stream, values
 from tests.plain_log import PlainLog
@@ -76,6 +77,19 @@ def test_available_now_ends_with_what_was_there_at_its_start(log):
     log.create("t2")
     batches = list(iter(stream.batch, None))
     assert [len(batch) for batch in batches] == [5, 5]
+
+
+def test_available_now_leaves_a_topic_that_came_later_where_its_log_starts(log):
+    options = {"subscribePattern": "t.*", "startingOffsets": "earliest"}
+    stream = Stream(log.path, **options, maxOffsetsPerTrigger=6)
+    stream.reader.prepareForTriggerAvailableNow()
+    assert len(stream.batch()) == 5
+    log.create("t2")
+    log.append("t2", {0: [b"gone", b"gone too", b"kept"]})
+    log.log.topic("t2").submit(DeleteRecords(0, 2))
+    assert [len(batch) for batch in iter(stream.batch, None)] == [5]
+    another = Stream(log.path, stream.start, **options)
+    assert values(another.batch()) == {0: [b"kept"]}
 
 
 def test_few_rows_wait_for_more(log):

@@ -82,6 +82,13 @@ def test_a_version_whose_rows_are_gone_is_a_loss_or_empty(log):
     assert as_of(log, version, failOnDataLoss="false") == {}
 
 
+def test_a_version_that_had_no_rows_has_lost_none(log):
+    empty = newest(log)
+    log.append("t", {0: [b"a", b"b"]})
+    log.log.topic("t").submit(DeleteRecords(0, 2))
+    assert as_of(log, empty) == {}
+
+
 def test_a_version_is_of_one_topic(log):
     log.create("u")
     with pytest.raises(InvalidInput, match="versionAsOf is a version of one topic, and 2 are subscribed"):
