@@ -221,6 +221,7 @@ def test_what_the_journals_leave_behind_is_what_says_where_they_are(six):
     folder = layout.topic_journal("t", log.topic("t").topic_id)
     for url in URLS:
         left = {key.removeprefix(folder) for key in six.at[url].list(folder)}
+        assert any(layout.number(number) in key for key in left)
         assert all(layout.number(number) in key or key.startswith("snapshots/") for key in left), left
         assert len([key for key in left if key.startswith("snapshots/")]) <= 1
 
