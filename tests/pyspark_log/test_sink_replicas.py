@@ -1,7 +1,6 @@
 """Writing to several nodes: who holds a batch, who falls out, and what is never acknowledged too early."""
 
-import time
-
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -34,8 +33,12 @@ class ThreeNodes:
     """A topic t of two partitions on three nodes, whose disks can be taken away; node 0 is the root."""
 
     def __init__(self, **config):
+        self.passed = 0.0
+        """Seconds that a test lets pass at once, on top of those of the real clock."""
+        environment = real_environment()
+        passing = msgspec.structs.replace(environment, monotonic=lambda: environment.monotonic() + self.passed)
         self.stores = Stores(BreakableStore)
-        self.log = self.stores.with_nodes(3, real_environment())
+        self.log = self.stores.with_nodes(3, passing)
         replicas = [ALL, ALL] if "replicas" not in config else config.pop("replicas")
         self.handle = self.log.create_topic("t", 2, TopicConfig(**config), replicas=replicas)
 
@@ -290,22 +293,20 @@ def test_rows_with_acks_one_are_seen_when_a_follower_that_is_gone_has_left_the_i
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
-    patience = Patience(session_timeout_ms=50)
-    topic.commit(topic.stage(b"a", acks="1"), "1", patience=patience)
+    topic.commit(topic.stage(b"a", acks="1"), "1")
     assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 0)
-    time.sleep(0.06)
-    topic.commit(topic.stage(b"b", acks="1"), "1", patience=patience)
+    topic.passed += QUICK.session_timeout_ms / 1000
+    topic.commit(topic.stage(b"b", acks="1"), "1")
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
 
 
 def test_rows_with_acks_one_are_seen_when_a_follower_that_takes_no_rows_has_left_the_isr():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreUnwritable  # it is full, and answers
-    patience = Patience(session_timeout_ms=20, replica_lag_time_max_ms=50)
-    topic.commit(topic.stage(b"a", acks="1"), "1", patience=patience)
+    topic.commit(topic.stage(b"a", acks="1"), "1")
     assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 0)
-    time.sleep(0.06)
-    topic.commit(topic.stage(b"b", acks="1"), "1", patience=patience)
+    topic.passed += QUICK.replica_lag_time_max_ms / 1000 + 1
+    topic.commit(topic.stage(b"b", acks="1"), "1")
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
 
 
