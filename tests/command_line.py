@@ -60,4 +60,19 @@ class CommandLine:
         return subprocess.Popen(words, env=environment, **(pipes | streams))
 
 
+def on_three_nodes(folder: Path) -> CommandLine:
+    """Return the command line of a cluster of three nodes, which are in `folder`: log, disk1 and disk2."""
+    cli = CommandLine(folder / "log")
+    cli.run("topics", "create", "first")
+    for number in (1, 2):
+        cli.run("nodes", "add", folder / f"disk{number}")
+    return cli
+
+
+def files_of_t(folder: Path) -> dict[str, bytes]:
+    """Return the append files and segments of topic t that a node has in its folder, by their paths in it."""
+    found = [*folder.glob("topics/t/*/append/*"), *folder.glob("topics/t/*/[0-9]*/*")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if "checkpoint" not in path.name}
+
+
 PROGRAM = [sys.executable, "-m", "pyspark_log.cli"]

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from pyspark_log.cli.main import app
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, on_three_nodes
 
 NODE = "2"
 COMMANDS = {
@@ -51,11 +51,7 @@ COMMANDS = {
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
     """A cluster of three nodes."""
-    cli = CommandLine(tmp_path / "log")
-    cli.run("topics", "create", "first")
-    for number in (1, 2):
-        cli.run("nodes", "add", tmp_path / f"disk{number}")
-    return cli
+    return on_three_nodes(tmp_path)
 
 
 def all_commands(group: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:

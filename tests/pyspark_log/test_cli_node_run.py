@@ -12,7 +12,7 @@ import pytest
 from pyspark_log.cli import scrubbing, watching
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.watching import WatchSettings
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write
 from tests.plain_log import flip_bit
 
@@ -22,10 +22,7 @@ PATIENCE_SECONDS = 60
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
     """A cluster of three nodes with topic t, which node 0 leads."""
-    cli = CommandLine(tmp_path / "log")
-    cli.run("topics", "create", "first")
-    for number in (1, 2):
-        cli.run("nodes", "add", tmp_path / f"disk{number}")
+    cli = on_three_nodes(tmp_path)
     cli.run("topics", "create", "t", "--replica-assignment", "0:1:2,0:2:1")
     return cli
 
@@ -40,18 +37,13 @@ def partitions(cli: CommandLine) -> list[dict[str, object]]:
     return cli.documents("topics", "describe", "t")[0]["partitions"]
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    found = [*folder.glob("topics/t/*/append/*"), *folder.glob("topics/t/*/[0-9]*/*")]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if "checkpoint" not in path.name}
-
-
 def test_a_node_that_was_away_catches_up(cli, tmp_path):
     for batch in range(3):
         append(cli, batch)
     told = cli.out("node", "run", "1", "--once")
-    size = sum(map(len, files(cli.path).values()))
+    size = sum(map(len, files_of_t(cli.path).values()))
     assert told == f"node 1: copied 3 files, {size:,} bytes\n"
-    assert files(tmp_path / "disk1") == files(cli.path)
+    assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
     assert cli.out("node", "run", "1", "--once") == "node 1 has all that it should have; nothing was copied\n"
     assert [each["log_end_offsets"] for each in partitions(cli)] == [{"0": 9, "1": 9, "2": 0}, {"0": 3, "2": 0, "1": 3}]
     (done,) = cli.documents("node", "run", "2", "--once")
@@ -77,7 +69,7 @@ def test_a_wiped_node_is_filled_again_and_in_sync_again(cli, tmp_path):
     assert [each["isr"] for each in partitions(cli)] == [["0", "2"]] * 2
     cli.run("node", "run", "1", "--once")
     assert [each["isr"] for each in partitions(cli)] == [["0", "1", "2"], ["0", "2", "1"]]
-    assert files(tmp_path / "disk1") == files(cli.path)
+    assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
 
 
 def test_a_damaged_file_is_copied_from_another_node(cli, tmp_path):
@@ -85,7 +77,7 @@ def test_a_damaged_file_is_copied_from_another_node(cli, tmp_path):
     (path,) = cli.path.glob("topics/t/*/append/*")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     cli.run("node", "run", "1", "--once")
-    assert files(tmp_path / "disk1") == files(tmp_path / "disk2")
+    assert files_of_t(tmp_path / "disk1") == files_of_t(tmp_path / "disk2")
 
 
 def test_what_no_node_has_whole_is_told_and_is_an_error(cli):
@@ -106,7 +98,7 @@ def test_an_unknown_node_is_an_error(cli):
 
 def test_the_throttle_is_kept(cli):
     append(cli, 0)
-    size = sum(map(len, files(cli.path).values()))
+    size = sum(map(len, files_of_t(cli.path).values()))
     begin = time.monotonic()
     cli.run("node", "run", "1", "--once", "--throttle", 2 * size)
     assert time.monotonic() - begin > 0.5
@@ -118,7 +110,10 @@ def test_it_follows_until_it_is_interrupted(cli, tmp_path):
         try:
             for batch in (1, 2):
                 deadline = time.monotonic() + PATIENCE_SECONDS
-                while files(tmp_path / "disk1") != files(cli.path) or partitions(cli)[0]["log_end_offsets"]["1"] == 0:
+                while (
+                    files_of_t(tmp_path / "disk1") != files_of_t(cli.path)
+                    or partitions(cli)[0]["log_end_offsets"]["1"] == 0
+                ):
                     assert time.monotonic() < deadline
                     time.sleep(0.02)
                 append(cli, batch)

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.topic import AlterConfig
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write
 from tests.plain_log import flip_bit
 
@@ -16,10 +16,7 @@ from tests.plain_log import flip_bit
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
     """A cluster of three nodes with topic t, which node 0 leads."""
-    cli = CommandLine(tmp_path / "log")
-    cli.run("topics", "create", "first")
-    for number in (1, 2):
-        cli.run("nodes", "add", tmp_path / f"disk{number}")
+    cli = on_three_nodes(tmp_path)
     cli.run("topics", "create", "t", "--replica-assignment", "0:1:2")
     log = open_log(str(cli.path))
     # The rows are of 1970.
@@ -31,11 +28,6 @@ def cli(tmp_path: Path) -> CommandLine:
 def append(cli: CommandLine, batch: int, on: str = "012") -> None:
     log = open_log(str(cli.path))
     write(log, log.topic("t"), batch, {0: [b"a" * 50_000]}, on=list(on), acks="all")
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    found = [*folder.glob("topics/t/*/append/*"), *folder.glob("topics/t/*/[0-9]*/*")]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if "checkpoint" not in path.name}
 
 
 def the_log(folder: Path) -> Path:
@@ -59,8 +51,8 @@ def test_nodes_that_lag_are_brought_up_to_date_before_anything_is_rolled(cli, tm
     [done] = cli.documents("maintain", "t")
     assert (done["copied"], done["segments"], done["failures"]) == (1, 1, [])
     assert isr(cli) == ["0", "1", "2"]
-    assert len(files(cli.path)) == 2
-    assert files(cli.path) == files(tmp_path / "disk1") == files(tmp_path / "disk2")
+    assert len(files_of_t(cli.path)) == 2
+    assert files_of_t(cli.path) == files_of_t(tmp_path / "disk1") == files_of_t(tmp_path / "disk2")
     again = cli.out("maintain", "t").splitlines()
     assert again[0].split() == ["topic", "copied", "segments", "bytes", "removed", "orphans"]
     assert again[2].split()[:3] == ["t", "0", "0"]
@@ -78,7 +70,7 @@ def test_a_segment_that_waits_for_a_node_comes_into_its_place(cli, tmp_path):
     assert cli.documents("maintain", "t")[0]["copied"] == 1
     [segment] = open_log(str(cli.path)).topic("t").journal.state.partitions[0].segments
     assert sorted(each.node for each in segment.holders) == ["0", "1", "2"]
-    assert files(disk) == files(cli.path)
+    assert files_of_t(disk) == files_of_t(cli.path)
 
 
 def test_what_cannot_be_copied_is_told_and_the_exit_code_is_one(cli):
