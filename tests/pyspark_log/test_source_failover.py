@@ -409,6 +409,13 @@ def offsets_of_times(topic, number):
     return offset_for_time(topic.log, topic.handle, 0, number)
 
 
+def test_a_time_that_only_rows_above_the_high_watermark_have_reached_has_no_position():
+    topic = ReplicatedTopic(Stores(Fallible))
+    topic.append({0: [b"on the leader alone"]}, on=("0",), acks="1")
+    assert (topic.partition().log_end, topic.partition().high_watermark) == (1, 0)
+    assert offsets_of_times(topic, 0) is None
+
+
 @pytest.mark.parametrize("rolls", [0, 5])
 @pytest.mark.parametrize("trouble", ["damaged", "lost", "unavailable"])
 def test_a_position_by_time_is_found_on_another_node(rolls, trouble):
