@@ -40,6 +40,8 @@ FLIGHTS_MIN = 1000
 READER_BATCH_FILES = 2
 SILENCE_SECONDS_MAX = 120
 POLL_SECONDS = 0.01
+PLAIN_WIDTH = 160
+"""Columns of the output where it goes to no terminal."""
 
 
 class Demo:
@@ -214,6 +216,8 @@ def main() -> None:
     if chosen.keep is not None and chosen.keep.exists():
         parser.error(f"{chosen.keep} exists; name a folder that does not")
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PLAIN_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # and leave nothing behind
     # A short name, for Spark puts Unix sockets there, whose paths may have about 100 characters.
     scratch = Path(tempfile.mkdtemp(prefix="f-"))

@@ -63,9 +63,10 @@ class Nodes:
         return len(chunks)
 
     def renew(self, node: str) -> None:
-        """Begin again on the empty disk, and copy to it what the other nodes have."""
+        """Begin again on the empty disk, copy to it what the other nodes have, and let it hold the journals again."""
         self._run("nodes", "renew", node, "--yes")
         self._run("node", "run", node, "--once")
+        self._run("cluster", "move-journals", "--to", ",".join(self.folders))
 
     def repair(self, node: str) -> None:
         """Read every copy of every row, and make the damaged ones again.

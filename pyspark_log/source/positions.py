@@ -154,10 +154,11 @@ def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match:
     partition = now.partition(*key)
     found = offset_for_time(log, now.handles[key[0]], key[1], ms, now.rack)
     if found is None and not ending and no_match is NoMatch.ERROR:
-        raise InvalidInput(
-            f"topic {key[0]!r}, partition {key[1]} has no row at or after {ms} ms; choose an earlier time, or set "
-            "startingOffsetsByTimestampStrategy=latest"
-        )
+        wrong = f"no row at or after {ms} ms; choose an earlier time, or set"
+        if partition.log_start == partition.high_watermark:
+            wrong = "no row; set"
+        strategy = "startingOffsetsByTimestampStrategy=latest"
+        raise InvalidInput(f"topic {key[0]!r}, partition {key[1]} has {wrong} {strategy}")
     return partition.high_watermark if found is None else found
 
 

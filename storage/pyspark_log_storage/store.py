@@ -10,6 +10,7 @@ beside them and is chosen in `open_store`.
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
@@ -17,6 +18,9 @@ from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+_HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
+"""What Kafka's bootstrap servers look like. A folder of such a name can be given as `./NAME`."""
 
 
 class ObjectWriter(Protocol):
@@ -98,7 +102,7 @@ def absolute_url(path: str) -> str:
 
     `/data/log`, `file:/data/log` and `file:///data/log` all mean the folder `/data/log`; a relative path is
     made absolute against this process's working folder, which is why the driver calls this, not a task.
-    `s3a://` means `s3://`. Raises `InvalidOption` for an empty path.
+    `s3a://` means `s3://`. Raises `InvalidOption` for an empty path, and for Kafka's `HOST:PORT`.
     """
     scheme, separator, rest = path.partition("://")
     if separator and scheme.lower() != "file":
@@ -107,6 +111,11 @@ def absolute_url(path: str) -> str:
         path = _path_of_file_url(path)
     if not path.strip():
         raise InvalidOption("path", "option 'path' is empty; give the cluster's address, for example /data/log")
+    if _HOST_AND_PORT.fullmatch(path.strip()):
+        message = (
+            f"option 'path' is {path!r}, a host and a port; there is no server: give the log's folder, as /data/log"
+        )
+        raise InvalidOption("path", message)
     if "\0" in path or not _is_text(path):
         raise InvalidOption("path", f"{path!r} cannot be the address of a store: it is no text; give another")
     absolute = os.path.abspath(os.path.expanduser(path))

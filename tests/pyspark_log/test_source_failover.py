@@ -223,6 +223,23 @@ def test_where_no_node_answers_the_error_is_the_leaders(topic):
     assert reads(topic) == {"0": 2, "1": 2, "2": 2}
 
 
+def test_only_the_last_node_is_waited_for_long(topic, monkeypatch):
+    split = planned(topic)
+    given = []
+
+    class Noted(failover.TimedReads):
+        def __init__(self, store, lane, seconds):
+            given.append(seconds)
+            super().__init__(store, lane, seconds)
+
+    monkeypatch.setattr(failover, "TimedReads", Noted)
+    for node in ALL:
+        store(topic, node).error = StoreUnavailable
+    with pytest.raises(StoreUnavailable):
+        read(topic, split)
+    assert given[: len(ALL)] == [failover.ANSWER_SECONDS] * 2 + [failover.LAST_ANSWER_SECONDS]
+
+
 def test_where_no_node_and_no_journal_answers_the_error_is_of_the_rows(topic):
     split = planned(topic)
     for node in ALL:
@@ -631,7 +648,7 @@ def test_with_one_node_nothing_costs_more():
     rows = [value for _, batch in fetch(log.log.store_at, split) for value in batch.column("value").to_pylist()]
     assert rows == [b"%d" % number for number in range(20)]
     assert one.reads == len(split.chunks) == 20
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
 
 
 def test_with_one_copy_among_several_nodes_there_is_no_thread_and_no_limit_of_time():
@@ -640,7 +657,7 @@ def test_with_one_copy_among_several_nodes_there_is_no_thread_and_no_limit_of_ti
     threads = threading.active_count()
     assert read(topic, planned(topic)) == [b"a"]
     assert reads(topic) == {"1": 1}
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     store(topic, "1").error = StoreUnavailable
     with pytest.raises(StoreUnavailable):
         read(topic, planned(topic), again=pytest.fail)

@@ -101,8 +101,12 @@ def test_a_time_begins_the_read_at_the_first_row_of_it_or_later(path):
 
 
 def test_a_time_that_no_row_has_reached_is_an_error(path):
-    with pytest.raises(InvalidInput, match=r"partition 2 has no row at or after .*Strategy=latest"):
+    with pytest.raises(InvalidInput, match=r"partition 2 has no row; set .*Strategy=latest"):
         found(path, startingTimestamp=NOON_MS)
+    with pytest.raises(
+        InvalidInput, match=r"partition 0 has no row at or after .*earlier time, or set .*Strategy=latest"
+    ):
+        found(path, startingOffsetsByTimestamp=f'{{"t":{{"0":{10**15},"1":0,"2":0}}}}')
 
 
 def test_a_time_ends_the_read_before_the_first_row_of_it_or_later(path):
@@ -205,7 +209,7 @@ def test_a_stream_starts_where_its_options_say(path, options, first):
 
 
 def test_a_stream_that_starts_at_a_time_that_no_row_has_reached_fails(path):
-    with pytest.raises(InvalidInput, match="partition 2 has no row at or after"):
+    with pytest.raises(InvalidInput, match="partition 2 has no row; set"):
         Stream(path, subscribe="t", startingTimestamp=NOON_MS).batch()
 
 
