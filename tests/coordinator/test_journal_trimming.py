@@ -1,5 +1,6 @@
 """A journal that is trimmed: nobody who slept believes a slot that was collected, or shows what is stale."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,26 @@ def test_a_journal_with_few_snapshots_is_left_alone(store, count):
     before = list(store.list(""))
     assert shelf.trim() == 0
     assert list(store.list("")) == before
+
+
+@one_store
+def test_snapshots_go_first_and_then_entries_in_their_order_and_then_manifests(store, monkeypatch):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+    shelf = open_shelf(store)
+    fill(shelf, 3 * KEPT)
+    gone, delete = [], store.delete
+
+    def noted(key):
+        gone.append(key)
+        delete(key)
+
+    monkeypatch.setattr(store, "delete", noted)
+    assert shelf.trim() == len(gone)
+    kinds = [next(each for each in (SNAPSHOTS, ENTRIES, MANIFESTS) if key.startswith(each)) for key in gone]
+    assert [kind for kind, _ in itertools.groupby(kinds)] == [SNAPSHOTS, ENTRIES, MANIFESTS]
+    slots = [key for key in gone if key.startswith(ENTRIES)]
+    assert slots == sorted(slots)
+    assert len(slots) > EVERY
 
 
 def test_manifests_go_with_their_entries_and_never_before(store, monkeypatch):

@@ -18,6 +18,7 @@ from pyspark_log_storage.errors import (
     ProducerFenced,
     UnknownTopic,
 )
+from pyspark_log_storage.staged_chunk import StagedChunk
 from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, rolled, started
 
 ABC = ("A", "B", "C")
@@ -91,6 +92,17 @@ def test_the_next_batch_goes_on_where_the_last_one_ended():
     state = after(state, commit(claim(1), file({0: 2})))
     assert places(state, 0) == [(0, 3, 0, 0), (3, 2, 1, 0)]
     assert state.partitions[0].log_end == state.partitions[0].high_watermark == 5
+
+
+def test_a_chunk_says_what_time_the_log_has_reached_with_it_though_its_own_rows_are_older():
+    def of(lowest, highest):
+        chunk = StagedChunk(0, 0, 64, 1, lowest, highest, 0, 0)
+        return msgspec.structs.replace(file({0: 1}), chunks=(chunk,))
+
+    state = started()
+    for batch, times in enumerate([(10, 50), (20, 30), (5, 60)]):
+        state = after(state, commit(claim(batch), of(*times)))
+    assert [each.timestamp_reached for each in state.partitions[0].chunks] == [50, 50, 60]
 
 
 def test_a_partition_without_rows_in_the_batch_stays_as_it_was():
