@@ -167,7 +167,7 @@ def test_more_replicas_than_nodes_that_are_not_fenced_are_refused(three):
 
 
 def test_more_in_sync_replicas_than_replicas_are_refused(three):
-    assert "it would have 2; choose fewer" in refusal(three, create(factor=2, min_insync=3))
+    assert "it has 2; choose fewer" in refusal(three, create(factor=2, min_insync=3))
 
 
 # A store in the place of another
