@@ -118,9 +118,13 @@ def test_what_cannot_be_rolled_does_not_hold_a_writer_for_ever(log, monkeypatch)
 
 def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
     done = []
-    monkeypatch.setattr(upkeep, "housekeep", lambda _, handle, **__: done.append(handle.journal.number))
+
+    def noted(_, handle, *, thorough, **__):
+        done.append((handle.journal.number, thorough))
+
+    monkeypatch.setattr(upkeep, "housekeep", noted)
     fill(log, 2 * HOUSEKEEPING_EVERY)
-    assert done == [HOUSEKEEPING_EVERY, 2 * HOUSEKEEPING_EVERY]
+    assert done == [(HOUSEKEEPING_EVERY, False), (2 * HOUSEKEEPING_EVERY, False)], "by hand it is thorough, here not"
 
 
 def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkeypatch, caplog):

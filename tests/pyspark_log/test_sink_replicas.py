@@ -280,6 +280,17 @@ def test_acks_one_writes_to_the_leader_and_the_commit_copies_to_the_followers():
     assert topic.partition.high_watermark == 1
 
 
+def test_acks_one_leaves_a_follower_to_somebody_else_who_copies_to_it(monkeypatch):
+    topic = ThreeNodes()
+    topic.commit(topic.stage(b"a", acks="1"), "1")
+    with monkeypatch.context() as of_another_process:
+        of_another_process.setattr(completing, "follow_up", lambda *_: None)
+        topic.commit(topic.stage(b"b", acks="1"), "1")
+    copying.catch_up(topic.log, topic.handle, "1")
+    topic.commit(topic.stage(b"c", acks="1"), "1")
+    assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"], ["0", "2"]], "nobody copies to node 2 but this process"
+
+
 def test_acks_one_does_not_wait_for_a_follower_that_is_gone():
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
