@@ -33,7 +33,7 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.temporary import Temporary, TemporaryFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _TMP = ".tmp"
 _ADVICE = {
@@ -151,12 +151,7 @@ class LocalStore:
 
     def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
         """Give a file that is complete its name, which may be another file's until then."""
-        path = self._path(key)
-        try:
-            os.rename(temporary.path, path)
-        except FileNotFoundError:
-            self._make_way(temporary, path)
-            os.rename(temporary.path, path)
+        self._name(os.rename, temporary, self._path(key))
         if durable:
             self._flush_name(key)
 
@@ -168,11 +163,7 @@ class LocalStore:
         path = self._path(key)
         created = True
         try:
-            try:
-                os.link(temporary.path, path)
-            except FileNotFoundError:
-                self._make_way(temporary, path)
-                os.link(temporary.path, path)
+            self._name(os.link, temporary, path)
         except FileExistsError:
             # A network file system may lose the answer to a link that it made: then the name is our file's.
             mine = os.stat(temporary.path)
@@ -250,6 +241,14 @@ class LocalStore:
         if folder and folder not in self._reachable:
             self._flush(folder.rpartition("/")[0])
             self._reachable.add(folder)
+
+    def _name(self, give: Callable[[str, str], None], temporary: Temporary, path: str) -> None:
+        """Give a file its name by `os.link` or `os.rename`, and make the folders on the way where they are missing."""
+        try:
+            give(temporary.path, path)
+        except FileNotFoundError:
+            self._make_way(temporary, path)
+            give(temporary.path, path)
 
     def _make_way(self, temporary: Temporary, path: str) -> None:
         """Make the folders on the way to an object, unless the disk is gone with its temporary file."""
