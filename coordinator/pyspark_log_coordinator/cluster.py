@@ -48,7 +48,7 @@ from pyspark_log_coordinator.nodes import (
     UnfenceNode,
 )
 from pyspark_log_coordinator.partition import NodeId
-from pyspark_log_coordinator.replay import Machine
+from pyspark_log_coordinator.replay import Machine, events_decoder
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidOption, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
@@ -287,7 +287,7 @@ MACHINE: Machine[Cluster, Command] = Machine(
     initial=Cluster(),
     decide=decide,
     evolve=evolve,
-    event_types=Event,
+    decode_events=events_decoder(Event),
     encode_state=msgspec.msgpack.encode,
     decode_state=msgspec.msgpack.Decoder(Cluster).decode,
     generation=lambda state: state.journals.generation,

@@ -17,8 +17,8 @@ import hashlib
 
 import msgspec
 
+from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 HASH_BYTES = 16
 NO_HASH = bytes(HASH_BYTES)
@@ -46,6 +46,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     manifest: ManifestName | None
 
 
+_decoder = msgspec.msgpack.Decoder(Entry)
+
+
 def digest(data: bytes) -> bytes:
     """Return the hash of stored bytes."""
     return hashlib.blake2b(data, digest_size=HASH_BYTES).digest()
@@ -59,9 +62,4 @@ def encode(entry: Entry) -> bytes:
 def decode(data: bytes, name: str) -> Entry:
     """Return the entry in `data`. Raises `CorruptObject`, `NewerFormat`."""
     body = unseal(_MAGIC, _VERSION, data, name)
-    try:
-        return msgspec.msgpack.decode(body, type=Entry)
-    except msgspec.ValidationError as error:
-        raise NewerFormat(name, str(error)) from error
-    except msgspec.DecodeError as error:
-        raise CorruptObject(name, str(error)) from error
+    return decoding.decode(_decoder.decode, body, name)

@@ -21,12 +21,12 @@ import msgspec
 
 from pyspark_log_coordinator.members import ANSWER_SECONDS
 from pyspark_log_coordinator.store_calls import Answer, ThreadCalls
+from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidOption,
     LogError,
-    NewerFormat,
     ObjectMissing,
     StoreError,
     StoreUnavailable,
@@ -70,6 +70,9 @@ class JournalNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         return tuple(each.url for each in self.nodes)
 
 
+_decoder = msgspec.json.Decoder(JournalNodes)
+
+
 def encode(nodes: JournalNodes) -> bytes:
     """Return the stored bytes."""
     return seal(_MAGIC, _VERSION, msgspec.json.encode(nodes))
@@ -78,12 +81,7 @@ def encode(nodes: JournalNodes) -> bytes:
 def decode(data: bytes, name: str) -> JournalNodes:
     """Return the journal nodes in `data`. Raises `CorruptObject`, `NewerFormat`."""
     body = unseal(_MAGIC, _VERSION, data, name)
-    try:
-        return msgspec.json.decode(body, type=JournalNodes)
-    except msgspec.ValidationError as error:
-        raise NewerFormat(name, str(error)) from error
-    except msgspec.DecodeError as error:
-        raise CorruptObject(name, str(error)) from error
+    return decoding.decode(_decoder.decode, body, name)
 
 
 def read(store: Store) -> JournalNodes | None:

@@ -17,7 +17,9 @@ import msgspec
 from pyspark_log_coordinator import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal_entry import NO_HASH, Entry, digest
 from pyspark_log_coordinator.snapshot import HASHES_MAX, Snapshot
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutOfChain
+from pyspark_log_storage import decoding
+from pyspark_log_storage.decoding import IMPOSSIBLE
+from pyspark_log_storage.errors import CorruptObject, OutOfChain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +41,11 @@ def _the_first(_: object) -> int:
     return 1
 
 
+def events_decoder(event_types: Any) -> Callable[[bytes | msgspec.Raw], list[Any]]:
+    """Return what decodes a list of events. `event_types` is the union of the event structs, all tagged."""
+    return msgspec.msgpack.Decoder(GenericAlias(list, (event_types,))).decode
+
+
 class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """A state machine: two pure functions over frozen values, and how its values are stored."""
 
@@ -46,10 +53,10 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     decide: Callable[[S, C, int], list[Any]]
     """(state, command, now in ms) -> events; raises `LogError` where the command is refused."""
     evolve: Callable[[S, Any], S]
-    event_types: Any
-    """The union of the event structs, all tagged."""
+    decode_events: Callable[[bytes | msgspec.Raw], list[Any]]
+    """See `events_decoder`."""
     encode_state: Callable[[S], bytes]
-    decode_state: Callable[[bytes], S]
+    decode_state: Callable[[bytes | msgspec.Raw], S]
     generation: Callable[[S], int] = _the_first
     """In which generation of its stores the journal goes on behind the state's newest entry."""
 
@@ -71,7 +78,6 @@ class Replay(Generic[S, C]):
         self._environment = environment
         self._patience_ms = patience_ms
         self._live_in(place)
-        self._events = msgspec.msgpack.Decoder(GenericAlias(list, (machine.event_types,)))
         self._reset()
 
     def _live_in(self, place: JournalPlace) -> None:
@@ -121,11 +127,8 @@ class Replay(Generic[S, C]):
         return self._objects.read(snapshot.key(self._folder, number), decode)
 
     def state_in(self, found: Snapshot) -> S:
-        """Return the state that a snapshot holds. Raises `NewerFormat`."""
-        try:
-            return self._machine.decode_state(bytes(found.state))
-        except msgspec.ValidationError as error:
-            raise NewerFormat(self.snapshot_name(found.number), str(error)) from error
+        """Return the state that a snapshot holds. Raises `CorruptObject`, `NewerFormat`."""
+        return decoding.decode(self._machine.decode_state, found.state, self.snapshot_name(found.number))
 
     def snapshot_name(self, number: int) -> str:
         """Return what errors call the snapshot of entry `number`."""
@@ -141,12 +144,20 @@ class Replay(Generic[S, C]):
         return self._hashes[-1] if self._hashes else NO_HASH
 
     def _fold(self, data: bytes, events: list[Any]) -> None:
+        """Fold the next entry. Raises `CorruptObject` if its events cannot follow the state; then nothing changes."""
         state = self.state
-        for event in events:
-            state = self._machine.evolve(state, event)
+        try:
+            for event in events:
+                state = self._machine.evolve(state, event)
+        except IMPOSSIBLE as error:
+            raise self._impossible(error) from error
         self.state = state
         self.number += 1
         self._hashes.append(digest(data))
+
+    def _impossible(self, error: Exception) -> CorruptObject:
+        name = self.entries.name(self.number + 1)
+        return CorruptObject(name, f"its events cannot follow the entries before it ({decoding.reason(error)})")
 
     def _decode(self, data: bytes, name: str) -> list[Any]:
         """Return the events of the stored entry that follows the newest one.
@@ -157,11 +168,7 @@ class Replay(Generic[S, C]):
         if entry.previous != self.last_hash:
             raise OutOfChain(name, "it does not follow the entry before it: the hash that it names is another")
         raw, name = self._events_of(entry, name)
-        try:
-            events: list[Any] = self._events.decode(raw)
-        except msgspec.ValidationError as error:
-            raise NewerFormat(name, str(error)) from error
-        return events
+        return decoding.decode(self._machine.decode_events, raw, name)
 
     def _events_of(self, entry: Entry, name: str) -> tuple[bytes | msgspec.Raw, str]:
         """Return an entry's encoded events, and what errors call the object that holds them."""

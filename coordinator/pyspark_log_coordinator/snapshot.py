@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.layout import newest_first, number_of_newest_first
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     number: int
     hashes: list[bytes]
     state: msgspec.Raw
+
+
+_decoder = msgspec.msgpack.Decoder(Snapshot)
 
 
 def key(journal: str, number: int) -> str:
@@ -60,12 +64,7 @@ def encode(snapshot: Snapshot) -> bytes:
 def decode(data: bytes, name: str) -> Snapshot:
     """Return the snapshot in `data`. Raises `CorruptObject`, `NewerFormat`."""
     body = unseal(_MAGIC, _VERSION, data, name)
-    try:
-        return msgspec.msgpack.decode(body, type=Snapshot)
-    except msgspec.ValidationError as error:
-        raise NewerFormat(name, str(error)) from error
-    except msgspec.DecodeError as error:
-        raise CorruptObject(name, str(error)) from error
+    return decoding.decode(_decoder.decode, body, name)
 
 
 def decode_of(number: int, data: bytes, name: str) -> Snapshot:

@@ -49,7 +49,7 @@ from pyspark_log_coordinator.orphans import (
 )
 from pyspark_log_coordinator.partition import NodeId, empty
 from pyspark_log_coordinator.reassignment import AddPartitions, AlterReplicas, Assignment
-from pyspark_log_coordinator.replay import Machine
+from pyspark_log_coordinator.replay import Machine, events_decoder
 from pyspark_log_coordinator.restoring import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged, SwapSegments
@@ -253,7 +253,7 @@ MACHINE: Machine[Topic, Command] = Machine(
     initial=Topic(),
     decide=decide,
     evolve=evolve,
-    event_types=Event,
+    decode_events=events_decoder(Event),
     encode_state=topic_state.encode,
     decode_state=topic_state.decode,
     generation=lambda state: state.generation,

@@ -16,8 +16,8 @@ import msgspec
 from pyspark_log_coordinator import topic_state
 from pyspark_log_coordinator.nodes import Node
 from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
@@ -45,6 +45,9 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: bytes
 
 
+_decoder = msgspec.msgpack.Decoder(_Stored)
+
+
 def of(handle: TopicHandle) -> Description:
     """Return the description of a topic by what is known of its journal, and of the cluster's."""
     cluster = handle.log.cluster.state
@@ -69,10 +72,6 @@ def encode(description: Description) -> bytes:
 def decode(data: bytes, name: str) -> Description:
     """Return the description in `data`. Raises `CorruptObject`, `NewerFormat`."""
     body = unseal(_MAGIC, _VERSION, data, name)
-    try:
-        stored = msgspec.msgpack.decode(body, type=_Stored)
-        return Description(stored.number, stored.created_ms, stored.nodes, topic_state.decode(stored.topic))
-    except msgspec.ValidationError as error:
-        raise NewerFormat(name, str(error)) from error
-    except msgspec.DecodeError as error:
-        raise CorruptObject(name, str(error)) from error
+    stored = decoding.decode(_decoder.decode, body, name)
+    topic = decoding.decode(topic_state.decode, stored.topic, name)
+    return Description(stored.number, stored.created_ms, stored.nodes, topic)

@@ -118,6 +118,8 @@ _STORED_TAILS: dict[Any, Any] = {
     Tail[Released]: list[Released],
 }
 decode = msgspec.msgpack.Decoder(Topic, dec_hook=_from_builtin).decode
+for _stored_tail in _STORED_TAILS.values():
+    msgspec.msgpack.Decoder(_stored_tail)  # `convert` must not be the first to meet these types: see `decoding`
 
 __all__ = [
     "FileRef",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, ObjectMissing, StoreUnfit
 
@@ -38,6 +39,9 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the journals of the cluster are on this store alone."""
 
 
+_decoder = msgspec.json.Decoder(Marker)
+
+
 def encode(marker: Marker) -> bytes:
     """Return the marker's stored bytes."""
     return seal(_MAGIC, _VERSION, msgspec.json.encode(marker))
@@ -46,10 +50,7 @@ def encode(marker: Marker) -> bytes:
 def decode(data: bytes, name: str) -> Marker:
     """Return the marker in `data`. Raises `CorruptObject`, `NewerFormat`."""
     body = unseal(_MAGIC, _VERSION, data, name)
-    try:
-        return msgspec.json.decode(body, type=Marker)
-    except msgspec.DecodeError as error:
-        raise CorruptObject(name, str(error)) from error
+    return decoding.decode(_decoder.decode, body, name, CorruptObject)
 
 
 def read_marker(store: Store) -> Marker | None:

@@ -5,7 +5,7 @@ import msgspec
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import Journal
 from pyspark_log_coordinator.journal_place import JournalPlace, OneStore
-from pyspark_log_coordinator.replay import Machine
+from pyspark_log_coordinator.replay import Machine, events_decoder
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import Store
 from tests.coordinator.fake_environment import fake_environment
@@ -68,7 +68,7 @@ MACHINE: Machine[Shelf, Place | Move] = Machine(
     initial=Shelf(),
     decide=decide,
     evolve=evolve,
-    event_types=Placed | Moved,
+    decode_events=events_decoder(Placed | Moved),
     encode_state=msgspec.msgpack.encode,
     decode_state=msgspec.msgpack.Decoder(Shelf).decode,
     generation=lambda state: state.generation,

@@ -8,10 +8,7 @@ held when they were sequenced; readers are compared with these.
 from __future__ import annotations
 
 from collections import Counter
-from types import GenericAlias
 from typing import Any
-
-import msgspec
 
 from pyspark_log_coordinator import journal, journal_entry, maintenance, manifest, snapshot
 from pyspark_log_coordinator.journal_entry import NO_HASH, digest
@@ -53,7 +50,6 @@ class History:
         self.manifests: dict[str, int] = {}
         self.strays = 0
         """How many entries came to lie in slots that had been collected."""
-        self._events = msgspec.msgpack.Decoder(GenericAlias(list, (machine.event_types,)))
 
     @property
     def number(self) -> int:
@@ -105,7 +101,7 @@ class History:
             require(key in self.objects.data, f"entry {number} names manifest {key}, which is not there")
             self.manifests[key] = number
             raw = manifest.decode(self.objects.data[key], key)
-        events = self._events.decode(raw)
+        events = self.machine.decode_events(raw)
         before = after = self.states[-1]
         for event in events:
             after = self.machine.evolve(after, event)
@@ -139,7 +135,7 @@ class History:
                 if entry.manifest is not None:
                     key = f"{self.folder}manifests/{entry.manifest.name}"
                     raw = manifest.decode(self.objects.data[key], key)
-                for event in self._events.decode(raw):
+                for event in self.machine.decode_events(raw):
                     state = self.machine.evolve(state, event)
             require(state == self.states[-1], f"replay from snapshot {start} gives another state")
 
