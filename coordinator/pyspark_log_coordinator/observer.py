@@ -1,11 +1,12 @@
 """The observer: what one process sees of a topic's replicas, and the entries that it proposes for it.
 
 No process watches all the time. Who waits looks: a commit that is refused, or whose rows are not committed, a follower,
-maintenance. A node that does not answer is suspected; where the suspicion has stood for `broker.session.timeout.ms` on
-this process's own monotonic clock, leaders are elected in its place, and where it lacks rows it leaves the ISRs. One
-that answers, and has lost files, is told of at once (`bad_copies`). One that answers and falls behind leaves the ISRs
-after `replica.lag.time.max.ms`, together with others that do (`isr.Publication`). Whatever this process gets wrong
-costs nothing that was acknowledged with acks=all: the journal decides, by holders and LEOs.
+maintenance. A node that does not answer is suspected; if the suspicion has stood for `broker.session.timeout.ms` on
+this process's own monotonic clock, leaders are elected in its place, and where it lacks rows it leaves the ISRs. A
+suspected node that answers again, with the files that count, is suspected no more: the observer says so in the journal.
+One that answers, and has lost files, is told of at once (`bad_copies`). One that answers and falls behind leaves the
+ISRs after the topic's `replica.lag.time.max.ms`, together with others that do (`isr.Publication`). Whatever this
+process gets wrong costs nothing that was acknowledged with acks=all: the journal decides, by holders and LEOs.
 """
 
 from __future__ import annotations
@@ -16,16 +17,9 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator import bad_copies, isr, suspicion
 from pyspark_log_coordinator.election import ElectLeaders
 from pyspark_log_coordinator.holding import held_alone, newest_held
-from pyspark_log_coordinator.isr import (
-    REPLICA_LAG_TIME_MAX_MS,
-    Follower,
-    FollowerLag,
-    Lagging,
-    Publication,
-    ShrinkIsr,
-)
+from pyspark_log_coordinator.isr import Follower, FollowerLag, Publication, ShrinkIsr
 from pyspark_log_coordinator.partition import Holder
-from pyspark_log_coordinator.suspicion import Standing, Suspect
+from pyspark_log_coordinator.suspicion import CancelSuspicion, Standing, Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.fan_out import is_the_nodes_fault
@@ -50,9 +44,10 @@ class Observer:
 
     def __init__(self) -> None:
         self.session_timeout_ms = SESSION_TIMEOUT_MS
-        self.replica_lag_time_max_ms = REPLICA_LAG_TIME_MAX_MS
         self.gone: tuple[Suspicion, ...] = ()
         """The suspicions that had stood for the session time-out when it looked last."""
+        self.next_lag_ms: int | None = None
+        """In how many ms from its last look the next follower will have been behind for too long; None: none is."""
         self._standing: dict[NodeId, Standing] = {}
         self._lags: dict[Follower, FollowerLag] = {}
         self._publication = Publication()
@@ -89,6 +84,9 @@ class Observer:
                 bad_copies.report_lost(handle, node)
             if node in away or not has_what_counts(handle, node):
                 handle.submit(Suspect(node, state.incarnations[node]))
+        for node, number in sorted(state.suspects.items()):
+            if is_reached(handle, node):
+                handle.submit(CancelSuspicion(node, handle.journal.state.incarnations[node], number))
         state = handle.journal.state
         now = int(log.environment.monotonic() * 1000)
         self._standing = suspicion.watch(self._standing, state, now)
@@ -97,28 +95,23 @@ class Observer:
         if any(_is_headless(state, number, gone) for number in range(len(state.partitions))):
             handle.submit(ElectLeaders(live(handle), gone))
             state = handle.journal.state
-        lagging = isr.lagging(self._lags, state, now, self.replica_lag_time_max_ms)
-        left = _gone_followers(state, {each.node for each in gone})
+        lagging = isr.lagging(self._lags, state, now)
+        self.next_lag_ms = isr.next_due_ms(self._lags, state, now)
         self._publication = self._publication.with_found(lagging, now)
-        if left or self._publication.is_due(now):
-            handle.submit(ShrinkIsr((*lagging, *left)))
+        if isr.decide(state, ShrinkIsr((), gone)) or self._publication.is_due(now):
+            handle.submit(ShrinkIsr(lagging, gone))
             self._publication = Publication(published_ms=now)
 
 
 _observers: weakref.WeakKeyDictionary[TopicHandle, Observer] = weakref.WeakKeyDictionary()
 
 
-def observer_of(
-    handle: TopicHandle,
-    session_timeout_ms: int = SESSION_TIMEOUT_MS,
-    replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
-) -> Observer:
-    """Return what watches a topic in this process, with these times from now on."""
+def observer_of(handle: TopicHandle, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> Observer:
+    """Return what watches a topic in this process, with this time-out from now on."""
     observer = _observers.get(handle)
     if observer is None:
         observer = _observers[handle] = Observer()
     observer.session_timeout_ms = session_timeout_ms
-    observer.replica_lag_time_max_ms = replica_lag_time_max_ms
     return observer
 
 
@@ -134,18 +127,6 @@ def _is_headless(state: Topic, number: int, gone: Collection[Suspicion]) -> bool
     return leader is None or leader in state.fenced or any(each.node == leader for each in gone)
 
 
-def _gone_followers(state: Topic, gone: Collection[NodeId]) -> list[Lagging]:
-    """Return the members of ISRs that are gone and behind: who misses nothing holds up nobody."""
-    found = []
-    for number, partition in enumerate(state.partitions):
-        if partition.leader is not None:
-            end, ends = partition.leader_end, partition.log_end_offsets
-            nodes = tuple(node for node in partition.isr if node in gone and ends[node] < end)
-            if nodes:
-                found.append(Lagging(number, nodes, partition.leader_epoch))
-    return found
-
-
 def live(handle: TopicHandle) -> tuple[Holder, ...]:
     """Return the nodes that may be elected: they answer as themselves, and still have what counts of what they hold.
 
@@ -157,6 +138,21 @@ def live(handle: TopicHandle) -> tuple[Holder, ...]:
         for node, incarnation in state.incarnations.items()
         if node in log.cluster.state.nodes  # else it was removed since
         and node not in log.missing_nodes
+        and has_what_counts(handle, node)
+    )
+
+
+def is_reached(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether a node answers as the one that the topic knows, and still has what counts of what it holds.
+
+    By the last roll call, which does not ask fenced nodes, and the state of the topic that is known.
+    """
+    member = handle.log.cluster.state.nodes.get(node)
+    return (
+        member is not None
+        and not member.fenced
+        and member.incarnation == handle.journal.state.incarnations.get(node)
+        and node not in handle.log.missing_nodes
         and has_what_counts(handle, node)
     )
 

@@ -4,6 +4,7 @@
     HoldFiles      -> FilesHeld                         a node has copied files; its LEO, the HW and the ISR follow
     ShrinkIsr      -> IsrShrunk ...                     members that have fallen behind
     Suspect        -> NodeSuspected                     cancelled by any entry that names the node as a holder
+    CancelSuspicion -> SuspicionCancelled               an observer reaches the node again
     ReportDamage   -> IsrShrunk, LeaderElected ..., Damaged    copies that are not what was written, or are gone
     ElectLeaders   -> RowsLost, LeaderElected ...
     ElectPreferred -> LeaderElected ...
@@ -38,13 +39,14 @@ from pyspark_log_coordinator.isr import IsrShrunk, ShrinkIsr
 from pyspark_log_coordinator.node_changes import AlterNode, NodeFenced, NodeRenewed, NodeUnfenced
 from pyspark_log_coordinator.reassignment import AddPartitions, AlterReplicas, PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.row_loss import RowsLost
-from pyspark_log_coordinator.suspicion import NodeSuspected, Suspect
+from pyspark_log_coordinator.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
 from pyspark_log_coordinator.topic_state import Topic
 
 Command = (
     HoldFiles
     | ShrinkIsr
     | Suspect
+    | CancelSuspicion
     | ReportDamage
     | ElectLeaders
     | ElectPreferred
@@ -56,6 +58,7 @@ Event = (
     FilesHeld
     | IsrShrunk
     | NodeSuspected
+    | SuspicionCancelled
     | Damaged
     | RowsLost
     | LeaderElected
@@ -76,6 +79,8 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
             return isr.decide(topic, command)
         case Suspect():
             return suspicion.decide(topic, command)
+        case CancelSuspicion():
+            return suspicion.decide_cancel(topic, command)
         case ReportDamage():
             return damage.decide(topic, command)
         case ElectLeaders():
@@ -111,6 +116,8 @@ def evolve(topic: Topic, event: Event) -> Topic:
             return isr.evolve(topic, event)
         case NodeSuspected():
             return suspicion.evolve(topic, event)
+        case SuspicionCancelled():
+            return suspicion.evolve_cancel(topic, event)
         case Damaged():
             return damage.evolve(topic, event)
         case RowsLost():

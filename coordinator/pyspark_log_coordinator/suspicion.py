@@ -1,9 +1,10 @@
 """Suspicion: how a node is found to be gone, without comparing the clocks of two processes.
 
-Writes are heartbeats. Who fails to reach a node says so in an entry, and any later entry that names the node as a
-holder, of a batch or of what it has copied, cancels it. Only an observer that has itself seen the same suspicion stand
-for a full period, on its own monotonic clock, may ask for an election. A false suspicion costs nothing that was
-acknowledged with acks=all.
+Writes are heartbeats. A process that fails to reach a node says so in an entry. Two kinds of later entry cancel that
+suspicion: one that names the node as a holder, of a batch or of what it has copied; and one of an observer that
+reaches the node again (`CancelSuspicion`). Only an observer that has itself seen the same suspicion stand for a full
+period, on its own monotonic clock, may ask for an election or put the node out of ISRs. A false suspicion costs nothing
+that was acknowledged with acks=all.
 """
 
 from __future__ import annotations
@@ -26,8 +27,26 @@ class Suspect(msgspec.Struct, frozen=True):
     incarnation: str
 
 
+class CancelSuspicion(msgspec.Struct, frozen=True):
+    """Say that a node, in this incarnation, answers again, and has the files that count.
+
+    `number` is the suspicion that the caller knew when it looked: a later one stays.
+    """
+
+    node: NodeId
+    incarnation: str
+    number: int
+
+
 class NodeSuspected(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """Somebody failed to reach the node. Suspicions of a topic are numbered, so that two of one node are told apart."""
+
+    node: NodeId
+    number: int
+
+
+class SuspicionCancelled(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The node was reached again: the suspicion of this number counts no more."""
 
     node: NodeId
     number: int
@@ -60,8 +79,27 @@ def evolve(topic: Topic, event: NodeSuspected) -> Topic:
     return msgspec.structs.replace(topic, suspects=suspects, suspicions=event.number)
 
 
+def decide_cancel(topic: Topic, command: CancelSuspicion) -> list[SuspicionCancelled]:
+    """Return the cancellation; nothing if the suspicion no longer stands, or the node is another by now."""
+    if not stands(topic, Suspicion(command.node, command.number)):
+        return []
+    if topic.incarnations.get(command.node) != command.incarnation:
+        return []
+    return [SuspicionCancelled(command.node, command.number)]
+
+
+def evolve_cancel(topic: Topic, event: SuspicionCancelled) -> Topic:
+    """Return the topic without the suspicion."""
+    return cleared(topic, (event.node,))
+
+
+def stands(topic: Topic, suspicion: Suspicion) -> bool:
+    """Return whether a suspicion was not cancelled, nor replaced by a later one of the same node."""
+    return topic.suspects.get(suspicion.node) == suspicion.number
+
+
 def cleared(topic: Topic, seen: Iterable[NodeId]) -> Topic:
-    """Return the topic without suspicion of nodes that an entry has named as holders."""
+    """Return the topic without suspicion of nodes that an entry has shown to be alive."""
     if not topic.suspects:
         return topic
     alive = frozenset(seen)

@@ -55,7 +55,7 @@ from pyspark_log_coordinator.retention import ApplyRetention, DeleteRecords, Log
 from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.sequenced_file import SequencedFile
 from pyspark_log_coordinator.sequencing import BatchSequenced, CommitBatch
-from pyspark_log_coordinator.suspicion import Suspect, Suspicion
+from pyspark_log_coordinator.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic
@@ -267,6 +267,7 @@ __all__ = [
     "AlterReplicas",
     "ApplyRetention",
     "Assignment",
+    "CancelSuspicion",
     "CommitBatch",
     "DeleteRecords",
     "DeleteTopic",

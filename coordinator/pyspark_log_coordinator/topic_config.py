@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 MAX_MESSAGE_BYTES = 1_048_588
+REPLICA_LAG_TIME_MAX_MS = 30_000
 UNLIMITED = -1
 _DAY_MS = 86_400_000
 
@@ -30,6 +31,7 @@ _NAMES = {
     "orphan_retention_ms": "orphan.retention.ms",
     "unclean_leader_election_enable": "unclean.leader.election.enable",
     "replication_mode": "replication.mode",
+    "replica_lag_time_max_ms": "replica.lag.time.max.ms",
 }
 _LOWEST = {
     "min_insync_replicas": 1,
@@ -42,6 +44,7 @@ _LOWEST = {
     "retention_bytes": UNLIMITED,
     "file_delete_delay_ms": 0,
     "orphan_retention_ms": 0,
+    "replica_lag_time_max_ms": 1,
 }
 """The smallest value of each number."""
 _WORDS = {
@@ -75,6 +78,7 @@ _MEANINGS = {
     "replication_mode": (
         "isr: a row is committed when all in-sync replicas hold it; quorum: when a majority of the replicas does."
     ),
+    "replica_lag_time_max_ms": ("A follower that answers and has not been caught up for so many ms leaves the ISR."),
 }
 """Of each setting, in a sentence."""
 
@@ -96,6 +100,7 @@ class TopicConfig(msgspec.Struct, frozen=True, rename=_NAMES.get, forbid_unknown
     orphan_retention_ms: int = _DAY_MS
     unclean_leader_election_enable: bool = False
     replication_mode: Literal["isr", "quorum"] = "isr"
+    replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS
 
 
 class Setting(msgspec.Struct, frozen=True):

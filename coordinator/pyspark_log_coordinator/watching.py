@@ -1,8 +1,9 @@
 """Watching: what a process that runs for long does about nodes that go, and about leaders when they are back.
 
-Every topic is looked at by its observer: every half `replica.lag.time.max.ms`, and every few seconds while a node is
-away or under suspicion, or while changes of an ISR wait to be published. Now and then preferred leaders get the lead
-back, as far as they have every row. Any number of processes may watch; on one node there is nothing to watch.
+Every topic is looked at by its observer: every half `replica.lag.time.max.ms`, the shortest of all topics; also when
+the time of a follower that is behind is over, and every few seconds while a node is away or under suspicion, or while
+changes of an ISR wait to be published. Now and then preferred leaders get the lead back, as far as they have every row.
+Any number of processes may watch; on one node there is nothing to watch.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import msgspec
 
 from pyspark_log_coordinator import leader_balance, observer
 from pyspark_log_coordinator.election import ElectPreferred, LeaderElected
-from pyspark_log_coordinator.isr import PUBLISH_CHECK_MS, REPLICA_LAG_TIME_MAX_MS
+from pyspark_log_coordinator.isr import PUBLISH_CHECK_MS
 from pyspark_log_coordinator.observer import SESSION_TIMEOUT_MS, observer_of
 from pyspark_log_coordinator.partition import NodeId
+from pyspark_log_coordinator.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ class WatchSettings(msgspec.Struct, frozen=True):
     """Kafka's settings of these names, and its defaults."""
 
     session_timeout_ms: int = SESSION_TIMEOUT_MS
-    replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: float = leader_balance.CHECK_INTERVAL_SECONDS
     leader_imbalance_per_broker_percentage: float = leader_balance.IMBALANCE_PERCENTAGE
@@ -55,7 +56,8 @@ class Watcher:
         self._settings = settings or WatchSettings()
         self._looked: float | None = None
         self._is_suspicious = False
-        self._has_unpublished = False
+        self._lag_interval_ms = REPLICA_LAG_TIME_MAX_MS / 2
+        """How long it is to the next look, so that no follower that falls behind is noticed late."""
         self._balanced = log.environment.monotonic()
 
     def watch(self, failed: Callable[[str, LogError], object]) -> tuple[Led, ...]:
@@ -79,23 +81,29 @@ class Watcher:
     def _interval(self) -> float:
         """Return how long it is from one look to the next, in seconds."""
         if self._log.missing_nodes or self._is_suspicious:
-            return min(SUSPICION_SECONDS, self._settings.session_timeout_ms / 2000)
-        interval_ms = self._settings.replica_lag_time_max_ms / 2
-        return (min(interval_ms, PUBLISH_CHECK_MS) if self._has_unpublished else interval_ms) / 1000
+            return min(SUSPICION_SECONDS, self._settings.session_timeout_ms / 2000, self._lag_interval_ms / 1000)
+        return self._lag_interval_ms / 1000
 
     def _look(self, failed: Callable[[str, LogError], object]) -> None:
         settings = self._settings
         self._log.cluster.refresh()
         self._log.call_roll()
-        self._is_suspicious = self._has_unpublished = False
+        self._is_suspicious = False
+        intervals_ms: list[float] = []
 
         def look(handle: TopicHandle) -> None:
-            seen = observer_of(handle, settings.session_timeout_ms, settings.replica_lag_time_max_ms)
+            seen = observer_of(handle, settings.session_timeout_ms)
             seen.consider(handle)
-            self._is_suspicious |= bool(handle.journal.state.suspects)
-            self._has_unpublished |= seen.has_unpublished
+            state = handle.journal.state
+            self._is_suspicious |= bool(state.suspects)
+            intervals_ms.append(state.config.replica_lag_time_max_ms / 2)
+            if seen.has_unpublished:
+                intervals_ms.append(PUBLISH_CHECK_MS)
+            if seen.next_lag_ms is not None:
+                intervals_ms.append(seen.next_lag_ms)
 
         self._each(look, failed)
+        self._lag_interval_ms = min(intervals_ms, default=REPLICA_LAG_TIME_MAX_MS / 2)
 
     def _balance(self, failed: Callable[[str, LogError], object]) -> tuple[Led, ...]:
         partitions: dict[str, tuple[Partition, ...]] = {}

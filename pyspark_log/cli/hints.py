@@ -16,6 +16,10 @@ KAFKAS = {
     "--group": NO_GROUPS,
     "--offset": "it is called --from",
     "--property": "options of their own say how rows are printed and read; --help lists them",
+    "--replica-lag-time-max-ms": (
+        "it is a configuration of the topic, as in: "
+        "pyspark-log topics alter TOPIC --config replica.lag.time.max.ms=30000"
+    ),
     "--topic": "a topic is named without an option, as in: pyspark-log consume TOPIC",
 }
 ALTER_PARTITIONS = "more partitions are given by: pyspark-log topics add-partitions TOPIC --partitions N"

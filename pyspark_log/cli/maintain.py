@@ -32,7 +32,6 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     watch: Annotated[bool, typer.Option("--watch", help="Go on until interrupted.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often, with --watch.")] = 10.0,
     session_timeout_ms: watching.SessionTimeout = 9_000,
-    lag_time_max_ms: watching.LagTimeMax = 30_000,
     rebalance: watching.Rebalance = True,
     rebalance_seconds: watching.RebalanceSeconds = 300.0,
     rebalance_percentage: watching.RebalancePercentage = 10.0,
@@ -64,7 +63,6 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
             path,
             WatchSettings(
                 session_timeout_ms=session_timeout_ms,
-                replica_lag_time_max_ms=lag_time_max_ms,
                 auto_leader_rebalance_enable=rebalance,
                 leader_imbalance_check_interval_seconds=rebalance_seconds,
                 leader_imbalance_per_broker_percentage=rebalance_percentage,

@@ -40,7 +40,6 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     ] = 0.5,
     scrub: scrubbing.Scrub = scrubbing.BYTES_PER_SECOND,
     session_timeout_ms: watching.SessionTimeout = 9_000,
-    lag_time_max_ms: watching.LagTimeMax = 30_000,
     rebalance: watching.Rebalance = True,
     rebalance_seconds: watching.RebalanceSeconds = 300.0,
     rebalance_percentage: watching.RebalancePercentage = 10.0,
@@ -71,7 +70,6 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
             path,
             WatchSettings(
                 session_timeout_ms=session_timeout_ms,
-                replica_lag_time_max_ms=lag_time_max_ms,
                 auto_leader_rebalance_enable=rebalance,
                 leader_imbalance_check_interval_seconds=rebalance_seconds,
                 leader_imbalance_per_broker_percentage=rebalance_percentage,

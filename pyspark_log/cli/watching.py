@@ -20,9 +20,6 @@ SessionTimeout = Annotated[
         "--broker-session-timeout-ms", min=1, metavar="MS", help="How long a node may be away until another leads."
     ),
 ]
-LagTimeMax = Annotated[
-    int, typer.Option("--replica-lag-time-max-ms", min=1, metavar="MS", help="How long an in-sync replica may lag.")
-]
 Rebalance = Annotated[
     bool,
     typer.Option(

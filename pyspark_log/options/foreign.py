@@ -134,6 +134,13 @@ REFUSED = (
         why="there are no consumer groups yet; leave it out: the query's progress is in its checkpoint",
     ),
     Foreign(
+        names=("replica.lag.time.max.ms",),
+        why=(
+            "it is a configuration of the topic, so that all processes agree on it; leave it out, and set it with: "
+            "pyspark-log topics alter TOPIC --config replica.lag.time.max.ms=30000"
+        ),
+    ),
+    Foreign(
         names=("paths",),
         why="there is one cluster root; load one path, and choose topics with subscribe",
     ),

@@ -48,7 +48,8 @@ A frame that is written has the columns of Spark's Kafka sink, and may have a ti
 """
 TOPIC_SETTINGS = """
 These are no options of a query: `pyspark-log topics create --config` sets them, and `topics alter` changes them. Names
-and defaults are those of Kafka's topics; `orphan.retention.ms` and `replication.mode` are this log's own.
+and defaults are those of Kafka's topics; `replica.lag.time.max.ms` is one of Kafka's brokers, `orphan.retention.ms` and
+`replication.mode` are this log's own.
 `compression.type` has no gzip and no snappy; nor is there `producer`, since a writer may always choose for itself.
 `cleanup.policy` can only be `delete`.
 """

@@ -31,7 +31,6 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         replication_factor=given.find(table.DEFAULT_REPLICATION_FACTOR),
         request_timeout_ms=given.get(table.REQUEST_TIMEOUT_MS),
         session_timeout_ms=given.get(table.BROKER_SESSION_TIMEOUT_MS),
-        replica_lag_time_max_ms=given.get(table.REPLICA_LAG_TIME_MAX_MS),
     )
     given.get(table.ASYNC_PROGRESS)
     _check_transaction(parsed, given)

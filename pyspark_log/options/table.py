@@ -355,14 +355,6 @@ BROKER_SESSION_TIMEOUT_MS = Option(
     meaning="How long a node must be out of reach of a write that waits for it, until another leads instead, in ms.",
     differs="In Kafka this is a setting of the controllers. With acks=all nobody waits for it.",
 )
-REPLICA_LAG_TIME_MAX_MS = Option(
-    name="replica.lag.time.max.ms",
-    kinds=SINK,
-    value=integer(1, INT_MAX),
-    default="30000",
-    meaning="How long a replica may be behind before it is out of sync, in ms.",
-    differs="In Kafka this is a setting of the brokers.",
-)
 
 TABLE: tuple[Option[Any], ...] = (
     PATH,
@@ -401,6 +393,5 @@ TABLE: tuple[Option[Any], ...] = (
     DEFAULT_REPLICATION_FACTOR,
     REQUEST_TIMEOUT_MS,
     BROKER_SESSION_TIMEOUT_MS,
-    REPLICA_LAG_TIME_MAX_MS,
     ASYNC_PROGRESS,
 )

@@ -34,4 +34,3 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: as many as there are nodes, 3 at most."""
     request_timeout_ms: int
     session_timeout_ms: int
-    replica_lag_time_max_ms: int

@@ -10,7 +10,6 @@ import msgspec
 
 from pyspark_log.sink.in_passing import housekeep_when_due, roll_in_passing, roll_past_the_cap
 from pyspark_log_coordinator import completing, rejoining
-from pyspark_log_coordinator.isr import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.observer import SESSION_TIMEOUT_MS, observer_of
 from pyspark_log_coordinator.sequencing import Acks, BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import LogError, NotEnoughReplicas, UnknownTopic
@@ -47,7 +46,6 @@ class Patience(msgspec.Struct, frozen=True):
     retry_backoff_ms: int = 100
     delivery_timeout_ms: int = 120_000
     session_timeout_ms: int = SESSION_TIMEOUT_MS
-    replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS
 
 
 def sequence(  # noqa: PLR0913 -- each is a fact of its own
@@ -129,8 +127,7 @@ class _Attempt:
 
     @property
     def _observer(self) -> Observer:
-        patience = self._patience
-        return observer_of(self._handle, patience.session_timeout_ms, patience.replica_lag_time_max_ms)
+        return observer_of(self._handle, self._patience.session_timeout_ms)
 
 
 def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:

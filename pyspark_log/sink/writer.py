@@ -136,7 +136,6 @@ class _Sink:
             options.retry_backoff_ms,
             options.delivery_timeout_ms,
             options.session_timeout_ms,
-            options.replica_lag_time_max_ms,
         )
 
     def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:

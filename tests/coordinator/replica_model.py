@@ -9,6 +9,8 @@
     elect       the leader is under suspicion for long enough, whether it is up or not; or nobody leads
     prefer      the preferred leader leads again
     shrink      somebody finds a member of the ISR lagging
+    leave       somebody has suspected a member of the ISR for long enough, and it misses rows
+    reach       somebody reaches a node that is suspected: a suspicion that was timed before counts no more
     rebuild     every journal is gone; the log is what the best folder of some nodes says
 
 In any order. That a node is down needs no step of its own: it takes none, no row is written to it, and who elects may
@@ -34,6 +36,7 @@ from pyspark_log_coordinator.partition import ChunkRef
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic import (
     AlterNode,
+    CancelSuspicion,
     CommitBatch,
     ElectLeaders,
     ElectPreferred,
@@ -187,8 +190,13 @@ class Model:
                 renewed = _with(state, i, Node(life=node.life + 1))
                 yield from self._to(f"renew {name}", renewed, after)
             if name in known.partition.isr and name != known.partition.leader:
-                lagging = Lagging(0, (name,), known.partition.leader_epoch)
+                lagging = Lagging(0, (name,), known.partition.leader_epoch, known.partition.leader_end)
                 yield from self._to(f"shrink {name}", state, self._submit(state.topic, ShrinkIsr((lagging,))))
+        for name in known.state.suspects:
+            reached = CancelSuspicion(name, known.state.incarnations[name], 1)
+            yield from self._to(f"reach {name}", state, self._submit(state.topic, reached))
+            gone = ShrinkIsr((), (Suspicion(name, 1),))
+            yield from self._to(f"leave {name}", state, self._submit(state.topic, gone))
         yield from self._elect(state, known, there)
         if sum(node.life + node.wiped for node in state.nodes) < self.wipes:
             for i in there:

@@ -5,6 +5,8 @@
     roll pN=FIRST..END [on=A,...]  somebody makes a segment, on these nodes (A)
     shrink pN=B,...                somebody finds these members of the ISR lagging
     suspect NODE                   somebody fails to reach a node
+    reach NODE                     an observer reaches a node again
+    leave gone=A,...               an observer finds the suspicions of these nodes standing for long
     damage NODE pN=OFFSET ...      somebody finds what a node has of these rows damaged
     elect live=A,... [gone=B,...] [unclean]
                                    an election, by who found these live, and the suspicions of those standing for long
@@ -16,7 +18,7 @@
 
 What they come to is told in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=B epoch=1 isr=B,C`,
 `p0 lost 2..3 (batch 1: 2)`, `p0 staged 0..9`, `p0 rolled 0..9`, `p0 replicas=A,B adding=B removing=A`, `added 2`,
-`suspected`, `damaged`, `renewed`, `fenced`, `unfenced`.
+`suspected`, `reached`, `damaged`, `renewed`, `fenced`, `unfenced`.
 
     leo                            -> p0 A=N B=N ..., p1 ...
     leader                         -> p0=A/EPOCH p1=none/EPOCH
@@ -43,12 +45,13 @@ from pyspark_log_coordinator.node_changes import NodeFenced, NodeRenewed, NodeUn
 from pyspark_log_coordinator.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged
 from pyspark_log_coordinator.row_loss import RowsLost
-from pyspark_log_coordinator.suspicion import NodeSuspected
+from pyspark_log_coordinator.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.topic import (
     AddPartitions,
     AlterNode,
     AlterReplicas,
     Assignment,
+    CancelSuspicion,
     ElectLeaders,
     ElectPreferred,
     Holder,
@@ -120,6 +123,8 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         "roll": told(_roll),
         "shrink": told(_shrink),
         "suspect": told(lambda state, words: Suspect(words[0], state.incarnations[words[0]])),
+        "reach": told(_reach),
+        "leave": told(lambda state, words: ShrinkIsr((), _suspicions(state, settings(words, "gone")["gone"]))),
         "damage": told(_damage),
         "elect": told(_elect),
         "prefer": told(lambda state, words: ElectPreferred(_holders(state, settings(words, "live")["live"]))),
@@ -176,7 +181,8 @@ def _roll(state: Topic, words: list[str]) -> MaintainSegments:
 
 def _shrink(state: Topic, words: list[str]) -> ShrinkIsr:
     pairs = [(partition_number(name), nodes.split(",")) for name, _, nodes in (word.partition("=") for word in words)]
-    return ShrinkIsr(tuple(Lagging(p, tuple(nodes), state.partitions[p].leader_epoch) for p, nodes in pairs))
+    found = [(p, tuple(nodes), state.partitions[p]) for p, nodes in pairs]
+    return ShrinkIsr(tuple(Lagging(p, nodes, one.leader_epoch, one.leader_end) for p, nodes, one in found))
 
 
 def _damage(state: Topic, words: list[str]) -> ReportDamage:
@@ -192,9 +198,17 @@ def _damage(state: Topic, words: list[str]) -> ReportDamage:
 
 def _elect(state: Topic, words: list[str]) -> ElectLeaders:
     given = settings(words, "live", "gone", flags=("unclean",))
-    gone = [node for node in given.get("gone", "").split(",") if node]
-    suspicions = tuple(Suspicion(node, state.suspects.get(node, 0)) for node in gone)
-    return ElectLeaders(_holders(state, given["live"]), suspicions, unclean="unclean" in given)
+    gone = _suspicions(state, given.get("gone", ""))
+    return ElectLeaders(_holders(state, given["live"]), gone, unclean="unclean" in given)
+
+
+def _suspicions(state: Topic, nodes: str) -> tuple[Suspicion, ...]:
+    return tuple(Suspicion(node, state.suspects.get(node, 0)) for node in nodes.split(",") if node)
+
+
+def _reach(state: Topic, words: list[str]) -> CancelSuspicion:
+    (node,) = words
+    return CancelSuspicion(node, state.incarnations[node], state.suspects.get(node, 0))
 
 
 def _reassign(state: Topic, words: list[str]) -> AlterReplicas:
@@ -228,6 +242,7 @@ def _tell(event: Any) -> str:
 _TOLD = {
     FilesHeld: "holds",
     NodeSuspected: "suspected",
+    SuspicionCancelled: "reached",
     Damaged: "damaged",
     NodeRenewed: "renewed",
     NodeFenced: "fenced",

@@ -11,6 +11,7 @@ from pyspark_log_coordinator.history import history
 from pyspark_log_coordinator.membership import set_fenced
 from pyspark_log_coordinator.observer import live, observer_of
 from pyspark_log_coordinator.repair import repair
+from pyspark_log_coordinator.topic import AlterConfig
 from pyspark_log_coordinator.topic_config import parse
 from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
@@ -271,8 +272,10 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
         write(cluster.log, handle, batch, {0: [b"%d" % batch]}, on, "1")
     flip_bit(cluster.folder("1", "t") / "append" / handle.refresh().files[1].name, 100)
     if shrunk:
-        observer = observer_of(handle, replica_lag_time_max_ms=0)
+        handle.submit(AlterConfig({"replica.lag.time.max.ms": "1"}))
+        observer = observer_of(handle)
         observer.look(handle)
+        cluster.log.environment.sleep(0.005)
         observer.look(handle)
         assert handle.refresh().partitions[0].isr == ("1",)
     set_fenced(cluster.log, "1", fenced=True)
@@ -290,14 +293,14 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
 
 
 def test_a_report_that_comes_late_costs_nothing_but_another_look(cluster):
-    handle, before = cluster.log.topic("t"), paths(cluster, "2")[1].stat()
+    handle, before = cluster.log.topic("t"), paths(cluster, "2")[1].stat().st_ctime_ns
     state = handle.refresh()
     number = state.first_file + len(state.files) - 1
     position = one(cluster).chunks[-1].position
     assert handle.submit(ReportDamage("2", state.incarnations["2"], ((number, position),))).events
     assert one(cluster).isr == ("0", "1")
     cluster.catch_up("t", "2")
-    assert paths(cluster, "2")[1].stat() == before, "the file is there and whole: it is not copied"
+    assert paths(cluster, "2")[1].stat().st_ctime_ns == before, "the file is there and whole: it is not copied"
     is_sound(cluster)
 
 

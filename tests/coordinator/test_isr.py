@@ -10,10 +10,13 @@ from pyspark_log_coordinator.isr import (
     Publication,
     ShrinkIsr,
     lagging,
+    next_due_ms,
     observe,
     watch,
 )
+from pyspark_log_coordinator.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.topic import HoldFiles
+from pyspark_log_coordinator.topic_config import TopicConfig
 from tests.coordinator.topics import after, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")
@@ -22,7 +25,7 @@ LAG_MAX = 100
 
 def at_ends(leader_epoch=0, **ends):
     """Return a topic of one partition whose replicas have these LEOs; the first leads."""
-    state = started(replicas=tuple(ends))
+    state = started(replicas=tuple(ends), replica_lag_time_max_ms=LAG_MAX)
     one = msgspec.structs.replace(
         state.partitions[0], log_end=max(ends.values()), log_end_offsets=ends, leader_epoch=leader_epoch
     )
@@ -35,7 +38,7 @@ def looks(*sights):
     for now, leader, follower in sights:
         state = at_ends(A=leader, B=follower)
         lags = watch(lags, state, now)
-    return [each.nodes for each in lagging(lags, state, now, LAG_MAX)]
+    return [each.nodes for each in lagging(lags, state, now)]
 
 
 def test_who_looks_for_the_first_time_takes_everybody_to_be_caught_up():
@@ -55,27 +58,68 @@ def test_a_follower_that_is_always_one_fetch_behind_is_in_sync():
     assert looks((0, 10, 0), (60, 20, 10), (120, 30, 20), (180, 40, 30), (240, 50, 40)) == []
 
 
-def test_who_reaches_the_leaders_end_of_the_fetch_before_was_caught_up_then_and_not_now():
-    # Fetched at 60 and 120; what it has at 120 was the leader's end at 60.
-    assert looks((0, 10, 0), (60, 20, 5), (120, 30, 20), (160, 40, 21)) == []
-    assert looks((0, 10, 0), (60, 20, 5), (120, 30, 20), (161, 40, 21)) == [("B",)]
+def test_a_follower_that_reached_what_the_leader_had_at_its_fetch_before_fell_behind_no_earlier_than_was_seen():
+    # Fetched at 60 and 120. What it has at 120 the leader had at 60; that the leader has more was first seen at 120.
+    assert looks((0, 10, 0), (60, 20, 5), (120, 30, 20), (120 + LAG_MAX, 40, 21)) == []
+    assert looks((0, 10, 0), (60, 20, 5), (120, 30, 20), (121 + LAG_MAX, 40, 21)) == [("B",)]
+
+
+def test_a_fetch_that_took_long_counts_from_when_the_leader_was_seen_to_have_more():
+    # It fetched between 20 and 40, and what it got was seen at 90: at 40 the leader was first seen to have more.
+    sights = (0, 10, 10), (20, 20, 10), (40, 30, 10), (80, 40, 10), (90, 50, 25)
+    assert looks(*sights, (40 + LAG_MAX, 60, 25)) == []
+    assert looks(*sights, (41 + LAG_MAX, 60, 25)) == [("B",)]
 
 
 def test_a_follower_that_has_everything_is_in_sync_however_long_nothing_comes():
     assert looks((0, 10, 10), (9_999, 10, 10)) == []
     assert looks((0, 10, 10), (9_999, 10, 10), (9_999 + LAG_MAX, 20, 10)) == []
-    assert looks((0, 10, 10), (9_999, 10, 10), (10_000 + LAG_MAX, 20, 10)) == [("B",)]
+
+
+def test_the_time_of_a_follower_that_had_everything_begins_when_it_is_first_seen_behind():
+    # It may have fallen behind a moment before that look.
+    assert looks((0, 10, 10), (90, 20, 10), (90 + LAG_MAX, 20, 10)) == []
+    assert looks((0, 10, 10), (90, 20, 10), (91 + LAG_MAX, 20, 10)) == [("B",)]
+    assert looks((0, 10, 10), (90, 20, 10), (120, 30, 10), (91 + LAG_MAX, 40, 10)) == [("B",)], "it goes on from then"
+
+
+def test_a_follower_that_has_lost_rows_gets_its_time_again():
+    assert looks((0, 10, 10), (90, 10, 5), (90 + LAG_MAX, 10, 5)) == []
+    assert looks((0, 10, 10), (90, 10, 5), (91 + LAG_MAX, 10, 5)) == [("B",)]
+
+
+def due(*sights):
+    lags = {}
+    for now, leader, follower in sights:
+        state = at_ends(A=leader, B=follower)
+        lags = watch(lags, state, now)
+    return next_due_ms(lags, state, now)
+
+
+def test_an_observer_knows_when_to_look_again():
+    assert due((0, 10, 10)) is None
+    assert due((0, 10, 10), (90, 20, 10)) == LAG_MAX + 1
+    assert due((0, 10, 10), (90, 20, 10), (120, 20, 10)) == LAG_MAX - 30 + 1
+    assert due((0, 10, 10), (90, 20, 10), (91 + LAG_MAX, 20, 10)) is None, "it is out of sync already"
+
+
+def test_how_long_a_follower_may_lag_is_a_configuration_of_the_topic():
+    state = at_ends(A=10, B=0)
+    slower = msgspec.structs.replace(state, config=TopicConfig(replica_lag_time_max_ms=2 * LAG_MAX))
+    lags = watch({}, state, 0)
+    assert lagging(lags, state, LAG_MAX + 1) != ()
+    assert lagging(lags, slower, LAG_MAX + 1) == ()
 
 
 def test_who_has_caught_up_since_the_observer_looked_does_not_lag():
     lags = watch({}, at_ends(A=10, B=0), 0)
-    assert lagging(lags, at_ends(A=10, B=9), LAG_MAX + 1, LAG_MAX) != ()
-    assert lagging(lags, at_ends(A=10, B=10), LAG_MAX + 1, LAG_MAX) == ()
+    assert lagging(lags, at_ends(A=10, B=9), LAG_MAX + 1) != ()
+    assert lagging(lags, at_ends(A=10, B=10), LAG_MAX + 1) == ()
 
 
 def test_a_new_leader_gives_everybody_its_time_again():
     lag = observe(None, at_ends(A=10, B=0).partitions[0], "B", 0)
-    assert observe(lag, at_ends(1, A=10, B=0).partitions[0], "B", 90) == FollowerLag(0, 10, 90, 90, 1)
+    assert observe(lag, at_ends(1, A=10, B=0).partitions[0], "B", 90) == FollowerLag(0, ((90, 10),), 90, 1)
 
 
 def test_only_followers_in_the_isr_are_watched():
@@ -87,7 +131,7 @@ def test_where_nobody_leads_nobody_lags():
     state = at_ends(A=9, B=0)
     state = msgspec.structs.replace(state, partitions=(msgspec.structs.replace(state.partitions[0], leader=None),))
     assert watch({}, state, 0) == {}
-    assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0),))) == []
+    assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0, 9),))) == []
 
 
 @pytest.mark.parametrize(
@@ -101,12 +145,12 @@ def test_where_nobody_leads_nobody_lags():
     ],
 )
 def test_changes_are_published_when_they_have_come_to_rest_or_none_was_for_long(change, published, now, due):
-    known = Publication(published_ms=published).with_found((Lagging(0, ("B",), 0),), change)
+    known = Publication(published_ms=published).with_found((Lagging(0, ("B",), 0, 9),), change)
     assert known.is_due(now) == due
 
 
 def test_a_change_that_comes_while_others_wait_lets_all_wait_and_one_that_is_gone_is_forgotten():
-    one, two = (Lagging(0, ("B",), 0),), (Lagging(0, ("B", "C"), 0),)
+    one, two = (Lagging(0, ("B",), 0, 9),), (Lagging(0, ("B", "C"), 0, 9),)
     known = Publication(published_ms=0).with_found(one, 1_000).with_found(two, 4_000)
     assert (known.is_due(6_001), known.is_due(9_001)) == (False, True)
     assert known.with_found(two, 9_001).is_due(9_001)
@@ -123,34 +167,68 @@ def behind():
 
 
 def test_a_lagging_member_leaves_and_the_high_watermark_goes_on():
-    events = decide(behind(), ShrinkIsr((Lagging(0, ("C",), 0),)))
+    events = decide(behind(), ShrinkIsr((Lagging(0, ("C",), 0, 9),)))
     assert events == [IsrShrunk(0, ("A", "B"))]
-    state = after(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0),)))
+    state = after(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
     assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 3)
 
 
 def test_whom_one_observation_takes_out_another_does_not_bring_back():
-    both = ShrinkIsr((Lagging(0, ("B",), 0), Lagging(0, ("C",), 0)))
-    assert decide(behind(), both) == decide(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0),)))
+    both = ShrinkIsr((Lagging(0, ("B",), 0, 9), Lagging(0, ("C",), 0, 9)))
+    assert decide(behind(), both) == decide(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
 
 
 def test_many_changes_are_one_entry():
     state = after(behind(), commit(None, file({1: 1}), acks="1"))
-    assert len(decide(state, ShrinkIsr((Lagging(0, ("C",), 0), Lagging(1, ("C",), 0))))) == 2
+    assert len(decide(state, ShrinkIsr((Lagging(0, ("C",), 0, 9), Lagging(1, ("C",), 0, 9))))) == 2
 
 
 @pytest.mark.parametrize(
     "stale",
-    [Lagging(0, ("C",), 1), Lagging(1, ("C",), 0), Lagging(0, ("A",), 0), Lagging(0, ("Z",), 0), Lagging(7, ("C",), 0)],
+    [
+        Lagging(0, ("C",), 1, 9),
+        Lagging(1, ("C",), 0, 9),
+        Lagging(0, ("A",), 0, 9),
+        Lagging(0, ("Z",), 0, 9),
+        Lagging(7, ("C",), 0, 9),
+    ],
     ids=["another epoch", "has caught up", "leads", "no member", "no partition"],
 )
 def test_who_does_not_lag_by_now_stays(stale):
     assert decide(behind(), ShrinkIsr((stale,))) == []
 
 
+def test_who_has_caught_up_since_and_is_behind_again_stays():
+    state = after(behind(), HoldFiles("C", incarnation("C"), (1,)))
+    state = after(state, commit(None, file({0: 1}), acks="1"))
+    assert state.partitions[0].log_end_offsets == {"A": 4, "B": 2, "C": 3}
+    seen = ShrinkIsr((Lagging(0, ("B", "C"), 0, leader_end=3),))
+    assert decide(state, seen) == [IsrShrunk(0, ("A", "C"))]
+
+
+def suspected(state, node):
+    """Return the topic with a suspicion of a node, and the suspicion."""
+    state = after(state, Suspect(node, incarnation(node)))
+    return state, (Suspicion(node, state.suspects[node]),)
+
+
+def test_who_is_gone_leaves_the_isrs_in_which_it_misses_rows():
+    state, gone = suspected(behind(), "C")
+    assert decide(state, ShrinkIsr((), gone)) == [IsrShrunk(0, ("A", "B"))]
+    assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0, 3),), gone)) == [IsrShrunk(0, ("A",))]
+
+
+def test_who_was_reached_again_is_not_gone_and_stays():
+    state, gone = suspected(behind(), "C")
+    reached = after(state, CancelSuspicion("C", incarnation("C"), gone[0].number))
+    assert decide(reached, ShrinkIsr((), gone)) == []
+    again, _ = suspected(reached, "C")
+    assert decide(again, ShrinkIsr((), gone)) == []
+
+
 def test_below_min_insync_the_high_watermark_stays():
     state = after(started(replicas=ABC, min_insync=2), commit(None, file({0: 1}), acks="1"))
-    state = after(state, ShrinkIsr((Lagging(0, ("B", "C"), 0),)))
+    state = after(state, ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
     assert state.partitions[0].high_watermark == 0
 
 

@@ -113,8 +113,8 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(number=partitions, lagging=some_nodes, epochs_ago=st.integers(0, 1))
     def shrink(self, number: int, lagging: list[str], epochs_ago: int) -> None:
-        epoch = self.state.partitions[number % len(self.state.partitions)].leader_epoch - epochs_ago
-        self.submit(ShrinkIsr((Lagging(number, tuple(lagging), epoch),)))
+        one = self.state.partitions[number % len(self.state.partitions)]
+        self.submit(ShrinkIsr((Lagging(number, tuple(lagging), one.leader_epoch - epochs_ago, one.leader_end),)))
 
     @rule(node=nodes, chosen=st.sets(st.integers(0, 40)), all_of_it=st.booleans(), old_life=st.booleans())
     def damage(self, node: str, chosen: set[int], all_of_it: bool, old_life: bool) -> None:

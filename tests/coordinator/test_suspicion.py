@@ -3,7 +3,15 @@
 import pytest
 
 from pyspark_log_coordinator.suspicion import NodeSuspected, Standing, confirmed, watch
-from pyspark_log_coordinator.topic import AlterNode, ElectLeaders, Holder, HoldFiles, Suspect, Suspicion
+from pyspark_log_coordinator.topic import (
+    AlterNode,
+    CancelSuspicion,
+    ElectLeaders,
+    Holder,
+    HoldFiles,
+    Suspect,
+    Suspicion,
+)
 from tests.coordinator.topics import after, commit, decide, file, incarnation, started
 
 PERIOD = 100
@@ -31,15 +39,30 @@ def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node,
         commit(None, file({0: 1}, on=("A", "B"))),
         HoldFiles("A", incarnation("A")),
         AlterNode("A", "another"),
+        CancelSuspicion("A", incarnation("A"), 1),
     ],
-    ids=["a batch", "a report", "another life"],
+    ids=["a batch", "a report", "another life", "somebody reaches it"],
 )
-def test_an_entry_that_names_the_node_as_a_holder_cancels_the_suspicion(command):
+def test_an_entry_that_shows_that_the_node_is_alive_cancels_the_suspicion(command):
     assert after(suspected(), command).suspects == {}
 
 
 def test_an_entry_that_names_others_does_not():
     assert after(suspected(), commit(None, file({0: 1}, on=("B",)))).suspects == {"A": 1}
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        CancelSuspicion("A", incarnation("A"), 2),
+        CancelSuspicion("A", "another", 1),
+        CancelSuspicion("B", incarnation("B"), 1),
+        CancelSuspicion("Z", incarnation("Z"), 1),
+    ],
+    ids=["of another suspicion", "of another life", "not suspected", "unknown"],
+)
+def test_a_cancellation_that_does_not_mean_the_suspicion_that_stands_changes_nothing(late):
+    assert decide(suspected(), late) == []
 
 
 def test_an_observer_counts_from_when_it_saw_the_suspicion_itself():

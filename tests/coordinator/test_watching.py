@@ -5,6 +5,7 @@ import pytest
 from pyspark_log_coordinator import copying, membership, moving, watching
 from pyspark_log_coordinator.election import ElectPreferred
 from pyspark_log_coordinator.observer import live
+from pyspark_log_coordinator.topic import AlterConfig
 from pyspark_log_coordinator.watching import Led, Watcher, WatchSettings
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
@@ -15,8 +16,8 @@ from tests.coordinator.several_nodes import Stores
 class Watched(ReplicatedTopic):
     """A topic that node 1 leads, of which all rows are on all nodes, and a process that watches."""
 
-    def __init__(self, replicas=(("1", "2", "0"),), **settings):
-        super().__init__(Stores(BreakableStore), replicas=replicas)
+    def __init__(self, replicas=(("1", "2", "0"),), config=None, **settings):
+        super().__init__(Stores(BreakableStore), replicas=replicas, **config or {})
         self.append(on=ALL, acks="all")
         self.watcher = Watcher(self.log, WatchSettings(**settings))
         self.failures = []
@@ -30,9 +31,12 @@ class Watched(ReplicatedTopic):
         self.stores.at[f"/disk/{node}"].broken = StoreUnavailable
         self.log.call_roll()
 
-    def bring_back(self, node):
+    def answer_again(self, node):
         self.stores.at[f"/disk/{node}"].broken = None
         self.log.call_roll()
+
+    def bring_back(self, node):
+        self.answer_again(node)
         copying.catch_up(self.log, self.handle, node)
 
 
@@ -73,22 +77,95 @@ def test_a_follower_that_stays_away_and_misses_rows_is_out_of_the_isr_after_the_
     assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "0"), 2)
 
 
-def test_a_follower_that_answers_and_gets_no_rows_is_out_of_the_isr_after_the_lag_time():
-    topic = Watched(replica_lag_time_max_ms=20_000)
-    topic.watch(10.0)
+@pytest.mark.parametrize("behind_since", [0, 1, 7, 14])
+@pytest.mark.parametrize("lag_time", [4, 30])
+def test_a_follower_that_answers_and_gets_no_rows_leaves_the_isr_when_its_time_is_over_and_never_before(
+    lag_time, behind_since
+):
+    topic = Watched(config={"replica_lag_time_max_ms": str(1000 * lag_time)})
+    for _ in range(behind_since):
+        topic.watch(1.0)
     topic.append(on=("1", "0"))
-    for _ in range(2):
-        topic.watch(10.0)
-    assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "2", "0"), 1)
-    topic.watch(10.0)  # caught up was last seen 30 s ago
-    assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "0"), 2)
+    waited = 0
+    while topic.partition().isr == ("1", "2", "0"):
+        topic.watch(1.0)  # `node run` asks every second
+        waited += 1
+    assert lag_time < waited <= 1.5 * lag_time + 1
+    assert topic.partition().high_watermark == 2
     assert topic.handle.journal.state.suspects == {}
     copying.catch_up(topic.log, topic.handle, "2")
     assert topic.partition().isr == ("1", "2", "0")
 
 
+def test_two_processes_agree_on_how_long_a_follower_may_lag():
+    topic = Watched()
+    topic.handle.submit(AlterConfig({"replica.lag.time.max.ms": "4000"}))
+    log, handle = topic.open()
+    one, two = Watcher(topic.log), Watcher(log)
+    topic.append(on=("1", "0"))
+    for now in range(5):
+        for watcher, process in ((one, topic.log), (two, log)):
+            watcher.watch(pytest.fail)
+            process.environment.sleep(1.0)
+        assert topic.partition().isr == ("1", "2", "0"), f"after {now} s"
+    two.watch(pytest.fail)
+    assert handle.refresh().partitions[0].isr == ("1", "0")
+
+
+# A node that comes back
+
+
+@pytest.mark.parametrize("misses_rows", [True, False])
+def test_a_node_that_is_back_within_the_session_timeout_is_suspected_no_more_and_stays_in_the_isr(misses_rows):
+    topic = Watched()
+    topic.take_away("2")
+    topic.watch(15.0)
+    if misses_rows:
+        topic.append(on=("1", "0"))
+    topic.watch(5.0)
+    assert topic.handle.journal.state.suspects == {"2": 1}
+    topic.answer_again("2")
+    topic.watch(2.0)
+    assert topic.handle.journal.state.suspects == {}
+    for _ in range(10):
+        topic.watch(2.0)
+    assert topic.partition().isr == ("1", "2", "0")
+
+
+def test_a_node_that_is_away_again_gets_the_whole_session_timeout_again():
+    topic = Watched()
+    topic.append(on=("1", "0"))
+    topic.take_away("2")
+    topic.watch(8.0)
+    topic.answer_again("2")
+    topic.watch(2.0)
+    topic.take_away("2")
+    topic.watch(2.0)
+    for _ in range(8):
+        topic.watch(1.0)
+    assert topic.partition().isr == ("1", "2", "0")
+    topic.watch(2.0)
+    assert topic.partition().isr == ("1", "0")
+
+
+def test_a_node_that_answers_and_lacks_what_counts_stays_under_suspicion():
+    topic = Watched()
+    topic.append(on=("1",))  # nobody else has this row
+    topic.take_away("1")
+    topic.watch(15.0)
+    assert topic.handle.journal.state.suspects == {"1": 1}
+    key = topic.handle.append_file(topic.handle.journal.state.files[-1].name)
+    topic.stores.at["/disk/1"].broken = None
+    topic.stores.at["/disk/1"].delete(key)
+    topic.log.call_roll()
+    topic.watch(5.0)
+    assert topic.handle.journal.state.suspects == {"1": 1}
+    topic.watch(5.0)
+    assert (topic.partition().leader, topic.partition().log_end) == ("2", 1)
+
+
 def test_followers_that_fall_behind_one_after_another_leave_the_isrs_in_one_entry():
-    topic = Watched(replicas=[("1", "2", "0")] * 4, replica_lag_time_max_ms=1_000)
+    topic = Watched(replicas=[("1", "2", "0")] * 4, config={"replica_lag_time_max_ms": "1000"})
 
     def fall_behind(partition):
         topic.append({partition: [b"row"]}, on=("1", "0"))
@@ -99,19 +176,19 @@ def test_followers_that_fall_behind_one_after_another_leave_the_isrs_in_one_entr
 
     fall_behind(0)
     for _ in range(4):
-        topic.watch(0.5)
+        topic.watch(0.51)
     assert isr_sizes() == [2, 3, 3, 3]  # the first for long is published at once
     for partition in (1, 2):
         before = fall_behind(partition)
         for _ in range(4):
-            topic.watch(0.5)
+            topic.watch(0.51)
         topic.handle.refresh()
         assert topic.handle.journal.number == before
-    for _ in range(9):
-        topic.watch(0.5)
+    for _ in range(8):
+        topic.watch(0.51)
     assert isr_sizes() == [2, 3, 3, 3]
     for _ in range(2):
-        topic.watch(0.5)
+        topic.watch(0.51)
     assert isr_sizes() == [2, 2, 2, 3]
     assert topic.handle.journal.number == before + 1
 
@@ -120,7 +197,7 @@ def test_a_change_that_waits_is_looked_after_soon():
     topic = Watched(replicas=[("1", "2", "0")] * 2, auto_leader_rebalance_enable=False)
     for partition in (0, 1):
         topic.append({partition: [b"row"]}, on=("1", "0"))
-        for _ in range(3):
+        for _ in range(4):
             topic.watch(15.0)
     assert [len(topic.partition(number).isr) for number in (0, 1)] == [2, 3]
     for _ in range(3):

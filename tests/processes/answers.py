@@ -16,7 +16,6 @@ from tests.processes.nodes import NODES
 from tests.processes.small_topic import PARTITIONS, TOPIC, Life, Values
 
 SESSION_TIMEOUT_MS = 150
-LAG_TIME_MAX_MS = 600
 PAUSE_S = 0.02
 PATIENCE = Patience(retry_backoff_ms=10, delivery_timeout_ms=2_000, session_timeout_ms=SESSION_TIMEOUT_MS)
 
@@ -61,7 +60,7 @@ def write(root: str, producer: str, acks: Acks, diary: str, stop: str) -> int:
 def keep(root: str, end: str) -> None:
     """Do what `pyspark-log node run` does, for every node."""
     life = Life(root)
-    watcher = Watcher(life.log, WatchSettings(SESSION_TIMEOUT_MS, LAG_TIME_MAX_MS))
+    watcher = Watcher(life.log, WatchSettings(SESSION_TIMEOUT_MS))
     followers = [Follower(life.log, node) for node in NODES]
     while not Diary(end).lines():
         with contextlib.suppress(LogError):

@@ -25,7 +25,13 @@ from tests.processes.small_topic import AT_ONCE, PARTITIONS, Life, Values, rows_
 
 SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "5"))
 SEED = 20_260_117
-CONFIG = msgspec.structs.replace(AT_ONCE, min_insync_replicas=2, file_delete_delay_ms=5_000, orphan_retention_ms=10**9)
+CONFIG = msgspec.structs.replace(
+    AT_ONCE,
+    min_insync_replicas=2,
+    file_delete_delay_ms=5_000,
+    orphan_retention_ms=10**9,
+    replica_lag_time_max_ms=600,
+)
 ALL = ("all-1", "all-2")
 """Writers with acks=all."""
 ONE = "one"

@@ -193,12 +193,12 @@ def test_how_it_watches_is_said_in_kafkas_words(cli, monkeypatch):
     monkeypatch.setattr(watching, "start", start)
     cli.run("node", "run", "1", code=130)
     cli.run(
-        *("node", "run", "1", "--broker-session-timeout-ms", 1, "--replica-lag-time-max-ms", 2),
+        *("node", "run", "1", "--broker-session-timeout-ms", 1),
         *("--no-auto-leader-rebalance-enable", "--leader-imbalance-check-interval-seconds", 3),
         *("--leader-imbalance-per-broker-percentage", 4),
         code=130,
     )
-    assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, 2, False, 3.0, 4.0))]
+    assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, False, 3.0, 4.0))]
     cli.run("node", "run", "1", "--once")
     assert len(asked) == 2
 
@@ -213,12 +213,12 @@ def test_maintenance_watches_as_it_is_told(cli, monkeypatch):
     monkeypatch.setattr(watching, "start", start)
     cli.run("maintain", "--watch", code=130)
     cli.run(
-        *("maintain", "--watch", "--broker-session-timeout-ms", 1, "--replica-lag-time-max-ms", 2),
+        *("maintain", "--watch", "--broker-session-timeout-ms", 1),
         *("--no-auto-leader-rebalance-enable", "--leader-imbalance-check-interval-seconds", 3),
         *("--leader-imbalance-per-broker-percentage", 4),
         code=130,
     )
-    assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, 2, False, 3.0, 4.0))]
+    assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, False, 3.0, 4.0))]
 
 
 def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, monkeypatch, capsys):

@@ -294,6 +294,7 @@ def test_the_script_is_installed_under_its_name(cli):
     [
         (["--path", "/x", "topics", "list"], "No such option: --path; options stand behind the command"),
         (["topics", "--json", "list"], "No such option: --json; options stand behind the command"),
+        (["node", "run", "1", "--replica-lag-time-max-ms", "4"], "No such option: --replica-lag-time-max-ms; it is a"),
         (["topics", "create", "--topic", "t"], "No such option: --topic; a topic is named without an option"),
         (["topics", "list", "--bootstrap-server", "b:9092"], "; the cluster's address is --path"),
         (["topics", "alter", "t", "--partitions", "3"], "; more partitions are given by: pyspark-log topics add-part"),

@@ -54,6 +54,7 @@ def test_the_configuration_has_kafkas_names(cli):
         "orphan.retention.ms": 86_400_000,
         "unclean.leader.election.enable": False,
         "replication.mode": "isr",
+        "replica.lag.time.max.ms": 30_000,
     }
 
 

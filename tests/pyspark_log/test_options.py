@@ -105,7 +105,6 @@ class TestDefaults:
             replication_factor=None,
             request_timeout_ms=30_000,
             session_timeout_ms=9_000,
-            replica_lag_time_max_ms=30_000,
         )
 
 

@@ -184,10 +184,7 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
         swaps += done
     process.place = chance.choice(["driver", "commit"])
     process.open(create=False)
-    nodes = world.settings.nodes
-    patience = Patience(
-        retries=5, session_timeout_ms=nodes.session_timeout_ms, replica_lag_time_max_ms=nodes.lag_time_max_ms
-    )
+    patience = Patience(retries=5, session_timeout_ms=world.settings.nodes.session_timeout_ms)
     sequence(process.log, files, claim, acks, patience, TOPIC, swaps=swaps)
     assert world.rows is not None
     world.rows.acknowledged(producer, batch, acks)

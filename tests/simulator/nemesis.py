@@ -213,7 +213,7 @@ def follower(process: Process, node: str) -> None:
     while world.busy:
         try:
             handle = open_topic(process)
-            observer = observer_of(handle, nodes.session_timeout_ms, nodes.lag_time_max_ms)
+            observer = observer_of(handle, nodes.session_timeout_ms)
             done = Follower(process.log, node).round()
             world.counts["copied"] += done.objects
             if chance.random() < 0.3:
@@ -241,7 +241,7 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
         repair.repair(process.log, handle)
         for name in world.disks:
             Follower(process.log, name).round()
-        observer_of(handle, nodes.session_timeout_ms, nodes.lag_time_max_ms).look(handle)
+        observer_of(handle, nodes.session_timeout_ms).look(handle)
         process.store.wait(2 * nodes.session_timeout_ms / 1000)
         upkeep.housekeep(process.log, handle)
         if is_whole(world):

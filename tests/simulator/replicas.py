@@ -18,6 +18,7 @@ from pyspark_log_coordinator.rolling import SegmentStaged
 from pyspark_log_coordinator.sequencing import BatchSequenced
 from pyspark_log_coordinator.topic_state import Topic
 from pyspark_log_storage.layout import number_of_newest_first
+from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import History, Rows, require
 from tests.simulator.store import Objects
@@ -28,14 +29,18 @@ _COUNTED = replication.Event | SegmentStaged
 class ReplicatedRows(Rows):
     """A topic's journal, its rows, and who has them."""
 
-    def __init__(self, disks: Mapping[str, Disk], counts: Counter[str], factor: int, *args: Any) -> None:
+    def __init__(
+        self, disks: Mapping[str, Disk], counts: Counter[str], factor: int, departures: Departures, *args: Any
+    ) -> None:
         super().__init__(*args)
         self.disks = disks
+        self._departures = departures
         self._counts = counts
         self._factor = factor
 
     def decided(self, events: list[Any], before: Topic, after: Topic) -> None:
         super().decided(events, before, after)
+        self._departures.decided(events, before, after)
         self._counts.update(type(each).__name__ for each in events if isinstance(each, _COUNTED))
         for each in events:
             if isinstance(each, BatchSequenced) and each.acks == "all":

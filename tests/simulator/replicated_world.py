@@ -20,6 +20,7 @@ from pyspark_log_storage.errors import (
     StoreUnwritable,
 )
 from tests.simulator import lanes
+from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import History, Violation, require
 from tests.simulator.replicas import Ballots, ReplicatedRows
@@ -135,7 +136,9 @@ class ReplicatedWorld(World):
         if self.rows is None:
             folder = key.partition("journal/")[0]
             told = folder, topic.MACHINE, self.objects, self.expected, self.now_ms, self.files
-            self.rows = ReplicatedRows(self.disks, self.counts, self.settings.nodes.replicas, *told)
+            nodes = self.settings.nodes
+            departures = Departures(lambda: self.clock.now, nodes.session_timeout_ms, self.counts)
+            self.rows = ReplicatedRows(self.disks, self.counts, nodes.replicas, departures, *told)
         return self.rows
 
     def hold(self) -> None:

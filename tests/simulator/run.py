@@ -25,6 +25,7 @@ from pyspark_log_coordinator import (
     maintenance,
     members,
     membership,
+    rejoining,
     replay,
     segment_work,
     upkeep,
@@ -206,6 +207,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
             (stream_planner, "IDLE_WAIT_SECONDS", 0),
+            (rejoining, "PASSING_EVERY_SECONDS", 0.2),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield
@@ -254,5 +256,6 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(RollCall, "missing", lambda _, asked: lanes.roll_call(asked)))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(completing, "_seen", {}))
+        stack.enter_context(mock.patch.object(rejoining, "_turns", {}))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
         yield

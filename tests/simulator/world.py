@@ -37,7 +37,6 @@ class NodeSettings(msgspec.Struct, frozen=True):
     """On how many of the nodes the journals are."""
     replicas: int = 1
     session_timeout_ms: int = 100
-    lag_time_max_ms: int = 100
     disk_faults: float = 0
     """How often a disk loses what it had, compared with how often it is only away."""
     calm_seconds: float = 0.3
@@ -136,13 +135,13 @@ def _with_nodes(seed: int, settings: Settings) -> Settings:
         min_insync_replicas=min_insync,
         unclean_leader_election_enable=unclean,
         orphan_retention_ms=chance.choice([200, 1000]),
+        replica_lag_time_max_ms=chance.choice([50, 500]),
     )
     nodes = NodeSettings(
         count=3,
         journals=1 if seed % 4 == 1 else 3,
         replicas=replicas,
         session_timeout_ms=chance.choice([20, 100, 500]),
-        lag_time_max_ms=chance.choice([50, 500]),
         disk_faults=chance.choice([0, 0.3, 0.7]),
         calm_seconds=chance.choice([0.03, 0.1, 0.5]),
         more_troubles=chance.choice([(), ("read-only",)]),
