@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator import assignment, generations, nodes, topic_config
+from pyspark_log_coordinator import assignment, cluster_integrity, generations, nodes, topic_config
 from pyspark_log_coordinator.generations import (
     Journals,
     JournalsMoved,
@@ -52,6 +52,7 @@ from pyspark_log_coordinator.replay import Machine, events_decoder
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidOption, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.ranges import Int64
 
 PARTITIONS_MAX = 100_000
 SIMILAR = 0.7
@@ -63,7 +64,7 @@ class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     name: str
     topic_id: str
-    created_ms: int
+    created_ms: Int64
     config: TopicConfig
     assignments: tuple[tuple[NodeId, ...], ...]
     schemas: tuple[bytes, ...]
@@ -204,6 +205,8 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
 def evolve(state: Cluster, event: Event) -> Cluster:
     """Return the state after `event`."""
     match event:
+        case ClusterStarted() | ClusterRestored() if state.cluster_id:
+            raise ValueError("the cluster is started a second time")
         case ClusterStarted():
             return msgspec.structs.replace(state, cluster_id=event.cluster_id)
         case ClusterRestored():
@@ -288,6 +291,8 @@ MACHINE: Machine[Cluster, Command] = Machine(
     decide=decide,
     evolve=evolve,
     decode_events=events_decoder(Event),
+    check_entry=cluster_integrity.check_entry,
+    check_state=cluster_integrity.check_snapshot,
     encode_state=msgspec.msgpack.encode,
     decode_state=msgspec.msgpack.Decoder(Cluster).decode,
     generation=lambda state: state.journals.generation,

@@ -29,10 +29,11 @@ from pyspark_log_coordinator.isr import IsrShrunk
 from pyspark_log_coordinator.partition import Holder, NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_state import Topic, with_partitions
+from pyspark_log_storage.ranges import Count
 
-BadFile = tuple[int, int]
+BadFile = tuple[Count, Count]
 """An append file's number among the topic's files, and where in it the first chunk begins that is damaged."""
-BadSegment = tuple[int, str, int]
+BadSegment = tuple[Count, str, Count]
 """A partition's number, the name of a segment of it, and at which byte of the .log the damage begins."""
 
 

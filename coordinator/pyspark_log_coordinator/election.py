@@ -22,6 +22,7 @@ from pyspark_log_coordinator.partition import Holder, NodeId, Partition
 from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.suspicion import Suspicion
 from pyspark_log_coordinator.topic_state import Topic, with_partition
+from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -49,10 +50,10 @@ class ElectPreferred(msgspec.Struct, frozen=True):
 class LeaderElected(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """A node leads the partition, or nobody does. The rows of the new leader epoch begin at `start`."""
 
-    partition: int
+    partition: Count
     leader: NodeId | None
-    leader_epoch: int
-    start: int
+    leader_epoch: Count
+    start: Count
     isr: tuple[NodeId, ...]
 
 
@@ -127,6 +128,8 @@ def level(topic: Topic, partition: Partition) -> tuple[NodeId, ...]:
 def evolve(topic: Topic, event: LeaderElected) -> Topic:
     """Return the topic with the new leader; what the log had above its LEO was cut by the event before."""
     partition = topic.partitions[event.partition]
+    if event.start != partition.log_end:
+        raise ValueError(f"a leader is elected at offset {event.start}, and the log ends at {partition.log_end}")
     starts = partition.epoch_starts
     if event.leader is not None:
         # An epoch in which nothing was written leaves no mark (Kafka's LeaderEpochFileCache.assign).

@@ -22,6 +22,7 @@ from pyspark_log_coordinator.journal_nodes import LEAST, JournalNode
 from pyspark_log_coordinator.nodes import AT_THE_ROOT, Node, node_of
 from pyspark_log_coordinator.partition import NodeId
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.ranges import Count
 
 OPTION = "to"
 
@@ -29,7 +30,7 @@ OPTION = "to"
 class Journals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the journals of a cluster live."""
 
-    generation: int = 1
+    generation: Count = 1
     nodes: tuple[JournalNode, ...] = ()
     """The journal nodes of this generation; empty for the first, which the cluster was founded on."""
     previous: tuple[JournalNode, ...] = ()
@@ -71,7 +72,7 @@ class MoveJournal(msgspec.Struct, frozen=True):
 class JournalsMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The cluster's journal goes on in this generation, on these nodes, and the other journals will."""
 
-    generation: int
+    generation: Count
     nodes: tuple[JournalNode, ...]
     previous: tuple[JournalNode, ...]
 
@@ -79,13 +80,13 @@ class JournalsMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
 class JournalsSettled(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """All journals are in this generation."""
 
-    generation: int
+    generation: Count
 
 
 class JournalMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The topic's journal goes on in this generation."""
 
-    generation: int
+    generation: Count
 
 
 def decide(
@@ -123,6 +124,8 @@ def evolve(journals: Journals, topics: Sequence[str], event: JournalsMoved | Jou
     """Return where the journals live after `event`; `topics` are the ids of the topics."""
     if isinstance(event, JournalsSettled):
         return msgspec.structs.replace(journals, previous=(), waiting=())
+    if event.generation <= journals.generation or len(event.nodes) < LEAST:
+        raise ValueError(f"the journals move from generation {journals.generation} to {event.generation}")
     waiting = tuple(topics) if event.previous else ()
     return Journals(event.generation, event.nodes, event.previous, waiting)
 

@@ -18,11 +18,12 @@ from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_state import FileRef, Topic, with_partitions
 from pyspark_log_storage import node as node_marker
 from pyspark_log_storage.errors import NodeMissing
+from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SegmentName = tuple[int, str]
+SegmentName = tuple[Count, str]
 """A partition's number, and the name of a segment of it."""
 
 
@@ -39,7 +40,7 @@ class FilesHeld(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
     """The node holds these files too."""
 
     node: NodeId
-    files: tuple[int, ...]
+    files: tuple[Count, ...]
     segments: tuple[SegmentName, ...]
 
 
@@ -90,6 +91,8 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
         listed = topic.files[:]
         for number in event.files:
             index = number - topic.first_file
+            if index < 0:
+                raise IndexError(f"file {number} was rolled")
             listed[index] = msgspec.structs.replace(listed[index], holders=(*listed[index].holders, holder))
         topic = msgspec.structs.replace(topic, files=Tail(listed))
     changed: dict[int, Partition] = {}

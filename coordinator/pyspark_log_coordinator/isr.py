@@ -23,6 +23,7 @@ from pyspark_log_coordinator import replicas, suspicion, topic_state
 from pyspark_log_coordinator.partition import NodeId, Partition
 from pyspark_log_coordinator.suspicion import Suspicion
 from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +58,7 @@ class ShrinkIsr(msgspec.Struct, frozen=True):
 class IsrShrunk(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """Members that fell behind, or missed an acks=all batch, left the ISR of a partition."""
 
-    partition: int
+    partition: Count
     isr: tuple[NodeId, ...]
 
 

@@ -142,13 +142,24 @@ class Journal(Replay[S, C]):
         """
         generation = self._machine.generation(self.state)
         if generation > self._place.generation + 1:
-            self._live_in(follow(generation - 1))
+            self._live_in(self._later(follow(generation - 1)))
             return
-        place = follow(generation)
+        place = self._later(follow(generation))
         if place.generation == generation:
             self._begin_in(place)
         self.left_at = self.number
         self._live_in(place)
+
+    def _later(self, place: JournalPlace) -> JournalPlace:
+        """Return a later place. Raises `CorruptObject` if it is none: whoever looked there would look for ever."""
+        if place.generation <= self._place.generation:
+            generation = self._machine.generation(self.state)
+            raise CorruptObject(
+                self.entries.name(self.number),
+                f"it moves the journal to generation {generation} of the journals' stores, and the cluster has none "
+                f"after {self._place.generation}",
+            )
+        return place
 
     def _begin_in(self, place: JournalPlace) -> None:
         """Make sure that the journal has begun in the place to which its newest known entry moves it.
@@ -209,10 +220,11 @@ class Journal(Replay[S, C]):
                 # The promise rests on entries that were only read: their writer may have died before they were durable.
                 self.entries.confirm(self.number)
                 return Outcome(self.number, self.state, [])
+            after = self._after(events)  # before they are written: nobody could get past what cannot be folded
             mine = self._encode(events)
             decided = self.entries.propose(self.number + 1, mine)
             if decided == mine and self._counts(self.number + 1, mine):
-                self._fold(mine, events)
+                self._advance(mine, after)
                 self._write_snapshot_when_due()
                 return Outcome(self.number, self.state, events)
             if decided == mine:
@@ -247,11 +259,12 @@ class Journal(Replay[S, C]):
         self.number = number - 1
         self._opened = True
         events = self._machine.decide(self.state, command, self._environment.now_ms())
+        after = self._after(events)
         mine = self._encode(events)
         if self.entries.propose(number, mine) != mine:
             self._reset()
             raise OutcomeUnknown(f"{self.entries.name(number)} was written by another; do not do this twice at once")
-        self._fold(mine, events)
+        self._advance(mine, after)
         self._create_snapshot()
         return Outcome(number, self.state, events)
 

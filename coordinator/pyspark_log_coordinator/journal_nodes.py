@@ -33,6 +33,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, number
 from pyspark_log_storage.node import read_marker
+from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -62,7 +63,7 @@ class JournalNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     cluster: str
     nodes: tuple[JournalNode, ...]
-    generation: int = 1
+    generation: Count = 1
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import msgspec
 from pyspark_log_coordinator.topic_state import FloorMark, Topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StaleFile
+from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,7 @@ class ForgetReleased(msgspec.Struct, frozen=True):
 class OrphanFloor(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """Nothing born below `floor` is sequenced any more."""
 
-    floor: int
+    floor: Count
 
 
 class FloorMarked(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -47,7 +48,7 @@ class FloorMarked(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid
 class ReleasedForgotten(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The first `count` released files are no longer kept in mind."""
 
-    count: int
+    count: Count
 
 
 Event = OrphanFloor | FloorMarked | ReleasedForgotten

@@ -8,6 +8,7 @@ import msgspec
 
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_storage import layout
+from pyspark_log_storage.ranges import Count, Int64, UInt32
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 NodeId = str
@@ -30,17 +31,17 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     so the first chunk that holds a time can be found by bisection, as in Kafka's time index.
     """
 
-    base_offset: int
-    rows: int
-    file: int
-    position: int
-    length: int
-    min_timestamp: int
-    max_timestamp: int
-    timestamp_reached: int
-    leader_epoch: int
-    schema_id: int
-    crc: int
+    base_offset: Count
+    rows: UInt32
+    file: Count
+    position: Count
+    length: Count
+    min_timestamp: Int64
+    max_timestamp: Int64
+    timestamp_reached: Int64
+    leader_epoch: Count
+    schema_id: UInt32
+    crc: UInt32
 
     @property
     def end_offset(self) -> int:
@@ -69,14 +70,14 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     name: str
     holders: tuple[Holder, ...]
-    base_offset: int
-    end_offset: int
-    chunks: int
-    log_bytes: int
-    level: int
-    min_timestamp: int
-    max_timestamp: int
-    timestamp_reached: int
+    base_offset: Count
+    end_offset: Count
+    chunks: Count
+    log_bytes: Count
+    level: Count
+    min_timestamp: Int64
+    max_timestamp: Int64
+    timestamp_reached: Int64
 
     @property
     def born(self) -> int:
@@ -91,14 +92,14 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """AR: the assigned nodes, preferred leader first."""
     isr: tuple[NodeId, ...]
     leader: NodeId | None
-    leader_epoch: int
-    epoch_starts: tuple[tuple[int, int], ...]
+    leader_epoch: Count
+    epoch_starts: tuple[tuple[Count, Count], ...]
     """(leader epoch, its first offset), oldest first: the leader-epoch-checkpoint."""
-    log_start: int
-    log_end: int
+    log_start: Count
+    log_end: Count
     """Where the next chunk goes. The sequence is one, so this is of the partition, not of a node."""
-    high_watermark: int
-    log_end_offsets: dict[NodeId, int]
+    high_watermark: Count
+    log_end_offsets: dict[NodeId, Count]
     """LEO of each replica: to there, from the log start on, it holds all that the log consists of."""
     segments: tuple[SegmentRef, ...]
     """The rolled part of the log, oldest first."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from pyspark_log_storage.errors import BatchMismatch, ProducerFenced
+from pyspark_log_storage.ranges import Count, Int64
 
 RETIRED_MAX = 64
 
@@ -27,7 +28,7 @@ class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     producer: str
     query_id: str
     run_id: str
-    batch_id: int
+    batch_id: Int64
     take_over: bool = False
 
 
@@ -36,11 +37,11 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     query_id: str
     run_id: str
-    batch_id: int
-    rows: int
+    batch_id: Int64
+    rows: Count
     retired_runs: tuple[str, ...] = ()
     retired_queries: tuple[str, ...] = ()
-    rows_lost: int = 0
+    rows_lost: Count = 0
     """How many rows of the last batch an election has cut off the log."""
 
 

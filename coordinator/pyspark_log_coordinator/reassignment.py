@@ -16,6 +16,7 @@ from pyspark_log_coordinator import election, node_changes, replicas
 from pyspark_log_coordinator.partition import NodeId, Partition, empty
 from pyspark_log_coordinator.topic_state import Topic, with_partition
 from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +52,7 @@ class AddPartitions(msgspec.Struct, frozen=True):
 class ReplicasAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The partition is on these nodes. While a reassignment lasts, `removing` are still among them."""
 
-    partition: int
+    partition: Count
     replicas: tuple[NodeId, ...]
     adding: tuple[NodeId, ...]
     removing: tuple[NodeId, ...]

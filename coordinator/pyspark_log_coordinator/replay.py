@@ -41,6 +41,10 @@ def _the_first(_: object) -> int:
     return 1
 
 
+def _unchecked(*_: object) -> None:
+    """Accept everything."""
+
+
 def events_decoder(event_types: Any) -> Callable[[bytes | msgspec.Raw], list[Any]]:
     """Return what decodes a list of events. `event_types` is the union of the event structs, all tagged."""
     return msgspec.msgpack.Decoder(GenericAlias(list, (event_types,))).decode
@@ -57,6 +61,10 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """See `events_decoder`."""
     encode_state: Callable[[S], bytes]
     decode_state: Callable[[bytes | msgspec.Raw], S]
+    check_entry: Callable[[S, list[Any], S, int], None] = _unchecked
+    """(state, events, state after them, number of the entry); raises `ValueError` if that cannot be."""
+    check_state: Callable[[S, int], None] = _unchecked
+    """(state, number of its newest entry); raises `ValueError` if that cannot be."""
     generation: Callable[[S], int] = _the_first
     """In which generation of its stores the journal goes on behind the state's newest entry."""
 
@@ -128,7 +136,14 @@ class Replay(Generic[S, C]):
 
     def state_in(self, found: Snapshot) -> S:
         """Return the state that a snapshot holds. Raises `CorruptObject`, `NewerFormat`."""
-        return decoding.decode(self._machine.decode_state, found.state, self.snapshot_name(found.number))
+        machine = self._machine
+
+        def checked(encoded: bytes | msgspec.Raw) -> S:
+            state = machine.decode_state(encoded)
+            machine.check_state(state, found.number)
+            return state
+
+        return decoding.decode(checked, found.state, self.snapshot_name(found.number))
 
     def snapshot_name(self, number: int) -> str:
         """Return what errors call the snapshot of entry `number`."""
@@ -145,12 +160,22 @@ class Replay(Generic[S, C]):
 
     def _fold(self, data: bytes, events: list[Any]) -> None:
         """Fold the next entry. Raises `CorruptObject` if its events cannot follow the state; then nothing changes."""
-        state = self.state
         try:
-            for event in events:
-                state = self._machine.evolve(state, event)
+            state = self._after(events)
         except IMPOSSIBLE as error:
             raise self._impossible(error) from error
+        self._advance(data, state)
+
+    def _after(self, events: list[Any]) -> S:
+        """Return the state after the events of the next entry."""
+        state = self.state
+        for event in events:
+            state = self._machine.evolve(state, event)
+        self._machine.check_entry(self.state, events, state, self.number + 1)
+        return state
+
+    def _advance(self, data: bytes, state: S) -> None:
+        """Take the next entry, and the state after it."""
         self.state = state
         self.number += 1
         self._hashes.append(digest(data))

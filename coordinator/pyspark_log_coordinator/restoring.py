@@ -18,16 +18,17 @@ from pyspark_log_coordinator.producers import Producer
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_coordinator.topic_state import FileRef, Topic
+from pyspark_log_storage.ranges import Count
 
 
 class RestoredPartition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A partition as it was found: segments, then chunks, without a gap. The leader epoch is a new one."""
 
     replicas: tuple[NodeId, ...]
-    epoch_starts: tuple[tuple[int, int], ...]
+    epoch_starts: tuple[tuple[Count, Count], ...]
     """The last is the new leader epoch, which begins at the log end."""
-    log_start: int
-    log_end: int
+    log_start: Count
+    log_end: Count
     segments: tuple[SegmentRef, ...]
     chunks: tuple[ChunkRef, ...]
 
@@ -35,7 +36,7 @@ class RestoredPartition(msgspec.Struct, frozen=True, array_like=True, forbid_unk
 class TopicRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The topic exists again, as it was found."""
 
-    entry: int
+    entry: Count
     """The number of this very entry."""
     name: str
     topic_id: str

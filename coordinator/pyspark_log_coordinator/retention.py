@@ -13,6 +13,7 @@ from pyspark_log_coordinator.partition import NodeId, Partition
 from pyspark_log_coordinator.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.topic_state import Topic, with_partition
 from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.ranges import Count, Int64
 
 _US_PER_MS = 1000
 TO_THE_END = -1
@@ -33,9 +34,9 @@ class DeleteRecords(msgspec.Struct, frozen=True):
 class LogStartMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """Rows before `log_start` are gone."""
 
-    partition: int
-    log_start: int
-    at_ms: int
+    partition: Count
+    log_start: Count
+    at_ms: Int64
 
 
 def decide_retention(topic: Topic, now: int) -> list[LogStartMoved]:

@@ -24,6 +24,7 @@ from pyspark_log_coordinator import replicas
 from pyspark_log_coordinator.partition import ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.topic_state import Released, Topic, with_partition
 from pyspark_log_storage import layout
+from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,15 +41,15 @@ class SwapSegments(msgspec.Struct, frozen=True):
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The segment replaces the pieces of its range."""
 
-    partition: int
+    partition: Count
     segment: SegmentRef
-    at_ms: int
+    at_ms: Int64
 
 
 class SegmentStaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The segment is there, and replaces the pieces of its range as soon as every member of the ISR holds it."""
 
-    partition: int
+    partition: Count
     segment: SegmentRef
 
 

@@ -12,22 +12,23 @@ import msgspec
 from pyspark_log_coordinator.partition import Partition
 from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_state import Topic, with_partitions
+from pyspark_log_storage.ranges import Count, Int64
 
 
 class LostBatch(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """How many rows of a producer's batch were cut. Without a producer: of writes that have no name."""
 
     producer: str
-    batch_id: int
-    rows: int
+    batch_id: Int64
+    rows: Count
 
 
 class RowsLost(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """Rows `[start, end)` of a partition are no longer in the log."""
 
-    partition: int
-    start: int
-    end: int
+    partition: Count
+    start: Count
+    end: Count
     batches: tuple[LostBatch, ...]
     """Of the unrolled rows among them: of the others, which an unclean election cuts, it is not known any more."""
 

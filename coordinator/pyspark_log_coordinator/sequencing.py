@@ -23,6 +23,7 @@ from pyspark_log_coordinator.rolling import SwapSegments
 from pyspark_log_coordinator.sequenced_file import SequencedFile
 from pyspark_log_coordinator.topic_state import FileRef, Topic, with_partitions
 from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
+from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,10 +51,10 @@ class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, for
     """The batch is in the log; its chunks' offsets follow from their order."""
 
     claim: ProducerClaim | None
-    rows: int
+    rows: Count
     acks: Acks
     files: tuple[SequencedFile, ...]
-    at_ms: int
+    at_ms: Int64
     """The writer's clock."""
 
 

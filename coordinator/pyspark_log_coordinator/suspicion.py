@@ -15,6 +15,7 @@ import msgspec
 
 from pyspark_log_coordinator.partition import NodeId
 from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +43,7 @@ class NodeSuspected(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     """Somebody failed to reach the node. Suspicions of a topic are numbered, so that two of one node are told apart."""
 
     node: NodeId
-    number: int
+    number: Count
 
 
 class SuspicionCancelled(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):

@@ -32,8 +32,9 @@ class Tail(Sequence[T], Generic[T]):
         return Tail([*self._items[self._start : self._end], *new])
 
     def drop(self, count: int) -> Tail[T]:
-        """Return this sequence without its first `count` items."""
-        assert 0 <= count <= len(self)
+        """Return this sequence without its first `count` items. Raises `IndexError` if it has not so many."""
+        if not 0 <= count <= len(self):
+            raise IndexError(f"{count} of {len(self)} items")
         start = self._start + count
         if len(self._items) == self._end and start <= self._end - start:
             return Tail(self._items, start)

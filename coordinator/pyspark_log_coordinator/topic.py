@@ -32,6 +32,7 @@ from pyspark_log_coordinator import (
     rolling,
     sequencing,
     topic_config,
+    topic_integrity,
     topic_state,
 )
 from pyspark_log_coordinator.damage import ReportDamage
@@ -60,6 +61,7 @@ from pyspark_log_coordinator.tail import Tail
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_coordinator.topic_state import FileRef, Holder, Topic
 from pyspark_log_storage.errors import UnknownTopic
+from pyspark_log_storage.ranges import Int64
 
 
 class StartTopic(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ class TopicStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 class TopicDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The topic is gone; its files may be removed after `file.delete.delay.ms`."""
 
-    at_ms: int
+    at_ms: Int64
     """The clock of who did it."""
 
 
@@ -206,10 +208,10 @@ def _after(state: Topic, events: list[Any]) -> Topic:
 def evolve(state: Topic, event: Event) -> Topic:
     """Return the state after `event`."""
     match event:
-        case TopicStarted():
-            return _start(event)
-        case TopicRestored():
-            return restoring.evolve(event)
+        case TopicStarted() | TopicRestored():
+            if state.started:
+                raise ValueError("the topic is started a second time")
+            return _start(event) if isinstance(event, TopicStarted) else restoring.evolve(event)
         case BatchSequenced():
             return sequencing.evolve(state, event)
         case SegmentStaged():
@@ -254,6 +256,8 @@ MACHINE: Machine[Topic, Command] = Machine(
     decide=decide,
     evolve=evolve,
     decode_events=events_decoder(Event),
+    check_entry=topic_integrity.check_entry,
+    check_state=topic_integrity.check_snapshot,
     encode_state=topic_state.encode,
     decode_state=topic_state.decode,
     generation=lambda state: state.generation,

@@ -142,6 +142,14 @@ def check_min_insync(topic: str, config: TopicConfig, replicas: int) -> None:
         )
 
 
+def check(config: TopicConfig) -> None:
+    """Raise `ValueError` for a number that no user can have set."""
+    for field, lowest in _LOWEST.items():
+        value = getattr(config, field)
+        if not lowest <= value < 2**63:
+            raise ValueError(f"the topic's {_NAMES[field]} is {value}")
+
+
 def show(config: TopicConfig) -> dict[str, Any]:
     """Return the configuration by Kafka's names."""
     return {kafka: getattr(config, field) for field, kafka in _NAMES.items()}

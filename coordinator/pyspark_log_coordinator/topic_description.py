@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator import topic_state
+from pyspark_log_coordinator import topic_integrity, topic_state
 from pyspark_log_coordinator.nodes import Node
 from pyspark_log_coordinator.topic_state import Topic
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
@@ -39,8 +40,8 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    number: int
-    created_ms: int
+    number: Count
+    created_ms: Int64
     nodes: tuple[Node, ...]
     topic: bytes
 
@@ -73,5 +74,11 @@ def decode(data: bytes, name: str) -> Description:
     """Return the description in `data`. Raises `CorruptObject`, `NewerFormat`."""
     body = unseal(_MAGIC, _VERSION, data, name)
     stored = decoding.decode(_decoder.decode, body, name)
-    topic = decoding.decode(topic_state.decode, stored.topic, name)
+
+    def checked(encoded: bytes | msgspec.Raw) -> Topic:
+        topic = topic_state.decode(encoded)
+        topic_integrity.check_description(topic, stored.number)
+        return topic
+
+    topic = decoding.decode(checked, stored.topic, name)
     return Description(stored.number, stored.created_ms, stored.nodes, topic)

@@ -10,6 +10,7 @@ from pyspark_log_coordinator.partition import ChunkRef, Holder, NodeId, Partitio
 from pyspark_log_coordinator.producers import Producer
 from pyspark_log_coordinator.tail import Tail, to_builtin
 from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,25 +21,25 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     name: str
     holders: tuple[Holder, ...]
-    sequenced_ms: int
+    sequenced_ms: Int64
     producer: str = ""
     """Whose batch it is a part of, empty for a write without a name."""
-    batch_id: int = 0
+    batch_id: Int64 = 0
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A file that the log no longer needs: its key below the topic's folder, without ending for a segment."""
 
     key: str
-    at_ms: int
+    at_ms: Int64
     """When it was released, by the clock of who did it."""
 
 
 class FloorMark(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A journal entry that becomes the orphan floor once the mark is old."""
 
-    number: int
-    at_ms: int
+    number: Count
+    at_ms: Int64
 
 
 class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,26 +53,26 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the nodes that have replicas. A holder of another incarnation holds nothing."""
     fenced: tuple[NodeId, ...] = ()
     """Nodes that an operator took out of service: they lead nothing, and join no ISR."""
-    suspects: dict[NodeId, int] = {}
+    suspects: dict[NodeId, Count] = {}
     """Nodes that somebody failed to reach, with the suspicion's number."""
-    suspicions: int = 0
+    suspicions: Count = 0
     """How many suspicions there have been."""
     partitions: tuple[Partition, ...] = ()
-    first_file: int = 0
+    first_file: Count = 0
     """The number of the first of `files`: those before it have been rolled in all partitions."""
     files: Tail[FileRef] = msgspec.field(default_factory=Tail)
     released: Tail[Released] = msgspec.field(default_factory=Tail)
     """Files whose bytes may go after `file.delete.delay.ms`, oldest first."""
-    orphan_floor: int = 0
+    orphan_floor: Count = 0
     """Files born below this journal entry are never sequenced any more."""
     floor_mark: FloorMark | None = None
     producers: dict[str, Producer] = {}
-    generation: int = 1
+    generation: Count = 1
     """On which generation of stores the topic's journal goes on (`generations`)."""
     started: bool = False
-    restored: int = 0
+    restored: Count = 0
     """The entry that made the topic from what was found in its nodes' folders; 0 where its journal was never lost."""
-    deleted_ms: int | None = None
+    deleted_ms: Int64 | None = None
     """When it was deleted, by the clock of who did it; None of a topic that is there."""
 
     @property

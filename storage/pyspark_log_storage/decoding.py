@@ -9,11 +9,12 @@ threads that build a decoder of the same type at once can crash the process.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, InvalidName, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,12 @@ IMPOSSIBLE = (
     TypeError,
     ValueError,
     msgspec.MsgspecError,
+    InvalidName,
 )
 """What pure code raises when its input cannot be. `ValueError` includes Unicode errors, `LookupError` unknown keys."""
+
+
+_OUT_OF_RANGE = re.compile("Expected `int` [<>]=")
 
 
 def decode(
@@ -46,7 +51,9 @@ def decode(
     try:
         return decoder(body)
     except msgspec.ValidationError as error:
-        raise mistyped(name, str(error)) from error
+        # msgspec has no class of its own for a number that no version writes (`ranges`).
+        kind = CorruptObject if _OUT_OF_RANGE.match(str(error)) else mistyped
+        raise kind(name, str(error)) from error
     except IMPOSSIBLE as error:
         raise CorruptObject(name, reason(error)) from error
 

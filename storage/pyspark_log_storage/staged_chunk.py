@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pyspark_log_storage.ranges import Count, Int64, UInt32
+
 
 class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """Where a chunk lies in an append file, and what a reader must know before it has read it.
@@ -11,11 +13,11 @@ class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     `position` and `length` in bytes, timestamps in microseconds since 1970.
     """
 
-    partition: int
-    position: int
-    length: int
-    rows: int
-    min_timestamp: int
-    max_timestamp: int
-    schema_id: int
-    crc: int
+    partition: Count
+    position: Count
+    length: Count
+    rows: UInt32
+    min_timestamp: Int64
+    max_timestamp: Int64
+    schema_id: UInt32
+    crc: UInt32
