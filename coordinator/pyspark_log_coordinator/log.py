@@ -55,7 +55,7 @@ class TopicHandle:
         stored = self.journal.state.schemas
         if self._schemas[0] != stored:
             name = f"topic {self.name!r}"
-            self._schemas = stored, tuple(schema.decode(data, name) for data in stored)
+            self._schemas = stored, tuple(schema.decode_records(data, name) for data in stored)
         return self._schemas[1]
 
     def refresh(self) -> topic.Topic:

@@ -4,9 +4,9 @@ journal       every kept entry: checksum, hash chain, events, manifest, no hole;
 producers     batch numbers rise
 partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
 replicas      LEO, HW, ISR and leader against what each node holds
-segments      on every holder: every chunk's checksum, the index against the .log, the journal against both, and that
-              all holders have the same bytes
-append files  on every holder: every unrolled chunk's checksum
+segments      on every holder: every chunk's checksum, that its rows can be read, the index against the .log, the
+              journal against both, and that all holders have the same bytes
+append files  on every holder: every unrolled chunk's checksum, and that its rows can be read
 orphans       files that nothing names: no damage, only rubbish
 cluster       its own journal likewise, no topic that it has forgotten, and every journal node takes part
 
@@ -160,7 +160,7 @@ class _Audit:
         for name, store in there.items():
             self._report.bytes += ref.log_bytes
             try:
-                entries = segment.scan(store, key)
+                entries = segment.scan_rows(store, key, self._handle.schemas)
                 check_segment(ref, entries)
                 if not segment.index_is_right(store, key, entries):
                     index = self._named(f"{where}.index", name)

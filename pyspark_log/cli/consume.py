@@ -122,7 +122,7 @@ class _Reading:
     def poll(self, log: Log, rows_max: int | None) -> int:
         """Print the rows that are there now, at most `rows_max`, and return how many these were."""
         from pyspark_log.cli import json_rows, text_rows
-        from pyspark_log.source.fetch import fetch
+        from pyspark_log.source.fetch import BATCH_ROWS, fetch
         from pyspark_log.source.planning import Range, find_again, split_of
 
         rows = 0
@@ -132,14 +132,16 @@ class _Reading:
             if end <= begin:
                 continue
             split = split_of(log, self._handle, Range(self._handle.name, number, begin, end), self._rack)
-            for offset, record in fetch(log.store_at, split, functools.partial(find_again, log, split)):
-                if self._form is Format.JSON:
-                    lines = json_rows.encode(record, self._handle.name, number, offset)
-                else:
-                    lines = text_rows.encode(record, self._separator)
-                sys.stdout.buffer.write(lines)
-                sys.stdout.buffer.flush()
-                self._next[number] = offset + record.num_rows
+            for offset, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
+                for first in range(0, batch.num_rows, BATCH_ROWS):
+                    record = batch.slice(first, BATCH_ROWS)
+                    if self._form is Format.JSON:
+                        lines = json_rows.encode(record, self._handle.name, number, offset + first)
+                    else:
+                        lines = text_rows.encode(record, self._separator)
+                    sys.stdout.buffer.write(lines)
+                    sys.stdout.buffer.flush()
+                    self._next[number] = offset + first + record.num_rows
             rows += end - begin
         return rows
 

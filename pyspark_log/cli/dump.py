@@ -11,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+ROWS_AT_ONCE = 10_000
+"""A row in words takes many times the memory that it takes in a chunk."""
 EXAMPLES = """\b
 Examples:
   pyspark-log dump /data/log/cluster/entries/00000000000000000001
@@ -206,7 +208,7 @@ def _index(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
         "log_bytes": index.log_bytes,
         "entries": index.entries,
     }
-    yield from (msgspec.structs.asdict(entry) for entry in index.read(0, index.entries - 1))
+    yield from (msgspec.structs.asdict(entry) for entry in index.read_all())
 
 
 def _checkpoint(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
@@ -236,8 +238,30 @@ def _chunk(position: int, header: Any) -> dict[str, Any]:
 def _rows(header: Any, data: Any, name: str) -> Iterator[dict[str, Any]]:
     from pyspark_log_storage import chunk, schema
 
-    for row in chunk.decode(data, header, schema.RECORD_SCHEMAS, name).to_pylist():
-        yield {column: _text(value) for column, value in row.items()}
+    batch = chunk.decode(data, header, schema.RECORD_SCHEMAS, name)
+    for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+        for row in _in_microseconds(batch.slice(first, ROWS_AT_ONCE)).to_pylist():
+            row["timestamp"] = _time(row["timestamp"])
+            yield {column: _text(value) for column, value in row.items()}
+
+
+def _in_microseconds(batch: Any) -> Any:
+    """Return rows whose times are numbers: Python has no times behind the year 9999, and a row may."""
+    import pyarrow as pa
+
+    place = batch.schema.get_field_index("timestamp")
+    return batch.set_column(place, "timestamp", batch.column(place).cast(pa.int64()))
+
+
+def _time(microseconds: int | None) -> str | None:
+    import datetime as dt
+
+    if microseconds is None:
+        return None
+    try:
+        return str(dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=microseconds))
+    except OverflowError:
+        return f"{microseconds} microseconds since 1970"
 
 
 def _text(value: Any) -> Any:

@@ -72,7 +72,7 @@ class Rows(msgspec.Struct, frozen=True):
 def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Rows:
     """Return the rows of a batch as Spark hands it over. `now_us` is the time for rows without one, in microseconds.
 
-    Raises `InvalidRecord` for a null topic.
+    Raises `InvalidRecord` for a null topic, and for the key of a header that is no text.
     """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     arrays = [
@@ -84,7 +84,7 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Row
     record_schema = schema.RECORD
     if headers is not None and headers.null_count < len(headers):
         record_schema = schema.RECORD_WITH_HEADERS
-        arrays.append(headers.cast(schema.HEADERS))
+        arrays.append(_headers(headers))
     topic = columns["topic"] if by_topic_column else None
     if topic is not None and topic.null_count > 0:
         raise InvalidRecord(
@@ -122,6 +122,18 @@ def _binary(column: pa.Array | None, rows: int) -> pa.Array:
     if column is None:
         return pa.nulls(rows, pa.binary())
     return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def _headers(column: pa.Array) -> pa.Array:
+    """Return the headers as they are stored. Spark's strings may hold any bytes; a reader refuses what is not UTF-8."""
+    stored = column.cast(schema.HEADERS)
+    try:
+        stored.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidRecord(
+            f"the key of a header is no text ({error}); make it UTF-8 before the write, or put the bytes into its value"
+        ) from error
+    return stored
 
 
 def _timestamps(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:

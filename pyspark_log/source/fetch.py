@@ -150,7 +150,7 @@ def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordB
 
 @functools.lru_cache(maxsize=8)
 def _schemas(stored: tuple[bytes, ...], name: str) -> tuple[pa.Schema, ...]:
-    return tuple(schema.decode(data, name) for data in stored)
+    return tuple(schema.decode_records(data, name) for data in stored)
 
 
 def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:

@@ -76,6 +76,11 @@ def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tupl
     Raises `CorruptObject` where a bit differs from what the journal entry recorded, also where an intact but other
     chunk lies there; `ObjectMissing`.
     """
+    if place.position < 0 or not chunk.HEADER_BYTES <= place.length <= chunk.CHUNK_BYTES_MAX:
+        detail = (
+            f"a chunk of {place.length} bytes at byte {place.position}, which the journal or an index names, cannot be"
+        )
+        raise CorruptObject(f"{name} ({store.url}/{key})", detail)
     data = pa.py_buffer(store.read(key, place.position, place.length))
     name = f"{name} ({store.url}/{key} at byte {place.position})"
     if data.size < place.length:

@@ -16,8 +16,12 @@
     ...     0-63   zero padding, so that the next chunk begins aligned
 
 Offsets are not inside, and nothing depends on the position: copying a chunk is copying its bytes. Arrow has
-no checksum of its own, so the CRC is checked at every read, before Arrow sees the body. Later versions keep
-magic, version, length and CRC where they are, so that a newer chunk is told from a damaged one.
+no checksum of its own, so the CRC is checked at every read, before Arrow sees the body. Whoever decodes a chunk does
+not trust its writer either (`untrusted_batch`). Later versions keep magic, version, length and CRC where they are, so
+that a newer chunk is told from a damaged one.
+
+A chunk takes no more memory than `decoded_bytes_max` says, so that a small file cannot fill a reader's memory. The
+writer does not compress what would become smaller than that allows.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from pyspark_log_storage import untrusted_batch
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
 
 if TYPE_CHECKING:
@@ -43,6 +48,12 @@ CHUNK_BYTES = 8 * 1024 * 1024
 """What writers fill a chunk with, before compression, where they have so much: one read, and one batch for Spark."""
 CHUNK_ROWS_MAX = 2**31 - 1
 CHUNK_BYTES_MAX = 2**31 - 1
+DECODED_BYTES = 64 * 1024 * 1024
+"""How much memory the rows of any chunk may take."""
+DECODED_RATIO_MAX = 16
+"""How many times its stored length the rows of a chunk may take beyond that."""
+_HARMLESS_BYTES = DECODED_BYTES // 32_768
+"""Whatever is in a body of this size takes no more than `DECODED_BYTES`: zstd makes up to 128 KiB of 4 bytes."""
 COMPRESSIONS = ("none", "lz4", "zstd")
 
 _MAGIC = b"PLCK"
@@ -51,6 +62,8 @@ _PREFIX = struct.Struct("<Ii")  # of an IPC message: a mark, the length of its m
 _END_OF_STREAM_BYTES = 8
 _FIELDS = struct.Struct("<4sHHIIIIqq20x")
 _CRC = struct.Struct("<I")
+_ARROW_ERRORS = (OSError, StopIteration, ValueError, IndexError, OverflowError, MemoryError)
+"""What comes out of Arrow for bad bytes, beside its own exceptions."""
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 _SMALL_BODY_BYTES = 32 * 1024
 """Up to this a copy of the body costs less than a file of two parts: half the time for a chunk of a few rows."""
@@ -88,6 +101,9 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
     assert batch.num_rows > 0
     body = _serialize(batch, compression)
     body_length = sum(map(len, body))
+    if compression != "none" and _takes_too_much(batch, body_length):
+        body = _serialize(batch, "none")
+        body_length = sum(map(len, body))
     length = -(-(HEADER_BYTES + body_length) // ALIGNMENT) * ALIGNMENT
     if length > CHUNK_BYTES_MAX:
         raise InvalidRecord(
@@ -101,6 +117,17 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
     crc = _checksum(fields, *body, padding)
     header = Header(length, body_length, batch.num_rows, schema_id, low, high, crc)
     return header, (fields, _CRC.pack(crc), *body, padding)
+
+
+def _takes_too_much(batch: pa.RecordBatch, length: int) -> bool:
+    """Return whether rows that were compressed to `length` bytes take more than half of what a reader allows.
+
+    Half, for the two measure a little differently.
+    """
+    enough = DECODED_BYTES // 2
+    if batch.get_total_buffer_size() <= enough:  # found at once; of a slice it is more than that takes
+        return False
+    return int(batch.nbytes) > max(enough, DECODED_RATIO_MAX // 2 * length)
 
 
 def claimed_length(data: bytes, name: str) -> int:
@@ -133,6 +160,11 @@ def verify(data: pa.Buffer, name: str) -> Header:
     if version > _VERSION:
         raise NewerFormat(name, f"chunk format {version}, this version reads up to {_VERSION}")
     return Header(length, body_length, rows, schema_id, low, high, crc)
+
+
+def decoded_bytes_max(length: int) -> int:
+    """Return how much memory the rows of a chunk of `length` bytes may take."""
+    return max(DECODED_BYTES, DECODED_RATIO_MAX * length)
 
 
 class Verifier:
@@ -168,23 +200,32 @@ class Verifier:
 def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
     """Return the rows of a chunk that `verify` has passed, without copying what is not compressed, unless it is small.
 
-    Raises `CorruptObject` where the body does not fit the schema that the header names: values would lie
-    outside of it. A schema with other columns of the same layout cannot be told.
+    Takes at most `decoded_bytes_max` of memory. Raises `CorruptObject` if the body does not fit the schema that the
+    header names, if a value would lie outside of the body, or if the body would take more. A schema with other columns
+    of the same layout cannot be told.
     """
     if header.schema_id >= len(schemas):
         raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
+    body = data[HEADER_BYTES:][: header.body_length]
     try:
-        messages = _schema_message(schemas[header.schema_id]), data[HEADER_BYTES:][: header.body_length]
-        small = header.body_length <= _SMALL_BODY_BYTES
-        source = b"".join(messages) if small else pa.PythonFile(_Messages(*messages), mode="r")
-        with pa.ipc.open_stream(source, options=_READ_OPTIONS) as stream:
-            batch = stream.read_next_batch()
-        batch.validate()
-    except (pa.ArrowException, OSError, StopIteration) as error:
+        size = untrusted_batch.measure(body) if body.size > _HARMLESS_BYTES else 0
+        if size > decoded_bytes_max(header.length):
+            detail = f"its rows would take {size} bytes, and {header.length} stored bytes hold no more than"
+            raise CorruptObject(name, f"{detail} {decoded_bytes_max(header.length)}")
+        batch = _read(schemas[header.schema_id], body)
+        untrusted_batch.check(batch)
+    except (pa.ArrowException, untrusted_batch.WrongBatchError, *_ARROW_ERRORS) as error:
         raise CorruptObject(name, f"Arrow cannot read it ({error})") from error
     if batch.num_rows != header.rows:
         raise CorruptObject(name, f"it holds {batch.num_rows} rows where its header says {header.rows}")
     return batch
+
+
+def _read(schema: pa.Schema, body: pa.Buffer) -> pa.RecordBatch:
+    messages = _schema_message(schema), body
+    source = b"".join(messages) if body.size <= _SMALL_BODY_BYTES else pa.PythonFile(_Messages(*messages), mode="r")
+    with pa.ipc.open_stream(source, options=_READ_OPTIONS) as stream:
+        return stream.read_next_batch()
 
 
 class _Messages:

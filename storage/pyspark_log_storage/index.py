@@ -22,6 +22,9 @@
 
 Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many reads neighbouring
 blocks together. Made from the .log alone, and again where it is missing or damaged.
+
+A right checksum does not make an index true. Each block that is read is checked: its chunks follow one another, in rows
+and in bytes, and lie in the .log and between the bases of the header. Nothing is listed that the file does not hold.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,6 +74,7 @@ _ENTRY = np.dtype(
         ("zero", "<u4"),
     ]
 )
+_PLACES = ("relative_offset", "rows", "position", "length")
 assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTES
 
 
@@ -154,6 +158,10 @@ class Index:
             raise CorruptObject(self._name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
         if version > _VERSION:
             raise NewerFormat(self._name, f"index format {version}, this version reads up to {_VERSION}")
+        rows = self.end_offset - self.base_offset
+        if self.entries < 1 or not self.entries <= rows <= SEGMENT_ROWS_MAX or self.base_offset < 0:
+            detail = f"its header says {self.entries} chunks of offsets {self.base_offset} to {self.end_offset}"
+            raise CorruptObject(self._name, f"{detail}, which cannot be")
         self._blocks: dict[int, tuple[int, NDArray[np.void]]] = {}
 
     @property
@@ -193,14 +201,34 @@ class Index:
     def read(self, first: int, last: int) -> list[IndexEntry]:
         """Return the entries from `first` up to and with `last`. Reads what is missing up to 64 KiB at once."""
         self._load(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES)
-        found = []
+        found: list[IndexEntry] = []
         for number in range(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES + 1):
             _, table = self._block(number)
             start = max(0, first - number * BLOCK_ENTRIES)
             end = min(len(table), last + 1 - number * BLOCK_ENTRIES)
-            for relative, *rest in table[start:end].tolist():
-                found.append(IndexEntry(self.base_offset + relative, *rest[:-1]))
+            block = [
+                IndexEntry(self.base_offset + relative, *rest[:-1]) for relative, *rest in table[start:end].tolist()
+            ]
+            if (
+                found
+                and block
+                and (block[0].base_offset, block[0].position)
+                != (
+                    found[-1].end_offset,
+                    found[-1].position + found[-1].length,
+                )
+            ):
+                raise CorruptObject(self._name, f"block {number} does not go on where the one before it ends")
+            found += block
         return found
+
+    def read_all(self) -> Iterator[IndexEntry]:
+        """Yield every entry. Holds a few blocks in memory, whatever the number of entries."""
+        for first in range(0, self.blocks, READ_BLOCKS_MAX):
+            last = min(first + READ_BLOCKS_MAX, self.blocks) - 1
+            yield from self.read(first * BLOCK_ENTRIES, min((last + 1) * BLOCK_ENTRIES, int(self.entries)) - 1)
+            for number in range(first, last + 1):
+                del self._blocks[number]
 
     def _block(self, number: int) -> tuple[int, NDArray[np.void]]:
         """Return the largest timestamp before block `number`, and its entries."""
@@ -209,7 +237,7 @@ class Index:
 
     def _load(self, first: int, last: int) -> None:
         """Read the blocks from `first` up to and with `last` that have not been read, neighbours together."""
-        missing = [number for number in range(first, last + 1) if number not in self._blocks]
+        missing = (number for number in range(first, last + 1) if number not in self._blocks)
         for number, run in _runs(missing, READ_BLOCKS_MAX):
             data = self._store.read(self._key, HEADER_BYTES + number * BLOCK_BYTES, run * BLOCK_BYTES)
             for position in range(run):
@@ -223,7 +251,27 @@ class Index:
         if _block_crc(self._header_crc, number, body) != _CRC.unpack_from(data, len(body))[0]:
             raise CorruptObject(self._name, f"the checksum of block {number} does not match")
         count = min(BLOCK_ENTRIES, self.entries - number * BLOCK_ENTRIES)
-        return _REACHED.unpack_from(body)[0], np.frombuffer(body, _ENTRY, count, _REACHED.size)
+        table = np.frombuffer(body, _ENTRY, count, _REACHED.size)
+        if not self._is_possible(number, table):
+            raise CorruptObject(self._name, f"the chunks of block {number} do not follow one another in the .log")
+        return _REACHED.unpack_from(body)[0], table
+
+    def _is_possible(self, number: int, table: NDArray[np.void]) -> bool:
+        """Return whether the chunks of a block can be those of a segment with this header."""
+        offsets, rows, positions, lengths = (table[name].astype(np.int64) for name in _PLACES)
+        ends, behind = offsets + rows, positions + lengths
+        is_first, is_last = number == 0, number == self.blocks - 1
+        return bool(
+            (ends[:-1] == offsets[1:]).all()
+            and (behind[:-1] == positions[1:]).all()
+            and rows.min() > 0
+            and lengths.min() > 0
+            and positions[0] > 0
+            and (offsets[0] == 0) == is_first
+            and (ends[-1] == self.end_offset - self.base_offset) == is_last
+            and (behind[-1] == self.log_bytes) == is_last
+            and behind[-1] <= self.log_bytes
+        )
 
 
 def _block_crc(header_crc: int, number: int, body: bytes) -> int:
@@ -231,10 +279,15 @@ def _block_crc(header_crc: int, number: int, body: bytes) -> int:
     return crc
 
 
-def _runs(numbers: Sequence[int], length_max: int) -> Iterator[tuple[int, int]]:
-    """Yield first number and length of each run of neighbours in `numbers`, which ascend."""
-    start = 0
-    for end in range(1, len(numbers) + 1):
-        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1 or end - start == length_max:
-            yield numbers[start], end - start
-            start = end
+def _runs(numbers: Iterable[int], length_max: int) -> Iterator[tuple[int, int]]:
+    """Yield first number and length of each run of neighbours in `numbers`, which ascend. Looks one number ahead."""
+    first = length = 0
+    for number in numbers:
+        if length and number == first + length and length < length_max:
+            length += 1
+            continue
+        if length:
+            yield first, length
+        first, length = number, 1
+    if length:
+        yield first, length

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_storage import layout, segment
+from pyspark_log_storage import chunk, layout, schema, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.index import Index, IndexEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from pyspark_log_storage.store import Store
 
@@ -61,7 +63,7 @@ def recover(store: Store, folder: str, recovery_point: int, *, dry_run: bool = F
     """
     checked, rebuilt = [], []
     for key, base_offset in _segments_from(store, folder, recovery_point):
-        entries, why = good_chunks(store, key)
+        entries, why = good_chunks(store, key, schema.RECORD_SCHEMAS)
         checked.append(_Checked(key, base_offset, entries[-1].end_offset if entries else base_offset, why))
         if why is None and not segment.index_is_right(store, key, entries):
             rebuilt.append(key)
@@ -113,14 +115,20 @@ def _end_offset(store: Store, key: str) -> int:
         return layout.NUMBER_MAX if why is not None or not entries else entries[-1].end_offset
 
 
-def good_chunks(store: Store, key: str) -> tuple[list[IndexEntry], str | None]:
+def good_chunks(
+    store: Store, key: str, schemas: Sequence[pa.Schema] | None = None
+) -> tuple[list[IndexEntry], str | None]:
     """Return the good chunks at the beginning of a .log, and what is wrong with the next one.
 
-    `key` is without ending. Raises `NewerFormat`, `StoreError`.
+    `key` is without ending. With `schemas` a chunk is good if its rows can be read; without them if its bytes are those
+    that were written, which is what makes a copy as good as any other. Raises `NewerFormat`, `StoreError`.
     """
     entries: list[IndexEntry] = []
     try:
-        entries.extend(entry for entry, _, _ in segment.chunks(store, key))  # keeps those before the error
+        for entry, header, data in segment.chunks(store, key):
+            if schemas is not None:
+                chunk.decode(data, header, schemas, f"segment {store.url}/{key}.log at byte {entry.position}")
+            entries.append(entry)
     except CorruptObject as error:
         return entries, str(error)
     if not entries:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 # Named as Spark names the parts of an array, so that a column passes through without a cast.
@@ -20,6 +20,8 @@ RECORD_WITH_HEADERS = RECORD.append(pa.field("headers", HEADERS))
 RECORD_ID = 0
 RECORD_WITH_HEADERS_ID = 1
 RECORD_SCHEMAS = (RECORD, RECORD_WITH_HEADERS)
+_SHOWN = 200
+"""How many characters of an unknown schema an error shows."""
 
 
 def encode(schema: pa.Schema) -> bytes:
@@ -33,3 +35,15 @@ def decode(data: bytes, name: str) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, OSError) as error:
         raise CorruptObject(name, f"its schema cannot be read ({error})") from error
+
+
+def decode_records(data: bytes, name: str) -> pa.Schema:
+    """Return a topic's stored schema, which is one of `RECORD_SCHEMAS`.
+
+    Raises `CorruptObject`, and `NewerFormat` for any other schema.
+    """
+    found = decode(data, name)
+    for known in RECORD_SCHEMAS:
+        if found.equals(known, check_metadata=True):
+            return known
+    raise NewerFormat(name, f"its rows have the columns {', '.join(map(str, found))[:_SHOWN]}")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import ObjectWriter, Readable, Store
 
 ALIGNMENT = 64
+LEADER_EPOCHS_MAX = 2**20
+"""How many leader epochs a header may have: 16 MiB of them."""
 
 _MAGIC = b"PLSG"
 _VERSION = 1
@@ -172,13 +174,22 @@ def scan(store: Readable, key: str) -> list[IndexEntry]:
     return [entry for entry, _, _ in chunks(store, key)]
 
 
+def scan_rows(store: Readable, key: str, schemas: Sequence[pa.Schema]) -> list[IndexEntry]:
+    """Return what `scan` does, after decoding every chunk: so its rows can be read, too. Holds one chunk in memory."""
+    entries = []
+    for entry, header, data in chunks(store, key):
+        chunk.decode(data, header, schemas, f"segment {store.url}/{key}.log at byte {entry.position}")
+        entries.append(entry)
+    return entries
+
+
 def index_is_right(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
     """Return whether the index beside the .log at `key` is what its entries, of which there are some, make."""
+    wanted = index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries)
     try:
-        stored = store.read(f"{key}.index")
+        return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # of a longer one no more is read
     except ObjectMissing:
         return False
-    return stored == index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries)
 
 
 def rebuild_index(store: Store, key: str) -> None:
@@ -211,6 +222,8 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
     if len(data) < _FIELDS.size or data[:4] != _MAGIC:
         raise CorruptObject(name, f"it does not begin with {_MAGIC!r}")
     _, version, _, length, count, base_offset = _FIELDS.unpack(data)
+    if count > LEADER_EPOCHS_MAX:
+        raise CorruptObject(name, f"its header has {count} leader epochs, and {LEADER_EPOCHS_MAX} is the most")
     if length < ALIGNMENT or (version <= _VERSION and length != _header_bytes(count)):
         raise CorruptObject(name, f"its header is {length} bytes long, which does not fit {count} leader epochs")
     data = store.read(log, 0, length)

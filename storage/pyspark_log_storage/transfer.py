@@ -129,7 +129,7 @@ def _pass(
 def _put_index(store: Store, key: str, data: bytes) -> None:
     """Write a segment's index. It follows from the .log, so one that is there and differs is damaged."""
     index_key = f"{key}.index"
-    if not store.create(index_key, data) and store.read(index_key) != data:
+    if not store.create(index_key, data) and store.read(index_key, 0, len(data) + 1) != data:
         store.put(index_key, data)
 
 

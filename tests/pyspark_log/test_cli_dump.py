@@ -168,3 +168,12 @@ def test_a_description(cli):
     head, [document] = dumped(cli, "topics/t/*/description")
     assert (head["is"], head["nodes"][0]["node_id"]) == ("description of a topic", "0")
     assert (document["state"]["name"], document["state"]["partitions"][0]["segments"]) == ("t", [])
+
+
+def test_a_row_behind_the_year_9999(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    log = PlainLog(cli.path)
+    log.create("t")
+    log.append("t", {0: [b"x"]}, [2**50])
+    _, [_, row] = dumped(cli, "topics/t/*/append/*", "--rows")
+    assert row["timestamp"] == f"{2**50 * 1000} microseconds since 1970"

@@ -126,3 +126,12 @@ def test_the_bytes_of_a_row_are_those_of_key_value_and_headers():
     assert record_bytes(stored).to_pylist() == [2 + 6, 2, 2, 1]
     assert record_bytes(stored.slice(1)).to_pylist() == [2, 2, 1]
     assert record_bytes(made(value=[b"abc", None]).record).to_pylist() == [3, 0]
+
+
+def test_a_header_whose_key_is_no_text_is_refused():
+    """Spark's strings hold any bytes, for example those of a binary column that was cast."""
+    keys = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    entries = pa.StructArray.from_arrays([keys, pa.array([b"v"])], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)
+    with pytest.raises(InvalidRecord, match="the key of a header is no text"):
+        made(value=pa.array([b"x"]), headers=headers)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage import schema
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 TYPES = st.recursive(
     st.sampled_from([pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), schema.TIMESTAMP]),
@@ -52,3 +52,23 @@ def test_the_ids_name_the_schemas():
 
 def test_headers_are_the_only_column_more():
     assert schema.RECORD_WITH_HEADERS.names == [*schema.RECORD.names, "headers"]
+
+
+def test_a_topic_has_the_schemas_of_records_and_no_others():
+    for stored in schema.RECORD_SCHEMAS:
+        assert schema.decode_records(schema.encode(stored), "x") is stored
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pa.schema([*schema.RECORD, ("headers", pa.list_(pa.binary()))]),
+        pa.schema([schema.RECORD.field("value"), schema.RECORD.field("key"), schema.RECORD.field("timestamp")]),
+        pa.schema([("key", pa.null()), ("value", pa.binary()), ("timestamp", schema.TIMESTAMP)]),
+        schema.RECORD.with_metadata({"a": "b"}),
+    ],
+    ids=["other headers", "another order", "another type", "metadata"],
+)
+def test_another_schema_of_a_topic_is_refused(other):
+    with pytest.raises(NewerFormat, match=r"the topic.*columns"):
+        schema.decode_records(schema.encode(other), "the topic")

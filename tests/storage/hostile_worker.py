@@ -1,0 +1,158 @@
+"""A process that reads changed chunks, segments and indexes whose checksums are right: a value or a `LogError`.
+
+hostile_worker.py <kind> <seed> <count>     prints the number of each change before it is tried, then how many were
+                                            refused and the most memory that was used, in MiB
+"""
+
+import os
+import random
+import resource
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from pyspark_log_storage import append_file, chunk, index, recovery, segment
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.memory import MemoryStore
+from pyspark_log_storage.schema import RECORD_SCHEMAS
+from tests.storage import hostile_chunks as hostile
+
+KEY = "t/0/00000000000000001000-00000000000000000007-abc"
+WORDS = (
+    0,
+    1,
+    7,
+    8,
+    63,
+    64,
+    65,
+    2**15,
+    2**16 - 1,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**40,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
+
+
+def changed(dice, data, start, end):
+    """Return bytes with some of those from `start` to `end` changed: bits, words, or pieces from elsewhere."""
+    data = bytearray(data)
+    for _ in range(dice.choice((1, 1, 1, 2, 5))):
+        place = dice.randrange(start, end)
+        what = dice.randrange(4)
+        if what == 0:
+            data[place] ^= 1 << dice.randrange(8)
+        elif what == 1:
+            size = dice.choice((1, 2, 4, 8))
+            place -= place % size
+            place = min(place, end - size)
+            data[place : place + size] = (dice.choice(WORDS) % 2 ** (8 * size)).to_bytes(size, "little")
+        elif what == 2:
+            size = dice.choice((1, 2, 4, 8))
+            place -= place % size
+            place = min(place, end - size)
+            old = int.from_bytes(data[place : place + size], "little")
+            data[place : place + size] = ((old + dice.randint(-9, 9)) % 2 ** (8 * size)).to_bytes(size, "little")
+        else:
+            source, size = dice.randrange(start, end - 16), dice.choice((4, 8, 16))
+            place = min(place, end - size)
+            data[place : place + size] = data[source : source + size]
+    return bytes(data)
+
+
+def use(batch):
+    """Touch every value, as readers do: times as numbers, for Python knows none behind the year 9999."""
+    batch = batch.set_column(2, "timestamp", batch.column("timestamp").cast(pa.int64()))
+    batch.to_pylist()
+    assert batch.nbytes >= 0
+    pa.concat_batches([batch, batch]).slice(1).to_pylist()
+
+
+def read_chunk(data):
+    buffer = pa.py_buffer(data)
+    use(chunk.decode(buffer, chunk.verify(buffer, "the chunk"), RECORD_SCHEMAS, "the chunk"))
+
+
+def read_segment(log, index_bytes):
+    store = MemoryStore()
+    store.put(f"{KEY}.log", log)
+    store.put(f"{KEY}.index", index_bytes)
+    errors = []
+    for read in (
+        lambda: segment.scan_rows(store, KEY, RECORD_SCHEMAS),
+        lambda: segment.entries_between(store, KEY, 0, 2**63),
+        lambda: segment.entry_reaching(store, KEY, 5),
+        lambda: recovery.recover(store, "t/0/", 0, dry_run=True),
+        lambda: list(index.Index(store, f"{KEY}.index").read_all()),
+        lambda: read_by_index(store),
+    ):
+        try:
+            read()
+        except LogError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def read_by_index(store):
+    for entry in segment.indexed_between(store, KEY, 0, 2**63):
+        use(append_file.read_chunk(store, f"{KEY}.log", entry.place(), RECORD_SCHEMAS, "the chunk"))
+
+
+def written():
+    store = MemoryStore()
+    writer = segment.SegmentWriter(store, "t/0/", KEY.rsplit("/", 1)[1], 1000, ((3, 1000), (5, 1004)))
+    for data in hostile.good_chunks() * 15:
+        writer.append(chunk.verify(pa.py_buffer(data), "x"), data)
+    writer.close()
+    return store.read(f"{KEY}.log"), store.read(f"{KEY}.index")
+
+
+def change_index(dice, data):
+    """Return an index with its header or a block changed, each checksum right again."""
+    begin = dice.choice((0, 64, 64 + index.BLOCK_BYTES))
+    data = changed(dice, data, begin + (8 if begin == 0 else 0), begin + (36 if begin == 0 else index.BLOCK_BYTES - 4))
+    header = data[:60] + hostile.crc(data[:60])
+    parts = [header]
+    header_crc = int.from_bytes(header[60:], "little")
+    for number, place in enumerate(range(64, len(data), index.BLOCK_BYTES)):
+        body = data[place : place + index.BLOCK_BYTES - 4]
+        parts += [body, index._block_crc(header_crc, number, body).to_bytes(4, "little")]
+    return b"".join(parts)
+
+
+def main(kind, seed, count):
+    good, (log, index_bytes) = hostile.good_chunks(), written()
+    refused = 0
+    for number in range(count):
+        os.write(1, b"%d\n" % number)
+        dice = random.Random(f"{kind} {seed} {number}")
+        try:
+            if kind in {"chunk", "body"}:
+                data = dice.choice(good)
+                metadata = 72 + int.from_bytes(data[68:72], "little")
+                # The metadata says where all else lies.
+                data = changed(dice, data, *((64, metadata) if kind == "chunk" else (metadata, len(data))))
+                if dice.randrange(4) == 0:
+                    data = changed(dice, data, 8, 60)
+                read_chunk(hostile.sealed(data))
+            elif kind == "segment":
+                header = changed(dice, log[:60], 8, 60)
+                read_segment(header + hostile.crc(header) + log[64:], index_bytes)
+            else:
+                read_segment(log, change_index(dice, index_bytes))
+        except LogError:
+            refused += 1
+    print(refused, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
