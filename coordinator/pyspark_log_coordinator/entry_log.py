@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import snapshot
-from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown
+from pyspark_log_storage.errors import LogError, NodeMissing, ObjectMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class EntryLog:
                     return found
                 # Whoever was first has been trimmed since: this process slept.
             except LogError as error:
-                if not error.retriable and not doubtful:
+                if (not error.retriable or isinstance(error, NodeMissing)) and not doubtful:
                     raise
                 doubtful = True
                 if environment.monotonic() + backoff > deadline:

@@ -27,6 +27,7 @@ from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidOption,
     LogError,
+    NodeAway,
     ObjectMissing,
     StoreError,
     StoreUnavailable,
@@ -224,7 +225,15 @@ def _ask(position: int, store: Store) -> Answer:
 def _nothing_told(stores: Sequence[Store], errors: Mapping[str, LogError], mute: Sequence[str]) -> LogError:
     """Return the error where no store says which the journal nodes are."""
     if len(mute) == len(stores):
-        return _refused(f"none of {', '.join(each.url for each in stores)} is a journal node")
+        urls = ", ".join(each.url for each in stores)
+        if any(_has_marker(store) for store in stores):
+            return _refused(f"none of {urls} is a journal node")
+        return NodeAway(
+            urls,
+            JOURNAL_NODES,
+            f"none of {urls} has a marker: are their disks mounted? If they are, these are no journal nodes; give the "
+            "addresses of one cluster's journal nodes, or the one address of its root",
+        )
     for error in errors.values():
         if not error.retriable:
             return error
@@ -233,6 +242,13 @@ def _nothing_told(stores: Sequence[Store], errors: Mapping[str, LogError], mute:
     return StoreUnavailable(
         ", ".join(silent), JOURNAL_NODES, f"no journal node can be read at {', '.join(silent)}: {facts}; try again"
     )
+
+
+def _has_marker(store: Store) -> bool:
+    try:
+        return read_marker(store) is not None
+    except (StoreError, CorruptObject):
+        return True
 
 
 def _refused(reason: str) -> InvalidOption:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pyspark_log_coordinator import entry_log, manifest, registers, snapshot, trimming
 from pyspark_log_coordinator.entry_log import EntryLog
 from pyspark_log_coordinator.registers import Registers
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -273,8 +273,14 @@ class MajorityObjects:
 
     def _is_hopeless(self, answers: Sequence[Answer]) -> bool:
         """Return whether a majority has answered that it cannot give the object, however long one asks."""
-        told = (each for each in answers if isinstance(each.error, LogError) and not each.error.retriable)
+        errors = (each.error for each in answers)
+        told = (error for error in errors if isinstance(error, LogError) and not _may_answer(error))
         return sum(1 for _ in told) >= self._members.majority
+
+
+def _may_answer(error: LogError) -> bool:
+    """Return whether a store may give another answer within moments. One that is not mounted will not."""
+    return error.retriable and not isinstance(error, NodeMissing)
 
 
 def _has_result(answers: Sequence[Answer]) -> bool:

@@ -323,11 +323,13 @@ class _Troubles:
     def raise_if_hopeless(self, *, in_time: bool) -> None:
         """Raise where too few stores will answer, whatever one waits for; all that do not answer have errors."""
         spare = len(self._members) - self._members.majority
-        lasting = [error for error in self._errors.values() if not error.retriable]
-        if in_time and len(lasting) <= spare:
+        lasting = sum(not error.retriable for error in self._errors.values())
+        missing = sum(not error.retriable or isinstance(error, NodeMissing) for error in self._errors.values())
+        # Waiting here settles a proposal that was written somewhere. Otherwise the caller decides whether to wait.
+        if in_time and (lasting if self._written else missing) <= spare:
             return
         failing = f"{len(self._errors)} of {len(self._members)} stores do not answer"
-        self.give_up(f"{failing}, and {len(self._members) - spare} must", act=len(lasting) > spare)
+        self.give_up(f"{failing}, and {len(self._members) - spare} must", act=lasting > spare)
 
     def give_up(self, reason: str, *, act: bool = False) -> NoReturn:
         """Raise what says whether the own value may be decided yet. `act`: an operator must, else nothing changes."""

@@ -61,6 +61,17 @@ def read_as(option: Option[T], text: str, name: str) -> T:
         refuse(name, f"{text!r}: {error}. It takes {option.value.takes}")
 
 
+def settings(pairs: list[str], example: str) -> dict[str, str]:
+    """Return what the pairs of --config set; ends the program if one is no pair."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key.strip() and equals):
+            refuse("--config", f"{pair!r} is not KEY=VALUE, such as {example}")
+        found[key.strip()] = value.strip()
+    return found
+
+
 def assignment(text: str) -> list[list[str]]:
     """Return the nodes of each partition, from Kafka's way to write them; ends the program where it is none."""
     replicas = [[node.strip() for node in nodes.split(":")] for nodes in text.split(",")]

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pyarrow as pa
 
+from pyspark_log.sink.patient_staging import PatientStaging
 from pyspark_log.sink.rows import rows_of
-from pyspark_log.sink.sequence import Patience, sequence
+from pyspark_log.sink.sequence import Patience, look_at_nodes, retrying, sequence
 from pyspark_log.sink.staging import Staging, destination_of
 
 if TYPE_CHECKING:
     from pyspark_log.options import Acks, Compression
     from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_storage.errors import LogError
+
+T = TypeVar("T")
 
 
 class Written(msgspec.Struct):
@@ -40,6 +44,7 @@ class Batches:
         *,
         acks: Acks,
         compression: Compression | None,
+        patience: Patience,
     ) -> None:
         """`decode` makes rows of lines, given the number of the first one."""
         self._log = log
@@ -47,7 +52,8 @@ class Batches:
         self._decode = decode
         self._acks = acks
         self._compression = compression
-        self._staging: Staging | None = None
+        self._patience = patience
+        self._staging: PatientStaging | None = None
         self._lines_decoded = 0
         self.lines_written = 0
         self.written: dict[int, Written] = {}
@@ -58,13 +64,18 @@ class Batches:
         """How many lines the batch has that is not written yet."""
         return self._lines_decoded - self.lines_written
 
+    @property
+    def bytes_pending(self) -> int:
+        """How many bytes its rows have in memory."""
+        return 0 if self._staging is None else self._staging.bytes_added
+
     def add(self, lines: list[bytes]) -> None:
         """Put some lines into the present batch. Raises `InvalidRecord`, `StoreError`, `UnknownTopic`."""
         rows = rows_of(
             self._decode(lines, self._lines_decoded + 1), now_us=time.time_ns() // 1000, by_topic_column=False
         )
         if self._staging is None:
-            self._staging = self._begun()
+            self._staging = PatientStaging(self._begun, self._retry, kept_bytes_max=None)
         self._staging.add(rows)
         self._lines_decoded += len(lines)
 
@@ -74,7 +85,7 @@ class Batches:
             return
         staged = self._staging.finish()
         self._staging = None
-        done = sequence(self._log, [staged], None, self._acks, Patience(), None)
+        done = sequence(self._log, [staged], None, self._acks, self._patience, None)
         self.lines_written = self._lines_decoded
         for sequenced in done.values():
             for partition, (start, end) in sequenced.offsets.items():
@@ -87,7 +98,10 @@ class Batches:
             self._staging.discard()
             self._staging = None
 
-    def _begun(self) -> Staging:
+    def _begun(self, *, again: bool) -> Staging:
+        if again:
+            self._log.open(create=False)
+            look_at_nodes(self._handle, self._patience)
         state = self._handle.refresh()
         destination = destination_of(self._handle, self._compression, state.config.max_message_bytes, self._acks)
         return Staging(
@@ -98,3 +112,6 @@ class Batches:
             durable=self._acks != "0",
             sticky=destination.born,  # grows with every batch, so rows without key take turns
         )
+
+    def _retry(self, attempt: Callable[[], T], failed: LogError) -> T:
+        return retrying(self._patience, attempt, self._log.environment, failed=failed)

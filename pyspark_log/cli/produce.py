@@ -23,6 +23,7 @@ from pyspark_log_storage.errors import LogError, OutcomeUnknown
 if TYPE_CHECKING:
     from pyspark_log.cli.batches import Batches
     from pyspark_log.cli.lines import Lines
+    from pyspark_log_coordinator.log import Log, TopicHandle
 
 EXAMPLES = """\b
 Examples:
@@ -42,6 +43,8 @@ topic and offset, which consume prints, are ignored.
 LINE_BYTES_PER_ROW_BYTE = 8
 """JSON may write a byte as six (`\\u0000`); the rest is for names and blanks."""
 LINE_BYTES_BESIDE_ROW = 1024 * 1024
+BATCH_BYTES = 64 * 1024 * 1024
+"""A batch ends with so many bytes too, for its rows stay in memory until they are written."""
 INTERRUPTED = 130
 
 
@@ -70,6 +73,13 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     linger_ms: Annotated[
         int, typer.Option(min=0, metavar="MS", help="How long rows of a pipe or terminal wait for more.")
     ] = 1000,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="How long a write is retried: retries, retry.backoff.ms, delivery.timeout.ms (default: 120000).",
+        ),
+    ] = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the topic, with one partition, if it is not there.")
     ] = False,
@@ -86,10 +96,19 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     from pyspark_log.cli.lines import Lines
     from pyspark_log.opening import open_log
     from pyspark_log.options import table
+    from pyspark_log.options.produce import parse_produce
+    from pyspark_log.sink.sequence import Patience, retrying
     from pyspark_log_storage.names import check_topic
 
     durability = arguments.read_as(table.ACKS, acks, "--acks")
     codec = None if compression is None else arguments.read_as(table.COMPRESSION_TYPE, compression, "--compression")
+
+    options = parse_produce(arguments.settings(config or [], "delivery.timeout.ms=60000"))
+    patience = Patience(options.retries, options.retry_backoff_ms, options.delivery_timeout_ms)
+
+    def open_topic() -> tuple[Log, TopicHandle]:
+        log = open_log(path, create=create)
+        return log, log.ensure_topic(topic, 1) if create else log.topic(topic)
 
     def decode(lines: list[bytes], first_line: int) -> Any:
         if form is Format.JSON:
@@ -98,9 +117,8 @@ def produce(  # noqa: PLR0913  # one for each option of the command
 
     check_topic(topic)
     with _opened(file) as stream:
-        log = open_log(path, create=create)
-        handle = log.ensure_topic(topic, 1) if create else log.topic(topic)
-        batches = Batches(log, handle, decode, acks=durability, compression=codec)
+        log, handle = retrying(patience, open_topic)
+        batches = Batches(log, handle, decode, acks=durability, compression=codec, patience=patience)
         row_bytes_max = handle.journal.state.config.max_message_bytes
         lines = Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:
@@ -160,7 +178,7 @@ def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, show: C
             room = rows_max - batches.lines_pending
             batches.add(came[:room])
             came = came[room:]
-            if batches.lines_pending == rows_max:
+            if batches.lines_pending == rows_max or batches.bytes_pending >= BATCH_BYTES:
                 batches.end()
         show()
         if batches.lines_pending == 0:

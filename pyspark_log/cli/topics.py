@@ -50,7 +50,7 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     Where the address has no cluster yet, it begins one.
     """
-    settings = _settings(config or [])
+    settings = arguments.settings(config or [], "compression.type=zstd")
     replicas = None
     if replica_assignment is not None:
         if partitions is not None or replication_factor is not None:
@@ -148,7 +148,7 @@ def alter(
     """
     if not config and not delete_config:
         arguments.refuse("--config, --delete-config", "nothing is to be changed; give one of these")
-    settings = _settings(config or [])
+    settings = arguments.settings(config or [], "compression.type=zstd")
     both = settings.keys() & set(delete_config or ())
     if both:
         arguments.refuse("--delete-config", f"{min(both)} is set too; say one of the two")
@@ -221,16 +221,6 @@ def _tell_deleted(name: str, what: str | None, rows: int, partitions: int, *, js
         typer.echo(f"there is no topic {name}; nothing was deleted")
     else:
         typer.echo(f"deleted topic {name} with {what}")
-
-
-def _settings(pairs: list[str]) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (key.strip() and equals):
-            arguments.refuse("--config", f"{pair!r} is not KEY=VALUE, such as compression.type=zstd")
-        settings[key.strip()] = value.strip()
-    return settings
 
 
 def _time(ms: int) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pyspark_log.sink.in_passing import housekeep_when_due, roll_in_passing, roll_past_the_cap
 from pyspark_log_coordinator import completing, rejoining
+from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.observer import SESSION_TIMEOUT_MS, observer_of
 from pyspark_log_coordinator.sequencing import Acks, BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import LogError, NotEnoughReplicas, UnknownTopic
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.topic import Topic
 
 T = TypeVar("T")
+BACKOFF_SECONDS_MAX = 1.0
+"""The longest wait between two tries, as Kafka's retry.backoff.max.ms, unless retry.backoff.ms is longer."""
 _logger = logging.getLogger("pyspark_log")
 
 
@@ -73,20 +77,27 @@ def sequence(  # noqa: PLR0913 -- each is a fact of its own
     done = {}
     for topic in sorted(by_topic):
         files = by_topic[topic]
-        handle = log.topic(topic)
+        handle = retrying(patience, partial(_found, log, topic), log.environment)
         for file in files:
             if file.topic_id != handle.topic_id:
                 raise UnknownTopic(
                     topic, f"topic {topic!r} was deleted and created again during the write; write again"
                 )
-        roll_past_the_cap(log, handle)
         mine = tuple(swaps) if topic == always else roll_in_passing(log, handle)
         command = CommitBatch(claim, tuple(file.file for file in files), acks, mine)
         failed = {node for file in files for node in file.failed}
-        done[topic] = _sequenced(command, retrying(patience, _Attempt(handle, command, failed, patience)))
+        attempt = _Attempt(handle, command, failed, patience)
+        done[topic] = _sequenced(command, retrying(patience, attempt, log.environment))
         housekeep_when_due(log, handle)
         rejoining.in_passing(handle)
     return done
+
+
+def _found(log: Log, topic: str) -> TopicHandle:
+    """Return the hold on a topic that has room for a batch."""
+    handle = log.topic(topic)
+    roll_past_the_cap(log, handle)
+    return handle
 
 
 class _Attempt:
@@ -127,7 +138,17 @@ class _Attempt:
 
     @property
     def _observer(self) -> Observer:
-        return observer_of(self._handle, self._patience.session_timeout_ms)
+        return _observer(self._handle, self._patience)
+
+
+def look_at_nodes(handle: TopicHandle, patience: Patience) -> None:
+    """Find out which nodes answer, and propose what follows for the topic: if need be, the election of a leader."""
+    if completing.has_several_nodes(handle.journal.state):
+        _observer(handle, patience).look(handle)
+
+
+def _observer(handle: TopicHandle, patience: Patience) -> Observer:
+    return observer_of(handle, patience.session_timeout_ms)
 
 
 def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:
@@ -141,20 +162,45 @@ def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:
     return Sequenced(outcome.number, {partition: (end - rows[partition], end) for partition, end in ends.items()})
 
 
-def retrying(patience: Patience, attempt: Callable[[], T]) -> T:
-    """Return what `attempt` returns, tried again while it raises a retriable `LogError` and patience lasts."""
-    from tenacity import (
-        Retrying,
-        retry_if_exception,
-        stop_after_attempt,
-        stop_after_delay,
-        wait_random_exponential,
-    )
+def retrying(
+    patience: Patience,
+    attempt: Callable[[], T],
+    environment: Environment | None = None,
+    *,
+    failed: LogError | None = None,
+) -> T:
+    """Return what `attempt` returns. Call it again while it raises a retriable `LogError` and patience lasts.
 
-    backoff = patience.retry_backoff_ms / 1000
+    `failed` is the error of a first call that the caller made itself; it counts as one. The first retriable error is
+    logged, so whoever waits knows why.
+    """
+    from tenacity import RetryCallState, Retrying, retry_if_exception
+
+    clock = environment or real_environment()
+    backoff, timeout = patience.retry_backoff_ms / 1000, patience.delivery_timeout_ms / 1000
+    deadline = clock.monotonic() + timeout
+    first = failed
+
+    def next_attempt() -> T:
+        nonlocal first
+        if first is not None:
+            error, first = first, None
+            raise error
+        return attempt()
+
+    def pause(state: RetryCallState) -> float:
+        longest = max(backoff, min(BACKOFF_SECONDS_MAX, backoff * 2 ** min(state.attempt_number, 32)))
+        return min(clock.uniform(backoff, longest), max(0.0, deadline - clock.monotonic()))
+
+    def report(state: RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            _logger.warning("retrying for up to %g s: %s", timeout, state.outcome.exception())
+
     return Retrying(
         retry=retry_if_exception(lambda error: isinstance(error, LogError) and error.retriable),
-        stop=stop_after_attempt(patience.retries + 1) | stop_after_delay(patience.delivery_timeout_ms / 1000),
-        wait=wait_random_exponential(multiplier=backoff, min=backoff, max=max(1.0, backoff)),
+        stop=lambda state: state.attempt_number > patience.retries or clock.monotonic() >= deadline,
+        wait=pause,
+        sleep=clock.sleep,
+        before_sleep=report,
         reraise=True,
-    )(attempt)
+    )(next_attempt)

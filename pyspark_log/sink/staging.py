@@ -27,7 +27,7 @@ from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError
-from pyspark_log_storage.fan_out import FanOutWriter, is_the_nodes_fault
+from pyspark_log_storage.fan_out import FanOutWriter, is_the_nodes_fault, main_reason
 from pyspark_log_storage.store import Store
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class _File:
         self.writer = AppendFileWriter(target)
 
     def close(self) -> StagedFile:
-        """Make the file durable and name its holders. Raises `StoreError` where there is none."""
+        """Make the file durable and name its holders. Raises `StoreError` if there are none."""
         self.writer.close()
         failures = dict(self._fan_out.failures) if self._fan_out is not None else {}
         holders = []
@@ -283,7 +283,7 @@ class _File:
             else:
                 holders.append(Holder(each, incarnation))
         if not holders:
-            raise next(iter(failures.values()))
+            raise main_reason(failures.values())
         file = SequencedFile(self._name, tuple(holders), tuple(self.writer.chunks))
         return StagedFile(self._destination.name, self._destination.topic_id, file, tuple(failures))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,15 +24,16 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_log.opening import canonical, open_log, stores_at
+from pyspark_log.sink.patient_staging import PatientStaging
 from pyspark_log.sink.rows import check_columns, rows_of
 from pyspark_log.sink.staging import Destination, StagedFile, Staging, destination_of
 from pyspark_log.spark_errors import spark_entry
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.errors import InvalidOption, LogError
 from pyspark_log_storage.fan_out import FanOutWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.producers import ProducerClaim
     from pyspark_log_coordinator.rolling import SwapSegments
     from pyspark_log_coordinator.segment_work import Work
+
+T = TypeVar("T")
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -64,9 +67,14 @@ class _Sink:
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         check_columns({field.name: field.dataType.simpleString() for field in schema}, options.topic)
         self.options = options
-        log = open_log(options.path, create=options.auto_create_topics)
         self._destinations: dict[str, Destination] = {}
         self._works: tuple[Work, ...] = ()
+        self._patiently(self._plan)
+
+    def _plan(self) -> None:
+        """Find the topic, and decide what the tasks do."""
+        options = self.options
+        log = open_log(options.path, create=options.auto_create_topics)
         if options.topic is not None:
             from pyspark_log.sink import in_passing
 
@@ -91,15 +99,20 @@ class _Sink:
         store_at = stores_at(canonical(options.path))
         nonce = real_environment().nonce
 
-        staging = Staging(
-            store_at,
-            self._destination_named,
-            options.topic,
-            nonce=nonce,
-            durable=options.acks != "0",
-            sticky=context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0),
-            fan_out=functools.partial(FanOutWriter, slower_seconds=options.request_timeout_ms / 1000),
-        )
+        sticky = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
+
+        def begin(*, again: bool) -> Staging:
+            return Staging(
+                store_at,
+                self._destination_now if again else self._destination_named,
+                options.topic,
+                nonce=nonce,
+                durable=options.acks != "0",
+                sticky=sticky,
+                fan_out=functools.partial(FanOutWriter, slower_seconds=options.request_timeout_ms / 1000),
+            )
+
+        staging = PatientStaging(begin, self._retry)
         now_us = time.time_ns() // 1000
         try:
             for batch in batches:
@@ -120,11 +133,27 @@ class _Sink:
 
     def _destination_named(self, topic: str) -> Destination:
         found = self._destinations.get(topic)
-        if found is not None:
-            return found
+        return found if found is not None else self._destination(self._find(open_log(self.options.path), topic))
+
+    def _destination_now(self, topic: str) -> Destination:
+        """Return a topic as it is now. Look at its nodes first: another may have to lead before anything is written."""
+        from pyspark_log.sink.sequence import look_at_nodes
+
+        handle = self._find(open_log(self.options.path), topic)
+        look_at_nodes(handle, self.patience)
+        return self._destination(handle)
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Return what `attempt` returns, called again while it raises a retriable error and patience lasts."""
+        try:
+            return attempt()
+        except LogError as error:
+            return self._retry(attempt, error)
+
+    def _retry(self, attempt: Callable[[], T], failed: LogError) -> T:
         from pyspark_log.sink.sequence import retrying
 
-        return self._destination(retrying(self.patience, lambda: self._find(open_log(self.options.path), topic)))
+        return retrying(self.patience, attempt, failed=failed)
 
     @property
     def patience(self) -> Patience:
@@ -145,7 +174,8 @@ class _Sink:
         staged = [message for message in messages if isinstance(message, StagedMessage)]
         files = [message.files for message in staged]
         swaps = [swap for message in staged for swap in message.swaps]
-        sequence(open_log(options.path), files, claim, options.acks, self.patience, options.topic, swaps=swaps)
+        log = self._patiently(lambda: open_log(options.path))
+        sequence(log, files, claim, options.acks, self.patience, options.topic, swaps=swaps)
 
 
 class BatchWriter(DataSourceArrowWriter):

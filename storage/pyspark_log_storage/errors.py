@@ -25,7 +25,8 @@
         |-- StoreRefused              no permission, wrong credentials or settings: an operator must act
         |   `-- StoreUnwritable       nobody can write there: the disk is full, or read-only
         |-- StoreUnfit                the store failed the self-test: it ignores conditions, or tears writes
-        `-- NodeMissing               the node's marker is absent or of another incarnation
+        `-- NodeMissing               the store is another node, or of another incarnation
+            `-- NodeAway retriable    the store has no marker: its disk is not mounted, or was wiped
 
 A class exists only where a caller acts differently. `retriable` says whether the same call may
 succeed later without anybody's doing. Every message says what to do next.
@@ -207,4 +208,10 @@ class StoreUnfit(StoreError):
 
 
 class NodeMissing(StoreError):
-    """The node's marker is absent or of another incarnation: a wiped disk, or one that is not mounted."""
+    """The store is not the node that was expected: another one is mounted there, or an operator renewed it."""
+
+
+class NodeAway(NodeMissing):
+    """The store has no marker, so its disk is not mounted or was wiped. The same call succeeds once it is mounted."""
+
+    retriable = True

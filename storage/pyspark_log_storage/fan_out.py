@@ -23,7 +23,7 @@ from pyspark_log_storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark_log_storage.store import ObjectWriter, Store
 
@@ -44,6 +44,11 @@ def is_the_nodes_fault(error: LogError) -> bool:
     if isinstance(error, StoreUnwritable):
         return True
     return isinstance(error, (StoreError, CorruptObject)) and not isinstance(error, StoreRefused)
+
+
+def main_reason(failures: Iterable[LogError]) -> LogError:
+    """Return the error to raise if every store failed: a retriable one if there is any, for that store may return."""
+    return min(failures, key=lambda error: not error.retriable)
 
 
 class Lane(Protocol):
@@ -147,7 +152,7 @@ class FanOutWriter:
             self.failures[name] = error
             self._lanes.pop(name).abandon()
         if not self._lanes:
-            raise next(iter(self.failures.values()))
+            raise main_reason(self.failures.values())
 
 
 class ThreadLane:

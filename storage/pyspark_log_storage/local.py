@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_storage import writeback
 from pyspark_log_storage.errors import (
-    NodeMissing,
+    NodeAway,
     ObjectMissing,
     StoreError,
     StoreRefused,
@@ -194,7 +194,7 @@ class LocalStore:
             return self._temporaries.open()
         except FileNotFoundError:
             if self._marker and not key.startswith(self._first) and not os.path.exists(self._path(self._marker)):
-                raise NodeMissing(
+                raise NodeAway(
                     self.url,
                     key,
                     f"the store at {self.url} has no marker: is its disk mounted, or was it wiped? Mount the right "

@@ -17,7 +17,7 @@ import msgspec
 
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
-from pyspark_log_storage.errors import CorruptObject, NodeMissing, ObjectMissing, StoreUnfit
+from pyspark_log_storage.errors import CorruptObject, NodeAway, NodeMissing, ObjectMissing, StoreUnfit
 
 if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
@@ -62,11 +62,12 @@ def read_marker(store: Store) -> Marker | None:
 
 
 def require_marker(store: Store, node: str, incarnation: str) -> None:
-    """Raise `NodeMissing` unless the store is this node in this incarnation."""
+    """Raise `NodeMissing` unless the store is this node in this incarnation, `NodeAway` if it has no marker."""
     found = read_marker(store)
     if found is None or (found.node, found.incarnation) != (node, incarnation):
         state = "has no marker" if found is None else "is another node, or of another incarnation"
-        raise NodeMissing(
+        error = NodeAway if found is None else NodeMissing
+        raise error(
             store.url,
             KEY,
             f"node {node!r} at {store.url} {state}: is its disk mounted, or was it wiped? "
@@ -75,7 +76,7 @@ def require_marker(store: Store, node: str, incarnation: str) -> None:
 
 
 def require_written(store: Store, node: str, incarnation: str, key: str) -> None:
-    """Raise `NodeMissing` unless the store is this node in this incarnation, and has the object that was written to it.
+    """Check the marker as `require_marker` does, and raise `NodeAway` unless the store has the object `key`.
 
     What was written while the disk was not mounted lies below the mount point: then the marker is there again, and the
     object is not.
@@ -85,7 +86,7 @@ def require_written(store: Store, node: str, incarnation: str, key: str) -> None
         store.size(key)
     except ObjectMissing as error:
         message = f"node {node!r} at {store.url}: {key} was written and is not there: was its disk not mounted?"
-        raise NodeMissing(store.url, key, f"{message} Check its mount, and write it again") from error
+        raise NodeAway(store.url, key, f"{message} Check its mount, and write it again") from error
 
 
 def self_test(store: Store, nonce: str) -> None:

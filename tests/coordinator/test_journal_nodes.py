@@ -16,6 +16,7 @@ from pyspark_log_storage.errors import (
     InvalidOption,
     NewerFormat,
     NoCluster,
+    NodeAway,
     OutcomeUnknown,
     StoreRefused,
     StoreUnavailable,
@@ -226,7 +227,13 @@ def test_an_address_that_is_no_journal_node_is_refused(founded):
     with pytest.raises(InvalidOption, match="/cluster is none"):
         founded.log("/disk/a", "/cluster")
     with pytest.raises(InvalidOption, match="none of /cluster, /root2 is a journal node"):
-        founded.log("/cluster", "/root2")
+        founded.log("/cluster", "/root2")  # /root2 is empty
+
+
+def test_journal_nodes_that_are_all_without_a_marker_may_be_back_later(founded):
+    with pytest.raises(NodeAway, match="none of /empty1, /empty2 has a marker: are their disks mounted") as caught:
+        founded.log("/empty1", "/empty2")
+    assert caught.value.retriable
 
 
 def test_a_store_that_hangs_holds_up_nobody(founded):

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import defaultdict
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -243,6 +244,39 @@ def test_two_stores_in_other_incarnations_decide_nothing(stores):
         mark(stores.inner[i], i, "new")
     with pytest.raises(StoreRefused, match=r"'n0' at store-a.*is its disk mounted, or was it wiped"):
         stores.open().propose(1, b"mine")
+
+
+def test_two_stores_that_are_not_mounted_are_told_at_once_and_may_be_asked_again(stores):
+    stores.open().propose(1, b"one")
+    markers = {i: stores.inner[i].read(node.KEY) for i in (0, 1)}
+    for i in (0, 1):
+        stores.inner[i].delete(node.KEY)
+    slots = stores.open()
+    began = slots._environment.monotonic()
+    with pytest.raises(StoreUnavailable, match=r"'n0' at store-a.*is its disk mounted.*try again"):
+        slots.read(1)
+    assert slots._environment.monotonic() - began < 1
+    for i in (0, 1):
+        stores.inner[i].put(node.KEY, markers[i])
+    assert slots.read(1) == b"one"
+
+
+def test_a_proposal_that_one_store_has_waits_for_the_stores_that_are_not_mounted(stores):
+    slots = stores.open()
+    slots.propose(1, b"one")
+    markers = {i: stores.inner[i].read(node.KEY) for i in (0, 1)}
+    for i in (0, 1):
+        stores.inner[i].delete(node.KEY)
+
+    def sleep(seconds):
+        environment.sleep(seconds)
+        if environment.monotonic() >= 8:
+            for i in (0, 1):
+                stores.inner[i].put(node.KEY, markers[i])
+
+    environment = slots._environment
+    slots._environment = msgspec.structs.replace(environment, sleep=sleep)
+    assert slots.propose(2, b"two") == b"two"
 
 
 def test_an_answer_does_not_count_where_the_marker_went_meanwhile(stores):

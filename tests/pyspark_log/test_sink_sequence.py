@@ -1,5 +1,6 @@
 """From staged files to the log: one journal entry for each topic, and patience with what passes."""
 
+import msgspec
 import pytest
 
 from pyspark_log.sink.rows import Rows
@@ -7,6 +8,8 @@ from pyspark_log.sink.sequence import Patience, retrying, sequence
 from pyspark_log.sink.staging import Staging, destination_of
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_storage.errors import BatchMismatch, StoreRefused, StoreUnavailable, UnknownTopic
+from tests.coordinator.breakable_store import BreakableStore
+from tests.coordinator.fake_environment import fake_environment
 from tests.plain_log import PlainLog, record
 
 QUICK = Patience(retries=5, retry_backoff_ms=0, delivery_timeout_ms=10_000)
@@ -109,11 +112,34 @@ def test_the_number_of_retries_is_bounded():
     assert len(calls) == 1 + QUICK.retries
 
 
-def test_the_time_for_retries_is_bounded():
+def test_the_time_for_retries_is_bounded_and_used_up():
     attempt, calls = failing(10**9, UNAVAILABLE)
+    clock = fake_environment()
     with pytest.raises(StoreUnavailable):
-        retrying(Patience(retry_backoff_ms=1, delivery_timeout_ms=50), attempt)
-    assert len(calls) < 1000
+        retrying(Patience(), attempt, clock)
+    assert clock.monotonic() == 120, "delivery.timeout.ms, by default"
+    assert len(calls) >= 120, "at least one call a second"
+
+
+def test_the_waits_between_tries_grow_from_retry_backoff_ms_to_a_second():
+    waits, clock = [], fake_environment()
+    slept = msgspec.structs.replace(clock, sleep=lambda seconds: (waits.append(seconds), clock.sleep(seconds)))
+    attempt, _ = failing(6, UNAVAILABLE)
+    retrying(Patience(retry_backoff_ms=100), attempt, slept)
+    assert waits == [0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+
+
+def test_a_first_try_of_the_callers_own_counts_as_one():
+    attempt, calls = failing(100, UNAVAILABLE)
+    with pytest.raises(StoreUnavailable):
+        retrying(QUICK, attempt, failed=UNAVAILABLE)
+    assert len(calls) == QUICK.retries
+
+
+def test_whoever_waits_is_told_once_why(caplog):
+    attempt, _ = failing(3, UNAVAILABLE)
+    retrying(Patience(), attempt, fake_environment())
+    assert [each.getMessage() for each in caplog.records] == ["retrying for up to 120 s: the store does not answer"]
 
 
 def test_what_does_not_pass_is_not_tried_again():
@@ -121,3 +147,20 @@ def test_what_does_not_pass_is_not_tried_again():
     with pytest.raises(StoreRefused):
         retrying(QUICK, attempt)
     assert len(calls) == 1
+
+
+def test_a_journal_that_does_not_answer_is_waited_for_before_the_batch_is_committed():
+    store, clock = BreakableStore("/log"), fake_environment()
+
+    def sleep(seconds):
+        clock.sleep(seconds)
+        if clock.monotonic() >= 8:
+            store.broken = None
+
+    log = PlainLog(store=store)
+    log.create("t")
+    staged = task(log, "t", b"a")
+    log.log.environment = msgspec.structs.replace(clock, sleep=sleep)
+    store.broken = StoreUnavailable
+    sequence(log.log, [staged], None, "all", Patience(), None)
+    assert rows(log, "t") == 1
