@@ -9,6 +9,10 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_log_coordinator.folders import Life
+    from pyspark_log_coordinator.unrolled import KnownTopic
     from pyspark_log_storage.store import Store
 
 EXAMPLES = """\b
@@ -33,22 +37,29 @@ def recover(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Make no index again.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Check a node's segments, and make lost indexes again.
+    """Check a node's rows, and make lost indexes again.
 
-    Checks from the recovery points on. Reads the folders and the node's own checkpoints, and not the topics' journals.
-    The exit code is 1 where good rows end before the last segment does. Of a node that is given by its id the folder is
+    Checks the segments from the recovery points on, and all rows that are not in segments yet. The node's folder is
+    enough: if it has no journal, the topic's description says where rows belong, and a damaged file that is newer is
+    named. The exit code is 1 if anything is damaged. Of a node that is given by its id the folder is
     then held against the journals: segments of rows that were cut while it was away are removed.
     """
     from pyspark_log.cli import output
+    from pyspark_log_storage.errors import UnknownTopic
     from pyspark_log_storage.names import check_topic
 
     for topic in topics or ():
         check_topic(topic)
     store = _store_of(path, node)
     names = topics or list(store.folders("topics/"))
-    found = [
-        each for topic in names for each in _recovered(store, topic, topics, everything=everything, dry_run=dry_run)
-    ]
+    known = _known_by(path, store, node)
+    found = []
+    for topic in names:
+        here = _recovered(store, topic, known, everything=everything, dry_run=dry_run)
+        if not here and topics:
+            message = f"there are no checkpoints of a topic {topic!r} at {store.url}, and no rows; check name and path"
+            raise UnknownTopic(topic, message)
+        found += here
     returned = [] if node is None or "/" in node else _returned(path, node, topics, dry_run=dry_run)
     if json:
         output.print_json(*found, *returned)
@@ -56,7 +67,7 @@ def recover(
         if found:
             _print(found, with_topic=len(topics or ()) != 1)
         else:
-            typer.echo(f"there are no checkpoints at {store.url} yet, so there is nothing to check")
+            typer.echo(f"there are no checkpoints and no rows at {store.url} yet, so there is nothing to check")
         _print_returned(returned, dry_run=dry_run)
         if node is not None:
             _print_next(store, node, is_damaged=any(each["damage"] is not None for each in found))
@@ -89,43 +100,93 @@ def _store_of(path: str, node: str | None) -> Store:
 
 
 def _recovered(
-    store: Store, topic: str, wanted: list[str] | None, *, everything: bool, dry_run: bool
+    store: Store, topic: str, known: Callable[[Life], KnownTopic | None], *, everything: bool, dry_run: bool
 ) -> list[dict[str, Any]]:
-    """Return what was found of each partition of each life of the topic that has checkpoints.
+    """Return what was found of each partition of each life of the topic, and of append files that are damaged.
 
-    Raises `UnknownTopic` where there are none and the topic is one of those that were asked for.
+    `known` tells where the rows of append files belong.
     """
     import msgspec
 
+    from pyspark_log_coordinator import unrolled
+    from pyspark_log_coordinator.folders import Life
     from pyspark_log_storage import checkpoints, recovery
-    from pyspark_log_storage.errors import UnknownTopic
+    from pyspark_log_storage.node import read_marker
 
-    found = []
-    for key in store.list(f"topics/{topic}/"):
-        if not key.endswith(f"/{checkpoints.RECOVERY_POINT}"):
-            continue
-        folder = key.removesuffix(checkpoints.RECOVERY_POINT)
-        points = checkpoints.decode_offsets(store.read(key), f"checkpoint {store.url}/{key}")
-        for (_, partition), point in points.items():
-            where = f"{folder}{partition}/"
+    marker = read_marker(store)
+    node = None if marker is None else marker.node
+    found: list[dict[str, Any]] = []
+    for topic_id in store.folders(f"topics/{topic}/"):
+        life = Life(topic, topic_id)
+        described = known(life)
+        partitions = described.topic.partitions if described is not None else ()
+        points = _recovery_points(store, f"{life.folder}{checkpoints.RECOVERY_POINT}")
+        with_rows = [number for number, each in enumerate(partitions) if each.chunks]
+        for partition in sorted({*points, *with_rows}):
+            where, point = f"{life.folder}{partition}/", points.get(partition, 0)
+            newer = unrolled.NOTHING
+            if described is not None and partition in with_rows:
+                newer = unrolled.check(store, life, described.topic, partition, point, node)
             begin = recovery.first_offset(store, where, point) if everything else point
-            one = recovery.recover(store, where, begin, dry_run=dry_run)
+            one = recovery.recover(store, where, begin, unrolled=newer.good, dry_run=dry_run)
+            bad = newer.damage_behind(one.end_offset)
+            # A bad chunk where the good rows end is the reason; a segment behind it only lacks what comes before.
+            damage = bad.damage if bad is not None and bad.base_offset <= one.end_offset else one.damage
+            damage = damage or (None if bad is None else bad.damage)
             found.append(
                 {
                     "topic": topic,
-                    "topic_id": folder.split("/")[-2],
+                    "topic_id": topic_id,
                     "partition": partition,
                     "recovery_point": point,
                     "good_up_to": one.end_offset,
-                    "checked": one.checked,
+                    "checked": one.checked + newer.files,
                     "rebuilt": one.rebuilt,
-                    "damage": None if one.damage is None else msgspec.to_builtins(one.damage),
+                    "damage": None if damage is None else msgspec.to_builtins(damage),
                 }
             )
-    if not found and wanted:
-        message = f"there are no checkpoints of a topic {topic!r} at {store.url}; check the name and the path"
-        raise UnknownTopic(topic, message)
+        found += [
+            {"topic": topic, "topic_id": topic_id, "partition": None, "damage": msgspec.to_builtins(each)}
+            for each in unrolled.check_unplaced(store, life, described)
+        ]
     return found
+
+
+def _recovery_points(store: Store, key: str) -> dict[int, int]:
+    """Return the recovery points of a topic's partitions, none if there is no checkpoint."""
+    from pyspark_log_storage import checkpoints
+    from pyspark_log_storage.errors import ObjectMissing
+
+    try:
+        points = checkpoints.decode_offsets(store.read(key), f"checkpoint {store.url}/{key}")
+    except ObjectMissing:
+        return {}
+    return {partition: point for (_, partition), point in points.items()}
+
+
+def _known_by(path: str, store: Store, node: str | None) -> Callable[[Life], KnownTopic | None]:
+    """Return what tells where the rows of append files belong: the journals if the node is given by its id.
+
+    Otherwise the node's folder alone, for the journals may be lost.
+    """
+    from pyspark_log.opening import open_log
+    from pyspark_log_coordinator import unrolled
+    from pyspark_log_coordinator.environment import real_environment
+
+    def by_folder(life: Life) -> KnownTopic | None:
+        return unrolled.known(store, life, real_environment())
+
+    if node is None or "/" in node:
+        return by_folder
+    log = open_log(path)
+
+    def by_journal(life: Life) -> KnownTopic | None:
+        record = log.topics().get(life.topic)
+        if record is None or record.topic_id != life.topic_id:
+            return by_folder(life)
+        return unrolled.KnownTopic(log.topic(life.topic).journal.state, is_newest=True)
+
+    return by_journal
 
 
 def _returned(path: str, node: str, wanted: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
@@ -178,13 +239,20 @@ def _print(found: list[dict[str, Any]], *, with_topic: bool) -> None:
             len(each["rebuilt"]),
         )
         for each in found
+        if each["partition"] is not None
     ]
-    output.print_table(columns, rows)
+    if rows:
+        output.print_table(columns, rows)
     for each in found:
-        if each["damage"] is not None:
-            topic = f"topic {each['topic']}, " if with_topic else ""
-            where = f"{topic}partition {each['partition']}, offset {each['good_up_to']}"
-            typer.echo(f"{where}: segment {each['damage']['segment']}: {each['damage']['why']}")
+        if each["damage"] is None:
+            continue
+        topic = f"topic {each['topic']}, " if with_topic else ""
+        key, why = each["damage"]["file"], each["damage"]["why"]
+        if each["partition"] is None:
+            typer.echo(f"{topic}append file {key}: {why}; only the topic's journal says where its rows belong")
+        else:
+            kind = "append file" if "/append/" in key else "segment"
+            typer.echo(f"{topic}partition {each['partition']}, offset {each['good_up_to']}: {kind} {key}: {why}")
 
 
 def _print_next(store: Store, node: str, *, is_damaged: bool) -> None:

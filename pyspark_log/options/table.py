@@ -303,7 +303,7 @@ DELIVERY_TIMEOUT_MS = Option(
     kinds=SINK,
     value=integer(1, INT_MAX),
     default="120000",
-    meaning="The longest time for which one step of a batch is tried, in milliseconds.",
+    meaning="How long each step of a write is retried, in milliseconds: opening the log, writing files, the commit.",
     prefixed=("delivery.timeout.ms",),
 )
 MAX_MESSAGE_BYTES = Option(

@@ -27,9 +27,10 @@ _LOG = ".log"
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Where the good rows end: in which segment (its key, without ending), and why."""
+    """Where the good rows end: in which file, and why."""
 
-    segment: str
+    file: str
+    """Its key; that of a segment without ending."""
     why: str
 
 
@@ -55,9 +56,17 @@ class _Checked(msgspec.Struct, frozen=True):
     why: str | None
 
 
-def recover(store: Store, folder: str, recovery_point: int, *, dry_run: bool = False) -> Recovered:
+def recover(
+    store: Store,
+    folder: str,
+    recovery_point: int,
+    *,
+    unrolled: Sequence[tuple[int, int]] = (),
+    dry_run: bool = False,
+) -> Recovered:
     """Check the segments of a partition's folder, which ends with "/", that have rows from the recovery point on.
 
+    `unrolled` are the first offsets and the ends of good rows that are in no segment yet, in their order.
     Makes their indexes again where those are missing or damaged, unless it is a dry run. Raises `NewerFormat`,
     `StoreError`.
     """
@@ -71,9 +80,9 @@ def recover(store: Store, folder: str, recovery_point: int, *, dry_run: bool = F
                 segment.rebuild_index(store, key)
     reached = recovery_point
     # In the order of their bases, so that whatever reaches further is found.
-    for each in checked:
-        if each.base_offset <= reached:
-            reached = max(reached, each.end_offset)
+    for base_offset, end_offset in sorted([*((each.base_offset, each.end_offset) for each in checked), *unrolled]):
+        if base_offset <= reached:
+            reached = max(reached, end_offset)
     keys = tuple(each.key for each in checked)
     return Recovered(reached, keys, tuple(rebuilt), _damage_at(checked, reached))
 

@@ -92,7 +92,8 @@ def test_an_address_that_says_of_no_node_is_an_error(cli, tmp_path):
 def test_without_checkpoints_there_is_nothing_to_check(tmp_path):
     cli = CommandLine(tmp_path / "other")
     cli.run("topics", "create", "t")
-    assert cli.out("recover") == f"there are no checkpoints at {cli.path} yet, so there is nothing to check\n"
+    told = f"there are no checkpoints and no rows at {cli.path} yet, so there is nothing to check\n"
+    assert cli.out("recover") == told
     assert cli.documents("recover") == []
 
 

@@ -81,7 +81,7 @@ def test_the_good_rows_end_at_the_first_bad_chunk(store):
     flip(store, f"{bad}.log", segment.scan(store, bad)[1].position + 70)
     found = recover(store, FOLDER, 0)
     assert found.end_offset == 10
-    assert found.damage.segment == bad
+    assert found.damage.file == bad
     assert "checksum" in found.damage.why
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_header_leaves_nothing_of_its_segment(store):
     bad = write(store, 10, 10)
     flip(store, f"{bad}.log", 10)
     found = recover(store, FOLDER, 0)
-    assert (found.end_offset, found.damage.segment) == (10, bad)
+    assert (found.end_offset, found.damage.file) == (10, bad)
 
 
 @pytest.mark.parametrize(("chunks", "end"), [(0, 10), (1, 20), (2, 30)])
@@ -99,7 +99,7 @@ def test_a_log_that_was_cut_between_chunks_is_told_by_its_index(store, chunks, e
     bad = write(store, 10, 10, 10, 10)
     cut(store, bad, chunks)
     found = recover(store, FOLDER, 0)
-    assert (found.end_offset, found.damage.segment, found.rebuilt) == (end, bad, ())
+    assert (found.end_offset, found.damage.file, found.rebuilt) == (end, bad, ())
 
 
 def test_a_missing_segment_ends_the_good_rows(store):
@@ -108,7 +108,7 @@ def test_a_missing_segment_ends_the_good_rows(store):
     later = write(store, 20, 10)
     store.delete(f"{gone}.log")
     found = recover(store, FOLDER, 0)
-    assert (found.end_offset, found.damage.segment) == (10, later)
+    assert (found.end_offset, found.damage.file) == (10, later)
     assert "begins at 20" in found.damage.why
 
 
