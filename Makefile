@@ -3,8 +3,14 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/dev.txt
+PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint
+INSTALL := $(VENV)/$(PIP_INSTALL) requirements/dev.txt
 REQUIREMENTS := pyproject.toml requirements/dev.txt
+
+# The tests run on the Spark of requirements/dev.txt. The facts of Spark also run on this one, the newest
+# of the oldest line that pyproject.toml allows, in a venv of its own.
+OLDER_SPARK := 4.2.1
+OLDER_VENV := .venv-spark-$(OLDER_SPARK)
 
 # The Python that makes .venv: the first that is new enough. `make PYTHON=...` takes another.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -14,17 +20,25 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 SEEDS ?= 2000
 
 # Spark takes its JVM from JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
-WITH_SPARK := JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && \
-	PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(CURDIR)/$(BIN)/python" \
-	SPARK_CONF_DIR="$(CURDIR)/spark-conf"
+WITH_JAVA := JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && SPARK_CONF_DIR="$(CURDIR)/spark-conf"
+WITH_SPARK := $(WITH_JAVA) \
+	PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(CURDIR)/$(BIN)/python"
 
-.PHONY: help test check simulate demo bench clean
+define make_venv
+@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer found: install one, or name it with PYTHON=" >&2; exit 1; }
+@$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
+endef
+
+.PHONY: help test facts check simulate demo bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check $(VENV)/demo.stamp ## Check, then run the tests; ARGS="-k word" passes options to pytest
+test: check $(VENV)/demo.stamp $(if $(ARGS),,facts) ## Check, then run all tests; or some: ARGS="-k word" passes options to pytest
 	$(WITH_SPARK) $(BIN)/python -m pytest $(ARGS)
+
+facts: $(OLDER_VENV)/stamp ## Try the facts of Spark on the oldest Spark that is supported
+	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest tests/spark_facts
 
 check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anything
 	$(BIN)/ruff check .
@@ -42,7 +56,7 @@ bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md
 	$(WITH_SPARK) $(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## Remove .venv and everything that was made
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-spark-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/dev.stamp: $(REQUIREMENTS) | $(BIN)/python
@@ -53,7 +67,13 @@ $(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python
 	$(INSTALL) --editable '.[demo]'
 	touch $@
 
+$(OLDER_VENV)/stamp: $(REQUIREMENTS)
+	$(call make_venv,$(OLDER_VENV))
+	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' requirements/dev.txt > $(OLDER_VENV)/constraints.txt
+	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt pip
+	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable . pytest pytest-timeout
+	touch $@
+
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer found: install one, or name it with PYTHON=" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(call make_venv,$(VENV))
 	$(INSTALL) pip

@@ -51,4 +51,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     session = SparkSession.builder.config("spark.sql.warehouse.dir", str(warehouse)).getOrCreate()
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
+    # Without its JVM, no warning of a thread that is late comes after pytest's closing line.
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 Call = dict[str, Any]
+
+# What differs between the versions that the facts are tested on is asked of this.
+SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 DEADLINE_S = 60
 POLL_S = 0.02

@@ -7,10 +7,12 @@ before it; with SPARK_HIDE_TRACEBACK, set in the process that raises, it is in t
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PythonException, StreamingQueryException
 
-from tests.spark_facts.bench import Bench, MakeBench, Run
+from tests.spark_facts.bench import SPARK, Bench, MakeBench, Run
 
+WITH_LOCALS = "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled"
 HIDDEN: dict[str, Any] = {"hidesTraceback": "true"}
 
 
@@ -36,6 +38,21 @@ def test_option_keys_arrive_in_lower_case_and_values_as_they_are(bench: Bench) -
     bench.batch(topicConfig='{"Retention.Ms": "1"}').load()
     [call] = bench.calls("__init__")
     assert call["options"] == {"journal": str(bench.folder), "topicconfig": '{"Retention.Ms": "1"}'}
+
+
+@pytest.mark.skipif(SPARK < (4, 3), reason="new in Spark 4.3")
+def test_an_option_of_none_does_not_arrive(bench: Bench) -> None:
+    bench.batch().option("topic", None).load()
+    bench.stream().options(topic=None).load()
+    bench.spark.range(1).write.format("probe").options(**bench.options(), topic=None).mode("append").save()
+    assert [call["options"] for call in bench.calls("__init__")] == [{"journal": str(bench.folder)}] * 3
+
+
+@pytest.mark.skipif(SPARK >= (4, 3), reason="Spark 4.3 leaves the option out")
+def test_an_option_of_none_is_an_internal_error_of_spark_before_any_call(bench: Bench) -> None:
+    with pytest.raises(Py4JJavaError, match="INTERNAL_ERROR"):
+        bench.batch().option("topic", None).load()
+    assert bench.calls() == []
 
 
 def test_the_path_of_load_is_an_option(bench: Bench) -> None:
@@ -143,6 +160,19 @@ def test_with_a_hidden_traceback_the_cause_is_not_shown(bench: Bench) -> None:
     with pytest.raises(PySparkException) as raised:
         bench.batch(failsIn="schema", **HIDDEN).load()
     assert "what the disk said" not in str(raised.value)
+
+
+def test_a_traceback_shows_local_variables_if_it_is_told_to_since_4_3(bench: Bench) -> None:
+    with bench.conf(WITH_LOCALS, "true"), pytest.raises(PySparkException) as raised:
+        bench.batch(failsIn="schema").load()
+    assert ("self = <" in str(raised.value)) == (SPARK >= (4, 3))
+
+
+def test_a_hidden_traceback_shows_no_local_variables(bench: Bench) -> None:
+    with bench.conf(WITH_LOCALS, "true"), pytest.raises(PySparkException) as raised:
+        bench.batch(failsIn="schema", **HIDDEN).load()
+    assert "self = <" not in str(raised.value)
+    assert first_line(raised.value).endswith(told("schema"))
 
 
 def test_a_process_that_raised_is_not_used_again_so_that_hiding_does_not_spread(bench: Bench) -> None:
