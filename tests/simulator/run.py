@@ -13,7 +13,7 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log.sink import in_passing, sequence, staging
+from pyspark_log.sink import in_passing, staging
 from pyspark_log.source import batch_plan, failover, fetch, split_reader, stream_planner
 from pyspark_log.source.recent_chunks import RecentChunks
 from pyspark_log_coordinator import (
@@ -224,16 +224,6 @@ def _simulated(world: World) -> Iterator[None]:
     def stores_at(address: str) -> Callable[[str], Any]:
         return world.process.log.store_at
 
-    def retrying(patience: sequence.Patience, attempt: Callable[[], T]) -> T:
-        for _ in range(patience.retries):
-            try:
-                return attempt()
-            except LogError as error:
-                if not error.retriable:
-                    raise
-            world.process.wait(0.01)
-        return attempt()
-
     reads: weakref.WeakKeyDictionary[Any, lanes.InlineReads] = weakref.WeakKeyDictionary()
 
     def lane_of(store: Any) -> lanes.InlineReads:
@@ -248,7 +238,6 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(stream_planner, "open_log", open_log))
         stack.enter_context(mock.patch.object(split_reader, "open_log", open_log))
         stack.enter_context(mock.patch.object(split_reader, "stores_at", stores_at))
-        stack.enter_context(mock.patch.object(sequence, "retrying", retrying))
         stack.enter_context(mock.patch.object(fan_out, "ThreadLane", lanes.InlineLane))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
         stack.enter_context(mock.patch.object(members, "ThreadCalls", calls))
