@@ -3,6 +3,11 @@
 A commit that is refused because too few replicas are in sync copies at once. Else a writer copies in passing, where no
 follower does: a little after a batch, now and then. What is too large for that is left to `pyspark-log node run` and
 `maintain`: an object is copied as a whole, and the next batch waits meanwhile.
+
+A follower copies within half a second what a node misses. So if the journal says that a node that answers has missed
+rows for some seconds, nobody follows for it, and a writer copies to it after its first batch: it may be its last, as
+that of `pyspark-log produce` under cron. The age of the rows is told by the writers' clocks. If these differ, a node
+waits longer, or is copied to by two at once; nothing else depends on them. If all replicas are in sync nothing is read.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator import copying
+from pyspark_log_coordinator import copying, holding
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 AT_ONCE_SECONDS = 10.0
 """How long a commit that was refused copies to one node before it is tried again."""
 PASSING_EVERY_SECONDS = 2.0
-"""How often a writer copies in passing; for so long it first leaves it to others."""
+"""How often a writer copies in passing; for so long it leaves rows to others that have just been missed."""
 PASSING_SECONDS = 0.2
 PASSING_BYTES_MAX = 64 * 1024 * 1024
 """Where an object is larger, a writer copies nothing in passing."""
@@ -28,7 +33,7 @@ PASSING_BYTES_MAX = 64 * 1024 * 1024
 _logger = logging.getLogger("pyspark_log")
 
 _turns: dict[tuple[str, NodeId], float] = {}
-"""When it was last a node's turn, by topic id and node; at first, when it was found out of sync."""
+"""When it was last a node's turn, by topic id and node; if it never was, when the node was found out of sync."""
 
 
 def at_once(handle: TopicHandle) -> None:
@@ -45,11 +50,27 @@ def in_passing(handle: TopicHandle) -> None:
         if topic_id == handle.topic_id and node not in behind:
             del _turns[topic_id, node]
     for node in behind:
-        if now - _turns.setdefault((handle.topic_id, node), now) < PASSING_EVERY_SECONDS:
+        key = handle.topic_id, node
+        if key not in _turns and not _is_left_alone(handle, node):
+            _turns[key] = now
+        if key in _turns and now - _turns[key] < PASSING_EVERY_SECONDS:
             continue
-        _turns[handle.topic_id, node] = now
+        _turns[key] = now
         if all(piece.bytes <= PASSING_BYTES_MAX for piece in copying.missing(handle, node)):
             _catch_up(handle, node, PASSING_SECONDS)
+
+
+def _is_left_alone(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether a node that is out of sync has missed something for so long that nobody can be following for it.
+
+    Segments say nothing of when they were made. A node that lacks one, or lacks nothing and was not told to be back, is
+    taken to be left alone.
+    """
+    missing = holding.missing(handle.journal.state, node)
+    if missing.segments or not missing.files:
+        return True
+    _, oldest = missing.files[0]
+    return handle.now_ms() - oldest.sequenced_ms >= PASSING_EVERY_SECONDS * 1000
 
 
 def _out_of_sync(handle: TopicHandle) -> list[NodeId]:

@@ -1,16 +1,27 @@
 """Rejoining: whom a writer brings back in passing, and when it is left to others."""
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator import rejoining
 from pyspark_log_coordinator.rejoining import PASSING_EVERY_SECONDS
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
+from pyspark_log_storage.errors import StoreUnavailable
+from tests.coordinator.breakable_store import BreakableStore
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic, write
+from tests.coordinator.several_nodes import Stores
+
+
+def environment():
+    """Return an environment whose clock of the day goes on as the other does."""
+    fake = fake_environment()
+    return msgspec.structs.replace(fake, now_ms=lambda: int(fake.monotonic() * 1000))
 
 
 @pytest.fixture
 def topic():
     """A topic of which node 2 missed a batch, and is there again."""
-    topic = ReplicatedTopic()
+    topic = ReplicatedTopic(environment=environment())
     topic.append(on=("0", "1"), acks="all")
     return topic
 
@@ -22,16 +33,67 @@ def isr_after(topic, seconds):
     return topic.partition().isr
 
 
-def test_a_node_that_fell_out_is_left_to_others_for_a_while(topic):
-    assert isr_after(topic, 100) == ("0", "1")
+def test_a_node_that_has_just_fallen_out_is_left_to_others_for_a_while(topic):
+    assert isr_after(topic, 0) == ("0", "1")
     assert isr_after(topic, PASSING_EVERY_SECONDS / 2) == ("0", "1")
     assert isr_after(topic, PASSING_EVERY_SECONDS / 2) == ALL
 
 
+def test_a_node_that_has_missed_a_batch_for_long_is_brought_back_by_who_comes_by_first(topic):
+    assert isr_after(topic, PASSING_EVERY_SECONDS) == ALL
+
+
 def test_a_node_that_falls_out_again_is_left_to_others_again(topic):
-    isr_after(topic, 0)
     assert isr_after(topic, PASSING_EVERY_SECONDS) == ALL
     assert isr_after(topic, 0) == ALL
     topic.append(on=("0", "1"), acks="all")
-    assert isr_after(topic, 100) == ("0", "1")
+    assert isr_after(topic, 0) == ("0", "1")
     assert isr_after(topic, PASSING_EVERY_SECONDS) == ALL
+
+
+def test_a_node_that_cannot_be_copied_to_is_tried_again_no_sooner_than_its_next_turn(topic, monkeypatch):
+    tried = []
+
+    def fails(*_, **__):
+        tried.append(topic.log.environment.monotonic())
+        raise StoreUnavailable("/disk/2", "key", "it takes nothing")
+
+    monkeypatch.setattr(rejoining.copying, "catch_up", fails)
+    for _ in range(6):
+        isr_after(topic, PASSING_EVERY_SECONDS / 2)
+    assert tried == [3.0, 5.0], "found at 1"
+
+
+def test_a_node_that_lacks_a_segment_is_left_alone_whatever_else_it_lacks(topic):
+    topic.append(on=("0", "1"), acks="all")
+    name = topic.roll(1, on="0")
+    copied = rejoining.copying.missing(topic.handle, "1")
+    assert [piece.segment.name for piece in copied if piece.segment is not None] == [name]
+    rejoining.copying.catch_up(topic.log, topic.handle, "1")
+    assert isr_after(topic, 0) == ALL
+
+
+def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_eight_seconds(monkeypatch):
+    clock = environment()
+    stores = Stores(BreakableStore)
+    topic = ReplicatedTopic(stores, environment=clock)
+    behind = []
+    for batch in range(40):  # twice a second
+        monkeypatch.setattr(rejoining, "_turns", {})  # each is a process of its own
+        is_away = 2 <= batch < 18
+        stores.at["/disk/2"].broken = StoreUnavailable if is_away else None
+        log = stores.log(clock)
+        handle = log.topic("t")
+        write(log, handle, batch, {0: [b"row"]}, ("0", "1") if is_away else handle.refresh().partitions[0].isr, "all")
+        rejoining.in_passing(handle)
+        behind += [batch] if topic.partition().isr != ALL else []
+        clock.sleep(0.5)
+    assert behind == list(range(2, 18)), "it is back with the first batch after it answers"
+
+
+def test_a_writer_reads_nothing_where_all_are_in_sync(monkeypatch):
+    topic = ReplicatedTopic(environment=environment())
+    topic.append(on=ALL, acks="all")
+    monkeypatch.setattr(rejoining.copying, "catch_up", pytest.fail)
+    monkeypatch.setattr(rejoining.holding, "missing", pytest.fail)
+    assert isr_after(topic, 100) == ALL
