@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import holding, replicas
 from pyspark_log_coordinator.copies import check_segment
-from pyspark_log_coordinator.damage import Damaged, ReportDamage
+from pyspark_log_coordinator.damage import ReportDamage
+from pyspark_log_coordinator.damaged import Damaged
+from pyspark_log_coordinator.set_back import SetBack
 from pyspark_log_storage import append_file, layout, recovery
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 from pyspark_log_storage.node import require_marker
@@ -36,22 +38,37 @@ def report_lost(handle: TopicHandle, node: NodeId) -> None:
 
     Nothing where the store does not answer as that node. Raises what `Journal.submit` raises.
     """
+    lost = _lost(handle, node)
+    if lost is not None:
+        begins = _begins(handle.journal.state)
+        files = tuple((number, begins[number]) for number in lost.files)
+        segments = tuple((number, name, 0) for number, name in lost.segments)
+        _submit(handle, ReportDamage(node, lost.incarnation, files, segments))
+
+
+def set_back(handle: TopicHandle) -> tuple[SetBack, ...]:
+    """Return which nodes of a topic answer and have lost files, by the last roll call and the state that is known."""
+    log = handle.log
+    there = [node for node in handle.journal.state.incarnations if node in log.cluster.state.nodes]
+    found = (_lost(handle, node) for node in there if node not in log.missing_nodes)
+    return tuple(each for each in found if each is not None)
+
+
+def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
+    """Return what a node has lost, by the state that is known; None for nothing, or if nothing is known of its disk."""
     state = handle.journal.state
     try:
         there = _listed(handle, node)
     except LogError:
-        return
+        return None
     held = holding.held(state, node)
-    gone = [number for number, file in held.files if handle.append_file(file.name) not in there]
+    files = tuple(number for number, file in held.files if handle.append_file(file.name) not in there)
     segments = tuple(
-        (number, each.name, 0)
+        (number, each.name)
         for number, each in (*held.segments, *held.staged)
         if f"{handle.segment(number, each.name)}.log" not in there
     )
-    if gone or segments:
-        begins = _begins(state)
-        files = tuple((number, begins[number]) for number in gone)
-        _submit(handle, ReportDamage(node, state.incarnations[node], files, segments))
+    return SetBack(node, state.incarnations[node], files, segments) if files or segments else None
 
 
 def report(handle: TopicHandle, node: NodeId, piece: Piece) -> bool:

@@ -3,7 +3,8 @@
 Clean: of the live members of the ISR the one with the highest LEO, then preference order. The leader epoch rises by one
 and begins at the new leader's LEO; what the log has above that is cut, as in Kafka, and the entry says what was lost
 (`row_loss`). Where no member of the ISR is left: with unclean.leader.election.enable the live replica with the highest
-LEO, else nobody. Then writes are refused, and reads below the HW go on from whoever holds the rows.
+LEO, else nobody. Then writes are refused, and reads below the HW go on from whoever holds the rows. For an unclean
+election a replica counts with the rows that it really has: one whose disk was set back may lead too (`set_back`).
 
 With replication.mode=quorum a majority of the replicas must live, and the one with the highest LEO leads.
 
@@ -17,15 +18,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator import high_watermark, replicas, row_loss
+from pyspark_log_coordinator import high_watermark, replicas, row_loss, set_back
+from pyspark_log_coordinator.damaged import Damaged
 from pyspark_log_coordinator.partition import Holder, NodeId, Partition
 from pyspark_log_coordinator.row_loss import RowsLost
+from pyspark_log_coordinator.set_back import SetBack
 from pyspark_log_coordinator.suspicion import Suspicion
 from pyspark_log_coordinator.topic_state import Topic, with_partition
 from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
 
 class ElectLeaders(msgspec.Struct, frozen=True):
@@ -38,6 +41,8 @@ class ElectLeaders(msgspec.Struct, frozen=True):
     partitions: tuple[int, ...] | None = None
     unclean: bool = False
     """An operator gives up what only the ISR has. Else `unclean.leader.election.enable` says whether that may be."""
+    set_back: tuple[SetBack, ...] = ()
+    """The nodes that answer and lack files, also such as were found live: only an unclean election looks at these."""
 
 
 class ElectPreferred(msgspec.Struct, frozen=True):
@@ -57,17 +62,29 @@ class LeaderElected(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     isr: tuple[NodeId, ...]
 
 
-def decide(topic: Topic, command: ElectLeaders) -> list[RowsLost | LeaderElected]:
+Elected = Damaged | RowsLost | LeaderElected
+"""What an election may consist of, in this order."""
+
+
+def decide(topic: Topic, command: ElectLeaders) -> list[Elected]:
     """Return the elections, none where the leaders are there or the suspicions of them were cancelled."""
     live = set(_present(topic, command.live))
     gone = {each.node for each in command.gone if topic.suspects.get(each.node) == each.number} - live
-    unclean = command.unclean or topic.config.unclean_leader_election_enable
-    events: list[RowsLost | LeaderElected] = []
+    unclean = is_unclean(topic, command)
+    found = {each.node: each for each in command.set_back if topic.incarnations.get(each.node) == each.incarnation}
+    events: list[Elected] = []
     for number in _chosen(topic, command.partitions):
         leader = topic.partitions[number].leader
         if leader is None or leader in gone or leader in topic.fenced:
-            events += elect(topic, number, live, gone, unclean=unclean)
+            clean = elect(topic, number, live, gone)
+            has_leader = any(isinstance(each, LeaderElected) and each.leader is not None for each in clean)
+            events += clean if has_leader or not unclean else _elect_unclean(topic, number, live, gone, found) or clean
     return events
+
+
+def is_unclean(topic: Topic, command: ElectLeaders) -> bool:
+    """Return whether a replica that is not in sync may lead, if no other can."""
+    return command.unclean or topic.config.unclean_leader_election_enable
 
 
 def decide_preferred(topic: Topic, command: ElectPreferred) -> list[LeaderElected]:
@@ -83,31 +100,76 @@ def decide_preferred(topic: Topic, command: ElectPreferred) -> list[LeaderElecte
 
 
 def elect(
-    topic: Topic, number: int, live: Collection[NodeId], gone: Collection[NodeId], *, unclean: bool = False
+    topic: Topic, number: int, live: Collection[NodeId], gone: Collection[NodeId]
 ) -> list[RowsLost | LeaderElected]:
-    """Return the election of a leader among `live`, in the place of one that is gone or fenced.
+    """Return the clean election of a leader among `live`, in the place of one that is gone or fenced.
 
     `gone` leave the ISR. Nothing where nobody leads and nobody can.
     """
     partition = topic.partitions[number]
     out = {*gone, *topic.fenced}
     able = [node for node in partition.replicas if node in live and node not in out]
-    kept = tuple(node for node in partition.isr if node not in out)
-    best = _highest(partition, _entitled(topic, partition, able))
-    voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
-    if best is None and unclean and all(node in out or node in able for node in voters):
-        best = _highest(partition, able)
-        kept = () if best is None else (best,)
+    best = max(_entitled(topic, partition, able), key=partition.log_end_offsets.__getitem__, default=None)
     if best is None:
         if partition.leader is None:
             return []
         # The ISR stays: only its members know all that was acknowledged, and may lead when they are back.
         return [LeaderElected(number, None, partition.leader_epoch + 1, partition.log_end, partition.isr)]
     start = partition.log_end_offsets[best]
+    kept = (node for node in partition.isr if node not in out)
     isr = replicas.in_order(partition.replicas, {*kept, best})
     return [
         *row_loss.above(topic, number, start),
         LeaderElected(number, best, partition.leader_epoch + 1, start, isr),
+    ]
+
+
+def awaited(
+    topic: Topic,
+    partition: Partition,
+    live: Collection[NodeId],
+    gone: Collection[NodeId],
+    found: Collection[NodeId],
+) -> tuple[NodeId, ...]:
+    """Return the replicas that rule out an unclean election: they may come back with all that was committed.
+
+    `found` are those whose disks were set back. Such a node has nothing more to bring, unless it is under suspicion: a
+    restore may be under way, and end before the time-out does.
+    """
+    voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
+    known = {*live, *gone, *topic.fenced, *(node for node in found if node not in topic.suspects)}
+    return tuple(node for node in voters if node not in known)
+
+
+def _elect_unclean(
+    topic: Topic,
+    number: int,
+    live: Collection[NodeId],
+    gone: Collection[NodeId],
+    found: Mapping[NodeId, SetBack],
+) -> list[Elected]:
+    """Return the election of the replica that really has most rows, the first of several.
+
+    Nothing if none is there, or another may come back that has all that was committed.
+    """
+    partition = topic.partitions[number]
+    out = {*gone, *topic.fenced}
+    able = [node for node in partition.replicas if node in live and node not in out]
+    if awaited(topic, partition, live, gone, found):
+        return []
+    ends = {
+        node: set_back.real_end(topic, number, found[node]) if node in found else partition.log_end_offsets[node]
+        for node in partition.replicas
+        if node in able or (node in found and node not in topic.fenced)
+    }
+    best = max(ends, key=ends.__getitem__, default=None)
+    if best is None:
+        return []
+    start = ends[best]
+    return [
+        *(set_back.told(topic, number, found[best]) if best in found else ()),
+        *row_loss.above(topic, number, start),
+        LeaderElected(number, best, partition.leader_epoch + 1, start, (best,)),
     ]
 
 
@@ -149,11 +211,6 @@ def _entitled(topic: Topic, partition: Partition, able: list[NodeId]) -> list[No
         # One that was wiped lives, and is no part of the majority that had the rows.
         return [node for node in able if partition.log_end_offsets[node] >= partition.high_watermark]
     return [node for node in able if node in partition.isr]
-
-
-def _highest(partition: Partition, nodes: list[NodeId]) -> NodeId | None:
-    """Return the node with the highest LEO, the first of several; None of none."""
-    return max(nodes, key=partition.log_end_offsets.__getitem__, default=None)
 
 
 def _present(topic: Topic, live: Iterable[Holder]) -> Iterable[NodeId]:

@@ -11,14 +11,18 @@ process gets wrong costs nothing that was acknowledged with acks=all: the journa
 
 from __future__ import annotations
 
+import logging
 import weakref
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator import bad_copies, isr, suspicion
-from pyspark_log_coordinator.election import ElectLeaders
+import msgspec
+
+from pyspark_log_coordinator import bad_copies, election, isr, suspicion
+from pyspark_log_coordinator.election import Elected, ElectLeaders, LeaderElected
 from pyspark_log_coordinator.holding import held_alone, newest_held
 from pyspark_log_coordinator.isr import Follower, FollowerLag, Publication, ShrinkIsr
 from pyspark_log_coordinator.partition import Holder
+from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.suspicion import CancelSuspicion, Standing, Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
@@ -93,7 +97,7 @@ class Observer:
         self._lags = isr.watch(self._lags, state, now)
         gone = self.gone = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
         if any(_is_headless(state, number, gone) for number in range(len(state.partitions))):
-            handle.submit(ElectLeaders(live(handle), gone))
+            elect_leaders(handle, ElectLeaders(live(handle), gone))
             state = handle.journal.state
         lagging = isr.lagging(self._lags, state, now)
         self.next_lag_ms = isr.next_due_ms(self._lags, state, now)
@@ -102,6 +106,8 @@ class Observer:
             handle.submit(ShrinkIsr(lagging, gone))
             self._publication = Publication(published_ms=now)
 
+
+_logger = logging.getLogger("pyspark_log")
 
 _observers: weakref.WeakKeyDictionary[TopicHandle, Observer] = weakref.WeakKeyDictionary()
 
@@ -113,6 +119,22 @@ def observer_of(handle: TopicHandle, session_timeout_ms: int = SESSION_TIMEOUT_M
         observer = _observers[handle] = Observer()
     observer.session_timeout_ms = session_timeout_ms
     return observer
+
+
+def elect_leaders(handle: TopicHandle, command: ElectLeaders) -> list[Elected]:
+    """Elect leaders; return what came of it. Rows that are lost by it are told to the process's log too.
+
+    For an election that may be unclean it is looked for what the replicas really have.
+    """
+    if election.is_unclean(handle.journal.state, command):
+        command = msgspec.structs.replace(command, set_back=bad_copies.set_back(handle))
+    events: list[Elected] = handle.submit(command).events
+    leaders = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
+    for each in events:
+        if isinstance(each, RowsLost):
+            message = "topic %r, partition %d: node %r leads now and lacks rows: offsets %d to %d are lost"
+            _logger.warning(message, handle.name, each.partition, leaders[each.partition], each.start, each.end - 1)
+    return events
 
 
 def _in_service(state: Topic) -> set[NodeId]:

@@ -6,7 +6,7 @@
     Suspect        -> NodeSuspected                     cancelled by any entry that names the node as a holder
     CancelSuspicion -> SuspicionCancelled               an observer reaches the node again
     ReportDamage   -> IsrShrunk, LeaderElected ..., Damaged    copies that are not what was written, or are gone
-    ElectLeaders   -> RowsLost, LeaderElected ...
+    ElectLeaders   -> Damaged, RowsLost, LeaderElected ...
     ElectPreferred -> LeaderElected ...
     AlterNode      -> NodeRenewed, NodeFenced, NodeUnfenced, then the elections that they bring
     AlterReplicas  -> ReplicasAltered ...               and again when the new replicas are in sync
@@ -23,6 +23,7 @@ from typing import Any
 
 from pyspark_log_coordinator import (
     damage,
+    damaged,
     election,
     holding,
     isr,
@@ -32,7 +33,8 @@ from pyspark_log_coordinator import (
     row_loss,
     suspicion,
 )
-from pyspark_log_coordinator.damage import Damaged, ReportDamage
+from pyspark_log_coordinator.damage import ReportDamage
+from pyspark_log_coordinator.damaged import Damaged
 from pyspark_log_coordinator.election import ElectLeaders, ElectPreferred, LeaderElected
 from pyspark_log_coordinator.holding import FilesHeld, HoldFiles
 from pyspark_log_coordinator.isr import IsrShrunk, ShrinkIsr
@@ -119,7 +121,7 @@ def evolve(topic: Topic, event: Event) -> Topic:
         case SuspicionCancelled():
             return suspicion.evolve_cancel(topic, event)
         case Damaged():
-            return damage.evolve(topic, event)
+            return damaged.evolve(topic, event)
         case RowsLost():
             return row_loss.evolve(topic, event)
         case LeaderElected():

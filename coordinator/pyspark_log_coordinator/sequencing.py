@@ -91,10 +91,10 @@ def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrS
     holding = tuple(node for node in voters if growth.log_end_offsets[node] == end and node not in topic.fenced)
     if acks != "all":
         if partition.leader not in holding:
-            raise NotEnoughReplicas(f"{where}: {_why_not(partition)}")
+            raise NotEnoughReplicas(f"{where}: {_why_not(topic, partition)}")
         return None
     if not holding:
-        raise NotEnoughReplicas(f"{where}: {_why_nobody(partition)}")
+        raise NotEnoughReplicas(f"{where}: {_why_nobody(topic, partition)}")
     needed = replicas.needed(partition, topic.config)
     if len(holding) < needed:
         raise NotEnoughReplicas(
@@ -106,11 +106,11 @@ def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrS
     return None if holding == partition.isr else IsrShrunk(index, holding)
 
 
-def _why_not(partition: Partition) -> str:
+def _why_not(topic: Topic, partition: Partition) -> str:
     if partition.leader is None:
         return (
             f"nobody leads, for no in-sync replica is there (the ISR is {', '.join(partition.isr) or 'empty'}); bring "
-            "one back, then try again. Rows below the high watermark can be read"
+            f"one back, then try again. {_giving_up(topic)}. Rows below the high watermark can be read"
         )
     return (
         f"the leader's node {partition.leader!r} does not hold the batch; check that its disk is mounted and of the "
@@ -118,12 +118,17 @@ def _why_not(partition: Partition) -> str:
     )
 
 
-def _why_nobody(partition: Partition) -> str:
+def _giving_up(topic: Topic) -> str:
+    return f"If they are lost for good: pyspark-log topics elect-leaders {topic.name} --unclean"
+
+
+def _why_nobody(topic: Topic, partition: Partition) -> str:
     ends = partition.log_end_offsets
     having = [node for node in partition.isr if ends[node] == partition.log_end]
     if len(having) == len(partition.isr):
         disks = ", ".join(having) or "the replicas"
-        return f"no in-sync replica holds the batch; check the disks of {disks}, then try again"
+        why = f"no in-sync replica holds the batch; check the disks of {disks}, then try again"
+        return why if partition.leader is not None else f"{why}. {_giving_up(topic)}"
     known = max((ends[node] for node in partition.isr if node not in having), default=partition.log_end)
     return (
         f"no in-sync replica holds the batch and all rows before it: of offsets {known} to {partition.log_end - 1} the "

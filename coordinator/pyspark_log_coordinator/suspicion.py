@@ -50,7 +50,7 @@ class SuspicionCancelled(msgspec.Struct, frozen=True, tag=True, array_like=True,
     """The node was reached again: the suspicion of this number counts no more."""
 
     node: NodeId
-    number: int
+    number: Count
 
 
 class Suspicion(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.row_loss import RowsLost
 
 EXAMPLES = """\b
 Examples:
@@ -35,7 +36,8 @@ def elect_leaders(
     """Let preferred leaders lead again.
 
     Those do that have every row. With --unclean, partitions whose in-sync replicas are all gone get a leader
-    from those that are left. What only the lost ones had is given up.
+    from those that are left: the one that really has most rows, be it from a disk that was set back. What only
+    the lost ones had is given up.
     """
     from pyspark_log.cli import output
     from pyspark_log.opening import open_log
@@ -50,7 +52,7 @@ def elect_leaders(
         output.print_json(*documents)
         return
     for each in documents:
-        _tell(each)
+        _tell(each, unclean=unclean)
     if not documents:
         typer.echo("no partition is without a leader" if unclean else "all partitions have their preferred leaders")
 
@@ -74,29 +76,28 @@ def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
             why = "nobody leads: a clean election comes first" if new.leader is None else "it lacks rows"
             why = "it is away" if preferred not in there else why
             why = "it is fenced" if preferred in after.fenced else why
-        found.append(_document(handle, number, new.leader, 0) | {"preferred": preferred, "not_elected": why})
+        found.append(_document(handle, number, new.leader) | {"preferred": preferred, "not_elected": why})
     return found
 
 
 def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
     """Return a document for each partition that nobody led."""
     from pyspark_log_coordinator import leaderless
-    from pyspark_log_coordinator.election import ElectLeaders, LeaderElected
-    from pyspark_log_coordinator.observer import live
+    from pyspark_log_coordinator.election import LeaderElected
 
     gone = leaderless.find_gone(handle, timeout_ms)
     state = handle.journal.state
     headless = leaderless.partitions(state)
     if not headless:
         return []
-    command = ElectLeaders(live(handle), gone, headless, unclean=True)
+    command = leaderless.giving_up(handle, gone)
     lost = leaderless.would_lose(state, command)
-    rows = sum(lost.values())
-    for number in headless:
-        if number in lost:
-            count = counted(lost[number], "row")
-            typer.echo(f"topic {handle.name}, partition {number}: {count} would be lost", err=True)
-    question = f"elect leaders of topic {handle.name} that lack {counted(rows, 'row')}?"
+    for number, rows in lost.items():
+        count = counted(rows.end - rows.start, "row")
+        offsets = f"offsets {rows.start} to {rows.end - 1}"
+        typer.echo(f"topic {handle.name}, partition {number}: {count} would be lost, {offsets}", err=True)
+    total = counted(sum(rows.end - rows.start for rows in lost.values()), "row")
+    question = f"elect leaders of topic {handle.name} that lack {total}?"
     if lost and not yes and not arguments.agreed(question):
         typer.echo("pyspark-log: nobody was elected", err=True)
         raise typer.Exit(1)
@@ -105,21 +106,35 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
     told = leaderless.lost(events)
     found = []
     for number in headless:
-        why = None if leaders.get(number) is not None else "no replica is there, or one that may come back is away"
+        why = None if leaders.get(number) is not None else leaderless.why_nobody(handle, command, number)
         preferred = {"preferred": state.partitions[number].replicas[0], "not_elected": why}
-        found.append(_document(handle, number, leaders.get(number), told.get(number, 0)) | preferred)
+        found.append(_document(handle, number, leaders.get(number), told.get(number)) | preferred)
     return found
 
 
-def _document(handle: TopicHandle, number: int, leader: str | None, lost: int) -> dict[str, Any]:
-    return {"topic": handle.name, "partition": number, "leader": leader, "rows_lost": lost}
+def _document(handle: TopicHandle, number: int, leader: str | None, lost: RowsLost | None = None) -> dict[str, Any]:
+    first, end = (None, 0) if lost is None else (lost.start, lost.end)
+    return {
+        "topic": handle.name,
+        "partition": number,
+        "leader": leader,
+        "rows_lost": end - (first or 0),
+        "first_lost_offset": first,
+    }
 
 
-def _tell(each: dict[str, Any]) -> None:
+def _tell(each: dict[str, Any], *, unclean: bool) -> None:
     where = f"topic {each['topic']}, partition {each['partition']}:"
     if each["not_elected"] is None:
-        lost = f"; {counted(each['rows_lost'], 'row')} lost" if each["rows_lost"] else ""
+        lost = ""
+        if each["rows_lost"]:
+            first = each["first_lost_offset"]
+            offsets = f"offsets {first} to {first + each['rows_lost'] - 1}"
+            lost = f"; {counted(each['rows_lost'], 'row')} lost, {offsets}"
         typer.echo(f"{where} node {each['leader']} leads now{lost}")
+        return
+    if unclean:
+        typer.echo(f"{where} nobody leads: {each['not_elected']}")
         return
     leads = "nobody leads" if each["leader"] is None else f"node {each['leader']} leads"
     typer.echo(f"{where} {leads}; its preferred leader {each['preferred']} was not elected: {each['not_elected']}")

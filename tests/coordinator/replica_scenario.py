@@ -8,8 +8,9 @@
     reach NODE                     an observer reaches a node again
     leave gone=A,...               an observer finds the suspicions of these nodes standing for long
     damage NODE pN=OFFSET ...      somebody finds what a node has of these rows damaged
-    elect live=A,... [gone=B,...] [unclean]
-                                   an election, by who found these live, and the suspicions of those standing for long
+    elect live=A,... [gone=B,...] [back=C@OFFSET,...] [unclean]
+                                   an election, by who found these live, and the suspicions of those standing for long;
+                                   of others it found the disks set back: they lack all files with rows from OFFSET on
     prefer live=A,...              the preferred leaders lead again
     wipe NODE                      a node has lost all that it held, and joins again in a new incarnation
     fence NODE, unfence NODE
@@ -37,7 +38,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pyspark_log_coordinator import holding, isr, node_checkpoints, topic
-from pyspark_log_coordinator.damage import Damaged
+from pyspark_log_coordinator.damaged import Damaged
 from pyspark_log_coordinator.election import LeaderElected
 from pyspark_log_coordinator.holding import FilesHeld
 from pyspark_log_coordinator.isr import IsrShrunk, Lagging
@@ -45,6 +46,7 @@ from pyspark_log_coordinator.node_changes import NodeFenced, NodeRenewed, NodeUn
 from pyspark_log_coordinator.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged
 from pyspark_log_coordinator.row_loss import RowsLost
+from pyspark_log_coordinator.set_back import SetBack
 from pyspark_log_coordinator.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.topic import (
     AddPartitions,
@@ -197,9 +199,19 @@ def _damage(state: Topic, words: list[str]) -> ReportDamage:
 
 
 def _elect(state: Topic, words: list[str]) -> ElectLeaders:
-    given = settings(words, "live", "gone", flags=("unclean",))
+    given = settings(words, "live", "gone", "back", flags=("unclean",))
     gone = _suspicions(state, given.get("gone", ""))
-    return ElectLeaders(_holders(state, given["live"]), gone, unclean="unclean" in given)
+    back = (each.split("@") for each in given.get("back", "").split(",") if each)
+    found = tuple(_set_back(state, node, int(offset)) for node, offset in back)
+    return ElectLeaders(_holders(state, given.get("live", "")), gone, unclean="unclean" in given, set_back=found)
+
+
+def _set_back(state: Topic, node: str, offset: int) -> SetBack:
+    held = holding.held(state, node)
+    rows = [chunk for each in state.partitions for chunk in each.chunks if chunk.end_offset > offset]
+    files = {number for number, _ in held.files} & {chunk.file for chunk in rows}
+    segments = tuple((n, each.name) for n, each in (*held.segments, *held.staged) if each.end_offset > offset)
+    return SetBack(node, state.incarnations[node], tuple(sorted(files)), segments)
 
 
 def _suspicions(state: Topic, nodes: str) -> tuple[Suspicion, ...]:
@@ -228,7 +240,7 @@ def _incarnation(state: Topic, node: str) -> str:
 
 
 def _holders(state: Topic, nodes: str) -> tuple[Holder, ...]:
-    return tuple(Holder(node, state.incarnations[node]) for node in nodes.split(","))
+    return tuple(Holder(node, state.incarnations[node]) for node in nodes.split(",") if node)
 
 
 def _tell(event: Any) -> str:

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from pyspark_log_coordinator import bad_copies, copying, scrubbing, verify
+from pyspark_log_coordinator import bad_copies, copying, leaderless, scrubbing, verify
 from pyspark_log_coordinator.damage import ReportDamage
 from pyspark_log_coordinator.election import ElectLeaders
 from pyspark_log_coordinator.history import history
@@ -290,6 +290,38 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
     assert handle.refresh().partitions[0].isr == ("1", "2", "0")
     assert cluster.read("t") == [b"0", b"3"]
     assert verify.verify(cluster.log, handle).findings == []
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["by the topic's configuration", "by hand"])
+def test_where_only_a_disk_that_was_set_back_is_left_it_leads_with_the_rows_that_it_really_has(
+    tmp_path, enabled, caplog
+):
+    cluster = LostCluster(tmp_path)
+    config = KEEP | {"unclean.leader.election.enable": str(enabled).lower()}
+    handle = cluster.log.create_topic("t", 1, parse(config), replicas=[("1", "2")])
+    write(cluster.log, handle, 0, {0: [b"0"]}, ("1", "2"), "all")
+    shutil.copytree(tmp_path / "node2", tmp_path / "backup")
+    write(cluster.log, handle, 1, {0: [b"1"]}, ("1", "2"), "all")
+    write(cluster.log, handle, 2, {0: [b"2", b"2"]}, ("1",), "all")
+    shutil.rmtree(tmp_path / "node1")
+    shutil.rmtree(tmp_path / "node2")
+    shutil.move(tmp_path / "backup", tmp_path / "node2")
+    observer_of(handle, session_timeout_ms=0).look(handle)
+    if not enabled:
+        assert handle.refresh().partitions[0].leader is None
+        command = leaderless.giving_up(handle, observer_of(handle).gone)
+        assert [(each.start, each.end) for each in leaderless.would_lose(handle.refresh(), command).values()] == [
+            (1, 4)
+        ]
+        handle.submit(command)
+    one = handle.refresh().partitions[0]
+    assert (one.leader, one.isr, one.log_end, one.high_watermark) == ("2", ("2",), 1, 1)
+    told = "topic 't', partition 0: node '2' leads now and lacks rows: offsets 1 to 3 are lost"
+    assert (told in caplog.text) == enabled
+    write(cluster.log, handle, 3, {0: [b"3"]}, ("2",), "all")
+    assert cluster.read("t") == [b"0", b"3"]
+    observer_of(handle).look(handle)
+    assert "2" not in handle.refresh().suspects
 
 
 def test_a_report_that_comes_late_costs_nothing_but_another_look(cluster):

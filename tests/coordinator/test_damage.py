@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pyspark_log_coordinator import holding, replicas, topic
-from pyspark_log_coordinator.damage import Damaged
+from pyspark_log_coordinator.damaged import Damaged
 from pyspark_log_coordinator.isr import IsrShrunk
 from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.topic import HoldFiles, MaintainSegments, ReportDamage, Suspect

@@ -1,9 +1,11 @@
 """Who leads: what the stories do not tell."""
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.election import LeaderElected
 from pyspark_log_coordinator.row_loss import LostBatch, RowsLost
+from pyspark_log_coordinator.set_back import SetBack
 from pyspark_log_coordinator.topic import (
     AlterNode,
     DeleteRecords,
@@ -162,3 +164,75 @@ def test_of_a_quorum_a_wiped_node_does_not_make_a_majority_with_one_that_missed_
     state, suspicions = lost(state)
     (event,) = decide(state, ElectLeaders((Holder("B", "another"), *lives("C")), suspicions))
     assert event.leader is None
+
+
+# A disk that was set back, in an unclean election
+
+
+def back(node, *files, segments=()):
+    return SetBack(node, incarnation(node), files, segments)
+
+
+def only_a_has_all():
+    """Return a topic whose ISR is A; B holds the first two of three batches, and A is gone; and the suspicion."""
+    state = after(started(replicas=("A", "B")), commit(claim(0), file({0: 2}, on=("A", "B"))))
+    state = after(state, commit(claim(1), file({0: 2}, on=("A", "B"))))
+    return lost(after(state, commit(claim(2), file({0: 2}))))
+
+
+def test_a_disk_that_was_set_back_leads_with_what_it_has_and_the_rest_is_told_as_lost():
+    state, gone = only_a_has_all()
+    assert decide(state, ElectLeaders((), gone, set_back=(back("B", 1),))) == [
+        LeaderElected(0, None, 1, 6, ("A",)),
+    ], "a clean election knows nothing of it"
+    cut, elected = decide(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))
+    assert cut == RowsLost(0, 2, 6, (LostBatch("query-1", 1, 2), LostBatch("query-1", 2, 2)))
+    assert elected == LeaderElected(0, "B", 1, 2, ("B",))
+    state = after(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))
+    assert (state.partitions[0].log_end_offsets, state.partitions[0].high_watermark) == ({"A": 2, "B": 2}, 2)
+    with pytest.raises(BatchMismatch, match="2 of its 2 rows are gone"):
+        decide(state, commit(claim(2), file({0: 2}, on=("B",))))
+
+
+def test_a_replica_that_lives_and_lacks_an_old_file_counts_with_what_it_really_has():
+    state, gone = only_a_has_all()
+    (cut, _) = decide(state, ElectLeaders(lives("B"), gone, unclean=True, set_back=(back("B", 0),)))
+    assert (cut.start, cut.end) == (0, 6)
+
+
+def test_the_one_leads_that_really_has_most_rows():
+    state = after(started(replicas=ABC), commit(None, file({0: 2}, on=ABC)))
+    state = after(state, commit(None, file({0: 2}, on=("A", "B"))))
+    state, gone = lost(after(state, commit(None, file({0: 2}))))
+    for found, leader in (((back("B", 1),), "B"), ((back("B", 0),), "C"), ((), "C")):
+        elected = decide(state, ElectLeaders(lives("C"), gone, unclean=True, set_back=found))[-1]
+        assert elected.leader == leader, found
+
+
+def test_a_disk_that_was_set_back_is_no_leader_in_another_life_or_when_it_is_fenced():
+    state, gone = only_a_has_all()
+    other = SetBack("B", "another", (1,))
+    assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(other,)))[-1].leader is None
+    state = after(state, AlterNode("B", incarnation("B"), fenced=True))
+    assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))[-1].leader is None
+
+
+def test_a_member_whose_disk_was_set_back_just_now_may_yet_be_restored_and_nobody_leads():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A",))))
+    state, gone = lost(state)
+    leads = ElectLeaders(lives("B"), (), unclean=True, set_back=(back("A", 0),))
+    assert decide(state, leads) == []
+    assert decide(state, msgspec.structs.replace(leads, gone=gone))[-1].leader == "A", "both have nothing"
+
+
+def test_a_staged_segment_that_the_new_leader_lacks_does_not_come_into_the_place_of_rows_that_it_has():
+    state = after(started(replicas=ABC), commit(None, file({0: 2}, on=ABC)))
+    state = after(state, MaintainSegments((swap(0, 2, on=("A", "B")),)))
+    (staged,) = state.partitions[0].staged
+    state = after(state, commit(None, file({0: 1}, on=("A", "C"))))
+    state, one = lost(state, "A")
+    state, two = lost(state, "C")
+    found = back("B", segments=((0, staged.name),))
+    state = after(state, ElectLeaders((), (*one, *two), unclean=True, set_back=(found,)))
+    assert state.partitions[0].leader == "B"
+    assert pieces(state) == [("chunk", 0, 2)]

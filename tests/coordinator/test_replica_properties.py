@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pyspark_log_coordinator import holding, replicas, topic
-from pyspark_log_coordinator.damage import Damaged
+from pyspark_log_coordinator.damaged import Damaged
 from pyspark_log_coordinator.isr import Lagging
 from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.sequencing import BatchSequenced

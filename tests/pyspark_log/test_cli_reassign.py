@@ -214,16 +214,16 @@ def unclean(cli, *words, **how):
 def test_an_unclean_election_says_what_is_lost_and_asks(lost):
     asked = unclean(lost, stdin="n\n", code=1)
     assert asked.stderr.splitlines() == [
-        "topic t, partition 0: 3 rows would be lost",
-        "topic t, partition 1: 3 rows would be lost",
+        "topic t, partition 0: 3 rows would be lost, offsets 9 to 11",
+        "topic t, partition 1: 3 rows would be lost, offsets 9 to 11",
         "elect leaders of topic t that lack 6 rows? [y/N] ",
         "pyspark-log: nobody was elected",
     ]
     assert [each["leader"] for each in partitions(lost)] == [None, None]
     done = unclean(lost, stdin="y\n")
     assert done.stdout.splitlines() == [
-        "topic t, partition 0: node 2 leads now; 3 rows lost",
-        "topic t, partition 1: node 2 leads now; 3 rows lost",
+        "topic t, partition 0: node 2 leads now; 3 rows lost, offsets 9 to 11",
+        "topic t, partition 1: node 2 leads now; 3 rows lost, offsets 9 to 11",
     ]
     assert rows(lost) == 18
     assert unclean(lost).stdout == "no partition is without a leader\n"
@@ -232,18 +232,39 @@ def test_an_unclean_election_says_what_is_lost_and_asks(lost):
 def test_an_unclean_election_for_machines_needs_no_question(lost):
     done = unclean(lost, "--yes", "--json")
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(each["partition"], each["leader"], each["rows_lost"], each["not_elected"]) for each in found] == [
-        (0, "2", 3, None),
-        (1, "2", 3, None),
+    keys = ("partition", "leader", "rows_lost", "first_lost_offset", "not_elected")
+    assert [tuple(each[key] for key in keys) for each in found] == [(0, "2", 3, 9, None), (1, "2", 3, 9, None)]
+
+
+def test_a_replica_whose_disk_was_set_back_leads_with_the_rows_that_it_has(cli, tmp_path):
+    cli.run("topics", "reassign", "t", "--replica-assignment", "1:2,1:2")
+    shutil.copytree(tmp_path / "disk2", tmp_path / "backup")
+    append(cli, 1, on="12", first=3)
+    append(cli, 1, on="1", first=4)
+    shutil.rmtree(tmp_path / "disk1")
+    shutil.rmtree(tmp_path / "disk2")
+    shutil.move(tmp_path / "backup", tmp_path / "disk2")
+    done = unclean(cli, "--yes")
+    assert done.stderr.splitlines() == [
+        "topic t, partition 0: 6 rows would be lost, offsets 9 to 14",
+        "topic t, partition 1: 6 rows would be lost, offsets 9 to 14",
     ]
+    assert done.stdout.splitlines()[0] == "topic t, partition 0: node 2 leads now; 6 rows lost, offsets 9 to 14"
+    assert rows(cli) == 18
+    append(cli, 1, on="2", first=5)
+    assert rows(cli) == 24
 
 
-def test_where_no_replica_is_there_nobody_is_elected(lost, tmp_path):
+def test_where_no_replica_is_there_nobody_is_elected_and_it_says_why_and_what_to_do(lost, tmp_path):
     shutil.rmtree(tmp_path / "disk2")
     done = unclean(lost, "--yes")
     assert done.stdout.splitlines()[0] == (
-        "topic t, partition 0: nobody leads; its preferred leader 1 was not elected: no replica is there, or one that "
-        "may come back is away"
+        "topic t, partition 0: nobody leads: node 1 is away; node 2 is away. Bring one back, then try again"
+    )
+    lost.run("nodes", "fence", "2")
+    assert unclean(lost, "--yes").stdout.splitlines()[0] == (
+        "topic t, partition 0: nobody leads: node 1 is away; node 2 is fenced (nodes unfence 2). Bring one back, then "
+        "try again"
     )
 
 
