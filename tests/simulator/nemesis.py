@@ -64,8 +64,8 @@ def _take(world: ReplicatedWorld, disk: Disk) -> None:
     """Take something of what a disk has, where that is allowed."""
     chance = world.chance
     disk.take_backup_when_due(world.is_data, chance)
-    what = chance.choice(["lost file", "flipped", "wiped", "restored"])
-    if what in {"lost file", "flipped"}:
+    what = chance.choice(["lost file", "flipped", "set back", "wiped", "restored"])
+    if what in {"lost file", "flipped", "set back"}:
         # Of rows above the HW nobody else may have a copy. As long as the node lives no election cuts them.
         keys = sorted(
             key for key in needed(world) if key in disk.real.data and may_lose(world, disk, {key}, above=True)
@@ -74,6 +74,10 @@ def _take(world: ReplicatedWorld, disk: Disk) -> None:
             return
         if what == "lost file":
             disk.lose(chance.choice(keys))
+        elif what == "set back":
+            for key in keys[chance.randrange(len(keys)) :]:  # the newest append files come last
+                if may_lose(world, disk, {key}, above=True):
+                    disk.lose(key)
         else:
             disk.flip(chance.choice(keys), chance.randrange(10**6))
     elif not may_be_taken(world, disk):

@@ -146,6 +146,9 @@ def _with_nodes(seed: int, settings: Settings) -> Settings:
         calm_seconds=chance.choice([0.03, 0.1, 0.5]),
         more_troubles=chance.choice([(), ("read-only",)]),
     )
+    if unclean:
+        # Else the ISR is hardly ever gone while the disk of another replica is an old one.
+        nodes = msgspec.structs.replace(nodes, session_timeout_ms=20, disk_faults=0.5, calm_seconds=0.03)
     if chance.random() < _QUORUM:
         # Of three replicas a majority is two, whatever else is said.
         nodes = msgspec.structs.replace(nodes, replicas=3)
