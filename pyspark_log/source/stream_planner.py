@@ -31,7 +31,8 @@ class StreamPlanner:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self._available_now: dict[TopicPartition, int] | None = None
+        self._available_now: SourceOffset | None = None
+        """Where the query ends, with AvailableNow."""
         self._last_batch: float | None = None
         self.latest: dict[str, Any] | None = None
         """The newest offsets and the lag, as the last call of `end` saw them."""
@@ -43,7 +44,12 @@ class StreamPlanner:
     def stop_at_present(self) -> None:
         """Fix what is there now as the end of the query."""
         now = subscribed(self._log, self.options.subscription, missing_is_error=False)
-        self._available_now = {key: now.partition(*key).high_watermark for key in now.topic_partitions()}
+        topics = {}
+        for topic, numbers in now.partitions.items():
+            found = {number: now.partition(topic, number) for number in numbers}
+            ends = {number: Position(each.high_watermark, each.leader_epoch) for number, each in found.items()}
+            topics[topic] = TopicPositions(now.handles[topic].topic_id, ends)
+        self._available_now = SourceOffset(topics)
 
     def end(self, start: dict[str, Any], *, unlimited: bool) -> dict[str, Any]:
         """Return where the batch after `start` ends, or `start` where there is nothing to read."""
@@ -93,20 +99,44 @@ class StreamPlanner:
         """Return the next batch's end, or None where the batch would be empty. The first batch may be."""
         options = self.options
         now = subscribed(self._log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
+        self._check_available(before, now)
         starts = self._starts(before, now)
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
-        until = (
-            newest
-            if self._available_now is None
-            else {key: max(begin[key], min(newest[key], self._available_now.get(key, 0))) for key in starts}
-        )
+        until = {key: max(begin[key], self._available(now, key)) for key in starts}
         ends = self._limited(begin, until, unlimited=unlimited)
         self.latest = _latest(newest, ends)
         if not before.initial and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = time.monotonic()
         return offsets.to_json(_offset(now, starts, ends))
+
+    def _available(self, now: Subscribed, key: TopicPartition) -> int:
+        """Return where the rows end that the query may read: at the HW, or at what was there when it began.
+
+        Rows of a topic that was created again, and rows in place of truncated ones, were not there.
+        """
+        topic, number = key
+        partition = now.partition(topic, number)
+        if self._available_now is None:
+            return partition.high_watermark
+        there = self._available_now.topics.get(topic)
+        if there is None or there.topic_id != now.handles[topic].topic_id or number not in there.end:
+            return 0
+        end = there.end[number]
+        return min(end.offset, partition.end_of_epoch(end.epoch), partition.high_watermark)
+
+    def _check_available(self, before: SourceOffset, now: Subscribed) -> None:
+        """Raise `DataLoss` if a topic is gone that was there when the query began, and that it has not read yet.
+
+        Of topics that it has read, `go_on` finds this out.
+        """
+        there = {} if self._available_now is None else self._available_now.topics
+        for topic in there.keys() - before.topics.keys():
+            handle = now.handles.get(topic)
+            if handle is None or handle.topic_id != there[topic].topic_id:
+                what = f"topic {topic!r} was deleted{'' if handle is None else ' and created again'}"
+                report_loss(what, fail=self.options.fail_on_data_loss)
 
     def _starts(self, before: SourceOffset, now: Subscribed) -> dict[TopicPartition, Start]:
         options = self.options

@@ -2,9 +2,11 @@
 
 import time
 
+import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_log.opening import open_log
 from pyspark_log_coordinator import moving
 from pyspark_log_coordinator.topic import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, UnknownTopic
@@ -218,6 +220,70 @@ def test_a_recreated_topic_is_read_from_its_start_where_losses_do_not_matter(log
     recreate(log, b"again")
     assert values(stream.batch()) == {0: [b"again"]}
     assert stream.batch() is None
+
+
+def test_available_now_leaves_a_recreated_topic_to_the_next_run_and_ends_whatever_comes(log):
+    stream = earliest(log, maxOffsetsPerTrigger=5, failOnDataLoss="false")
+    stream.reader.prepareForTriggerAvailableNow()
+    assert len(stream.batch()) == 5
+    recreate(log, b"again")
+    assert stream.batch() is None
+    log.append("t", {0: [b"more"]})
+    assert stream.batch() is None
+    recreate(log, b"and again")
+    assert stream.batch() is None
+    another = Stream(log.path, stream.start, subscribe="t", failOnDataLoss="false")
+    another.reader.prepareForTriggerAvailableNow()
+    assert values(another.batch()) == {0: [b"and again"]}
+    assert another.batch() is None
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        Stream(log.path, stream.start, subscribe="t").batch()
+
+
+def test_available_now_reads_the_other_topics_to_their_ends_when_one_is_recreated(log):
+    log.create("u")
+    log.append("u", {0: [b"u%d" % i for i in range(10)]})
+    options = {"subscribe": "t,u", "failOnDataLoss": "false"}
+    stream = Stream(log.path, **options, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    stream.reader.prepareForTriggerAvailableNow()
+    assert len(stream.batch()) == 10
+    recreate(log, b"again")
+    rest = [row for batch in iter(stream.batch, None) for row in batch]
+    assert [row["value"] for row in rest] == [b"u%d" % i for i in range(5, 10)]
+    another = Stream(log.path, stream.start, **options)
+    assert values(another.batch()) == {0: [b"again"]}
+
+
+def test_available_now_leaves_a_topic_that_was_recreated_before_its_first_batch_to_the_next_run(log):
+    stream = earliest(log, failOnDataLoss="false")
+    stream.reader.prepareForTriggerAvailableNow()
+    recreate(log, b"again")
+    assert stream.batch() == []
+    assert stream.batch() is None
+    assert values(Stream(log.path, stream.start, subscribe="t").batch()) == {0: [b"again"]}
+
+
+def test_a_topic_that_goes_between_the_start_of_available_now_and_its_first_batch_is_a_loss(log):
+    recreated, deleted = earliest(log), Stream(log.path, subscribePattern="t.*", startingOffsets="earliest")
+    for stream in (recreated, deleted):
+        stream.reader.prepareForTriggerAvailableNow()
+    recreate(log, b"again")
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        recreated.batch()
+    log.delete("t")
+    with pytest.raises(DataLoss, match="topic 't' was deleted, so rows"):
+        deleted.batch()
+
+
+def test_available_now_leaves_rows_in_place_of_truncated_ones_to_the_next_run(log):
+    stream = Stream(log.path, assign='{"t":[0]}', startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    stream.reader.prepareForTriggerAvailableNow()
+    stream.batch()
+    journal = open_log(log.path).topic("t").journal
+    first, second = journal.state.partitions
+    cut = msgspec.structs.replace(first, epoch_starts=((0, 0), (1, 3)), leader_epoch=1)  # and rows 3 to 7 came since
+    journal.state = msgspec.structs.replace(journal.state, partitions=(cut, second))
+    assert [len(batch) for batch in iter(stream.batch, None)] == [1]
 
 
 def test_a_batch_of_a_topic_that_was_recreated_since_is_a_loss(log):
