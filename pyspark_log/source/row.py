@@ -2,7 +2,8 @@
 
     key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     timestampType int (always 0, CreateTime), and with includeHeaders
-    headers array<struct<key: string, value: binary>>
+    headers array<struct<key: string, value: binary>>, null for a row without headers, also for one that was written
+    with an empty array
 
 A user's `.schema()` chooses among these columns, in any order.
 """
@@ -81,7 +82,8 @@ def rows(
     arrays = []
     for name in columns:
         if name in record.schema.names:
-            arrays.append(record.column(name))
+            column = record.column(name)
+            arrays.append(_null_where_empty(column) if name == "headers" else column)
         elif name == "offset":
             arrays.append(_array(pa.int64(), count, np.arange(offset, offset + count, dtype=np.int64)))
         elif name == "topic":
@@ -93,6 +95,23 @@ def rows(
         else:
             arrays.append(pa.nulls(count, COLUMNS[name][1]))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+
+
+def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
+    """Return the headers with null in place of empty lists, which Spark's Kafka source never returns."""
+    validity, offsets = headers.buffers()[:2]
+    first, count = headers.offset, len(headers)
+    if count in {0, headers.null_count}:
+        return headers
+    bounds = np.frombuffer(offsets, np.int32)[first : first + count + 1]
+    has_some = bounds[1:] > bounds[:-1]
+    if validity is not None:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=first + count, bitorder="little")
+        has_some &= bits[first:].astype(bool)
+    if np.count_nonzero(has_some) + headers.null_count == count:
+        return headers
+    buffers = [pa.py_buffer(np.packbits(has_some, bitorder="little")), pa.py_buffer(bounds)]
+    return pa.Array.from_buffers(headers.type, count, buffers, children=[headers.values])
 
 
 def _constant(value: int | str, count: int) -> pa.Array:

@@ -1,0 +1,62 @@
+"""The columns of a row that is read, from what is stored."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log.source.row import arrow_schema, rows
+from pyspark_log_storage import schema
+from tests.plain_log import record
+
+COLUMNS = ("headers",)
+HEADER = {"key": "h", "value": b"1"}
+NAMELESS = {"key": "", "value": None}
+
+
+def read(stored):
+    found = rows(stored, COLUMNS, arrow_schema(COLUMNS), "t", 0, 0)
+    found.validate(full=True)
+    return found.column("headers")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [[]],
+        [None, [], [HEADER], []],
+        [[], [HEADER, NAMELESS], None],
+        [[HEADER], [NAMELESS]],
+        [None, None],
+        [],
+    ],
+)
+def test_a_row_without_headers_has_null_also_if_it_was_written_with_an_empty_array(written):
+    found = read(record([b"v"] * len(written), headers=written))
+    assert found.to_pylist() == [each or None for each in written]
+    assert found.type == schema.HEADERS
+
+
+@given(st.lists(st.none() | st.lists(st.just(HEADER), max_size=3), max_size=20), st.data())
+def test_a_part_of_a_batch_has_its_own_rows_headers(written, data):
+    first = data.draw(st.integers(0, len(written)))
+    count = data.draw(st.integers(0, len(written) - first))
+    part = record([b"v"] * len(written), headers=written).slice(first, count)
+    assert read(part).to_pylist() == [each or None for each in written[first : first + count]]
+
+
+def test_headers_that_are_nowhere_empty_are_not_copied():
+    stored = record([b"v"] * 3, headers=[None, [HEADER], [NAMELESS]])
+    assert read(stored).buffers()[1].address == stored.column("headers").buffers()[1].address
+
+
+def test_a_null_may_hide_headers():
+    hidden = pa.ListArray.from_arrays(
+        pa.array([0, 1, 2, 2], pa.int32()),
+        pa.array([HEADER, NAMELESS], schema.HEADERS.value_type),
+        type=schema.HEADERS,
+        mask=pa.array([True, False, False]),
+    )
+    stored = record([b"v"] * 3, headers=[None] * 3)
+    stored = stored.set_column(3, schema.RECORD_WITH_HEADERS.field("headers"), hidden)
+    assert read(stored).to_pylist() == [None, [NAMELESS], None]
