@@ -50,6 +50,7 @@ class _Base64(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _row = msgspec.json.Decoder(_Row)
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _text = msgspec.json.Decoder(str)
 _base64 = msgspec.json.Decoder(_Base64)
 
@@ -74,7 +75,8 @@ def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
             )
         except (msgspec.MsgspecError, ValueError) as error:
             raise InvalidRecord(
-                f'line {number} is not a row as JSON ({error}); it takes an object such as {{"key": "k", "value": "v"}}'
+                f"line {number} is not a row as JSON ({_reason(line, error)}); it takes an object such as "
+                '{"key": "k", "value": "v"}'
             ) from error
         columns["partition"].append(row.partition)
         columns["timestamp"].append(None if row.timestamp is None else row.timestamp * US_PER_MS)
@@ -110,6 +112,15 @@ def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> b
             if headers is not None:
                 row["headers"] = [{"key": each["key"], "value": _json(each["value"])} for each in headers]
     return msgspec.json.Encoder().encode_lines(rows)
+
+
+def _reason(line: bytes, error: Exception) -> str:
+    """Return what is wrong with a line, with the value of a field that has to be a number."""
+    for field in ("timestamp", "partition"):
+        if f"`$.{field}`" in str(error):
+            value = bytes(_fields.decode(line)[field]).decode()
+            return f"its {field} is {value}: {error}"
+    return str(error)
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:

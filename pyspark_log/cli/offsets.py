@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 EARLIEST_TIME = -2
 LATEST_TIME = -1
+TIME_MS_MAX = 2**63 // 1000 - 1
+"""The latest time that a row can have: it is stored in microseconds."""
+
+_INTEGER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 
 EXAMPLES = """\b
 Examples:
@@ -25,9 +30,8 @@ def offsets(
     topic: arguments.Topic,
     path: arguments.Path,
     time: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            min=EARLIEST_TIME,
             metavar="MS",
             help="Show the offset of each partition's first row at or after this time, in milliseconds since 1970; "
             "-1 means latest, -2 earliest.",
@@ -40,13 +44,15 @@ def offsets(
 
     The latest offset is that of the next row that a reader will see.
     """
+    ms = None if time is None else _milliseconds(time)
+
     from pyspark_log.cli import output
     from pyspark_log.opening import open_log
 
     log = open_log(path)
     handle = log.topic(topic)
-    if time is not None:
-        _print_offsets_of_time(log, handle, time, json=json)
+    if ms is not None:
+        _print_offsets_of_time(log, handle, ms, json=json)
         return
     partitions = [
         (number, each.log_start, each.high_watermark, each.high_watermark - each.log_start)
@@ -58,6 +64,18 @@ def offsets(
     else:
         totals = ("total", "", "", sum(rows for *_, rows in partitions)) if len(partitions) > 1 else None
         output.print_table(("partition", "earliest", "latest", "rows"), partitions, totals)
+
+
+def _milliseconds(text: str) -> int:
+    """Return the time that `text` means; ends the program if it means none that a row can have."""
+    ms = int(text) if _INTEGER.fullmatch(text) else None
+    if ms is None or not EARLIEST_TIME <= ms <= TIME_MS_MAX:
+        arguments.refuse(
+            "--time",
+            f"{text!r} is not a time that a row can have; give milliseconds since 1970, at most {TIME_MS_MAX},"
+            " or -1 for latest, or -2 for earliest",
+        )
+    return ms
 
 
 def _print_offsets_of_time(log: Log, handle: TopicHandle, time: int, *, json: bool) -> None:
