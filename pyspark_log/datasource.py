@@ -29,8 +29,12 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """Return the row of Spark's Kafka source; not called where the user gives a schema."""
         from pyspark_log.source.row import row_schema
+        from pyspark_log_storage.store import absolute_urls, open_store
 
-        check_source(self.options)  # already at `load()`; Spark does not say yet what it will be
+        # This is `load()`. Spark does not say yet whether a batch or a stream will be read.
+        check_source(self.options)
+        for url in absolute_urls(self.options["path"]):
+            open_store(url)
         return row_schema(include_headers=self.options.get("includeHeaders", "false").strip().lower() == "true")
 
     @spark_entry

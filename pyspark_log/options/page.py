@@ -26,6 +26,11 @@ The names are those of Spark's Kafka connector, so a job moves by changing its f
 - Of several options for where a read starts, the first of `startingTimestamp`, `startingOffsetsByTimestamp`
   and `startingOffsets` counts; of those for where it ends, the first of `endingTimestamp`,
   `endingOffsetsByTimestamp` and `endingOffsets`. The others are ignored with the warning.
+- An end before the start is an error: at `load()` if both are offsets or both are times, else when the read is planned,
+  which turns the times into offsets.
+- `load()` refuses a wrong name or value. Spark does not tell a Python source at that time whether a batch or a stream
+  will be read, so what only one of them refuses, such as an end of a stream or a batch that starts at latest, is an
+  error when the query starts; so is everything if the read has a `.schema()`, which Spark then does not ask for.
 """
 
 ROWS = """\
@@ -33,7 +38,8 @@ ROWS = """\
 
 A row that is read has the columns of Spark's Kafka source: `key` and `value` (binary), `topic` (string), `partition`
 (int), `offset` (long), `timestamp` (timestamp), `timestampType` (int), and with `includeHeaders` also `headers`
-(`array<struct<key: string, value: binary>>`). A `.schema()` chooses among them, in any order.
+(`array<struct<key: string, value: binary>>`), which is null for a row without headers, also if it was written with an
+empty array. A `.schema()` chooses among them, in any order.
 
 A frame that is written has the columns of Spark's Kafka sink, and may have a time. Other columns are left out.
 
@@ -41,7 +47,7 @@ A frame that is written has the columns of Spark's Kafka sink, and may have a ti
 | --- | --- | --- |
 | `value` | binary or string | it must be there; a null is a tombstone |
 | `key` | binary or string | the row has no key |
-| `headers` | `array<struct<key: string, value: binary>>` | the row has none |
+| `headers` | `array<struct<key: string, value: binary>>` | the row has no headers, as with an empty array |
 | `topic` | string | the option `topic` says it, and goes before the column; else an error |
 | `partition` | int | by the key as in Kafka; rows without a key go to one partition for each task and batch |
 | `timestamp` | timestamp | the time of the write |

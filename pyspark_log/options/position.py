@@ -1,16 +1,22 @@
 """Where a read begins or ends: what the options wish for, before it is resolved against the log.
 
-In JSON, offset -1 means latest and -2 means earliest. A batch read cannot begin at the latest offset, nor
-end at the earliest. Source: Spark's `KafkaOffsetRangeLimit` and `KafkaSourceProvider`.
+In JSON, offset -1 means latest and -2 means earliest; "latest" or "earliest" in place of a topic's offsets stands for
+all of its partitions, whatever their number is when the read is planned. A batch read cannot begin at the latest
+offset, nor end at the earliest. Source: Spark's `KafkaOffsetRangeLimit` and `KafkaSourceProvider`; the words for whole
+topics are SPARK-58774's.
 """
 
 from __future__ import annotations
 
 import enum
+import json
+from typing import TypeVar
 
 import msgspec
 
 from pyspark_log.options.value import INT_MAX, LONG_MAX, Value
+
+T = TypeVar("T")
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
@@ -31,6 +37,8 @@ class SpecificOffsets(msgspec.Struct, frozen=True, tag=True):
     """An offset for each partition, or `LATEST_OFFSET`, or `EARLIEST_OFFSET`."""
 
     offsets: PartitionNumbers
+    whole_topics: dict[str, int] = {}
+    """Topic to `LATEST_OFFSET` or `EARLIEST_OFFSET`, for all of its partitions. None of these is in `offsets`."""
 
 
 class GlobalTimestamp(msgspec.Struct, frozen=True, tag=True):
@@ -55,29 +63,47 @@ class NoMatch(enum.Enum):
     LATEST = "latest"
 
 
-def _read_numbers(text: str, low: int, what: str) -> PartitionNumbers:
+_WORDS = {"earliest": EARLIEST_OFFSET, "latest": LATEST_OFFSET}
+
+
+def _decoded(text: str, kind: type[T]) -> T:
     try:
-        numbers = msgspec.json.decode(text, type=PartitionNumbers, strict=False)
+        return msgspec.json.decode(text, type=kind, strict=False)
     except msgspec.MsgspecError as error:
         raise ValueError(f"it cannot be read as that ({error})") from None
-    if not any(numbers.values()):
-        raise ValueError("it names no partition")
+
+
+def _check_numbers(numbers: PartitionNumbers, low: int, what: str) -> None:
     for topic, partitions in numbers.items():
         for partition, number in partitions.items():
             if not 0 <= partition <= INT_MAX:
                 raise ValueError(f"topic {topic} cannot have a partition {partition}")
             if not low <= number <= LONG_MAX:
                 raise ValueError(f"the {what} {number} of {topic}-{partition} is out of range")
-    return numbers
 
 
 def _read_offsets(text: str, refused: int | None = None, why: str = "") -> SpecificOffsets:
-    offsets = _read_numbers(text, EARLIEST_OFFSET, "offset")
+    given = _decoded(text, dict[str, dict[int, int] | str])
+    named = [topic for topic, _ in json.loads(text, object_pairs_hook=list)]
+    if twice := next((topic for topic in named if named.count(topic) > 1), None):
+        raise ValueError(f"it names topic {twice} twice")
+    offsets = {topic: each for topic, each in given.items() if not isinstance(each, str)}
+    whole_topics = {}
+    for topic, each in given.items():
+        if isinstance(each, str):
+            if each.lower() not in _WORDS:
+                raise ValueError(f"{each!r} of topic {topic} is neither earliest nor latest")
+            whole_topics[topic] = _WORDS[each.lower()]
+            if whole_topics[topic] == refused:
+                raise ValueError(f"{each} of topic {topic} means {why}")
+    if not whole_topics and not any(offsets.values()):
+        raise ValueError("it names no partition")
+    _check_numbers(offsets, EARLIEST_OFFSET, "offset")
     for topic, partitions in offsets.items():
         for partition, offset in partitions.items():
             if offset == refused:
                 raise ValueError(f"{offset} of {topic}-{partition} means {why}")
-    return SpecificOffsets(offsets)
+    return SpecificOffsets(offsets, whole_topics)
 
 
 def _read_stream_start(text: str) -> Position:
@@ -119,20 +145,26 @@ def _read_global_timestamp(text: str) -> Position:
 
 
 def _read_timestamps(text: str) -> Position:
-    return Timestamps(_read_numbers(text, 0, "timestamp"))
+    times = _decoded(text, PartitionNumbers)
+    if not any(times.values()):
+        raise ValueError("it names no partition")
+    _check_numbers(times, 0, "timestamp")
+    return Timestamps(times)
 
 
 STREAM_START: Value[Position] = Value(
-    'earliest, latest, or an offset for each partition such as {"t":{"0":23,"1":-2}}, where -2 is'
-    " earliest and -1 latest",
+    "earliest, latest, or for each topic one of these or an offset for each partition, such as"
+    ' {"t":{"0":23,"1":-2},"u":"latest"}, where -2 is earliest and -1 latest',
     _read_stream_start,
 )
 BATCH_START: Value[Position] = Value(
-    'earliest, or an offset for each partition such as {"t":{"0":23,"1":-2}}, where -2 is earliest',
+    "earliest, or for each topic this or an offset for each partition, such as"
+    ' {"t":{"0":23,"1":-2},"u":"earliest"}, where -2 is earliest',
     _read_batch_start,
 )
 BATCH_END: Value[Position] = Value(
-    'latest, or an offset for each partition such as {"t":{"0":50,"1":-1}}, where -1 is latest',
+    "latest, or for each topic this or an offset for each partition, such as"
+    ' {"t":{"0":50,"1":-1},"u":"latest"}, where -1 is latest',
     _read_batch_end,
 )
 GLOBAL_TIMESTAMP: Value[Position] = Value("milliseconds since 1970-01-01 UTC", _read_global_timestamp)

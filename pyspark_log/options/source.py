@@ -9,7 +9,8 @@ import msgspec
 from pyspark_log.options import table
 from pyspark_log.options.given import Given, Ignored, gather, warn
 from pyspark_log.options.option import Kind, Option
-from pyspark_log.options.position import NoMatch, PartitionNumbers, Position, SpecificOffsets, Timestamps
+from pyspark_log.options.position import Earliest, NoMatch, Position
+from pyspark_log.options.read_range import check_range
 from pyspark_log.options.subscription import Subscription
 from pyspark_log_storage.errors import InvalidOption
 
@@ -25,6 +26,17 @@ STARTINGS_STREAM = (
     table.STARTING_TIMESTAMP,
     table.STARTING_OFFSETS_BY_TIMESTAMP,
     table.STARTING_OFFSETS_STREAM,
+)
+STARTINGS_READ = (
+    table.STARTING_TIMESTAMP,
+    table.STARTING_OFFSETS_BY_TIMESTAMP,
+    Option(
+        name=table.STARTING_OFFSETS_STREAM.name,
+        kinds=table.STARTING_OFFSETS_STREAM.kinds,
+        value=table.STARTING_OFFSETS_STREAM.value,  # it takes all that a batch read takes
+        unset="a batch read then starts at earliest, a streaming one at latest",
+        meaning=table.STARTING_OFFSETS_STREAM.meaning,
+    ),
 )
 ENDINGS = (table.ENDING_TIMESTAMP, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_OFFSETS)
 
@@ -59,22 +71,12 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def check_source(options: Mapping[str, str]) -> None:
-    """Raise `InvalidOption` for what is wrong in a batch and in a stream alike, in words that fit both.
+    """Raise `InvalidOption` for what neither a batch read nor a stream takes, in words that fit both.
 
-    For where it is not known yet which it will be. What is wrong in each for another reason is left to `parse_source`.
+    It is called before Spark says which of the two it will be. What only one of them refuses, such as an end of a
+    stream, is left to `parse_source`.
     """
-    errors = []
-    for kind in (Kind.SOURCE_STREAM, Kind.SOURCE_BATCH):
-        try:
-            _parse(gather(options, kind))
-        except InvalidOption as error:
-            errors.append(error)
-        else:
-            return
-    gather(options, Kind.READ).get(table.PATH)
-    stream, batch = errors
-    if stream.message == batch.message:
-        raise batch
+    _parse(gather(options, Kind.READ))
 
 
 def _parse(given: Given) -> SourceOptions:
@@ -82,7 +84,7 @@ def _parse(given: Given) -> SourceOptions:
     parsed = SourceOptions(
         path=given.get(table.PATH),
         subscription=_subscription(given),
-        starting=given.get(_first(given, startings)),
+        starting=given.find(_first(given, startings)) or Earliest(),
         starting_no_match=given.get(table.NO_MATCH),
         ending=given.get(_first(given, ENDINGS)),
         fail_on_data_loss=given.get(table.FAIL_ON_DATA_LOSS),
@@ -97,12 +99,18 @@ def _parse(given: Given) -> SourceOptions:
     )
     given.get(table.ASYNC_PROGRESS)
     _check_limits(parsed)
-    _check_range(_first(given, startings).name, parsed.starting, _first(given, ENDINGS).name, parsed.ending)
+    check_range(parsed.starting, parsed.ending)
     return parsed
 
 
 def _startings(given: Given) -> Sequence[Option[Position]]:
-    return STARTINGS_STREAM if given.kind is Kind.SOURCE_STREAM else STARTINGS_BATCH
+    match given.kind:
+        case Kind.SOURCE_STREAM:
+            return STARTINGS_STREAM
+        case Kind.SOURCE_BATCH:
+            return STARTINGS_BATCH
+        case _:
+            return STARTINGS_READ
 
 
 def _subscription(given: Given) -> Subscription:
@@ -137,33 +145,3 @@ def _check_limits(parsed: SourceOptions) -> None:
             f"option minOffsetsPerTrigger is {low}, which is more than maxOffsetsPerTrigger, {high};"
             f" lower it, or raise that",
         )
-
-
-def _check_range(start_name: str, start: Position, end_name: str, end: Position) -> None:
-    """Refuse two wishes of one form that name different partitions, or that go backwards."""
-    match start, end:
-        case SpecificOffsets(begins), SpecificOffsets(ends):
-            pass
-        case Timestamps(begins), Timestamps(ends):
-            pass
-        case _:
-            return
-    if apart := _partitions(begins) ^ _partitions(ends):
-        shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(apart)[:5])
-        raise InvalidOption(
-            end_name,
-            f"options {start_name} and {end_name} must name the same partitions; only one of them names {shown}",
-        )
-    for topic, partition in sorted(_partitions(begins)):
-        begin, finish = begins[topic][partition], ends[topic][partition]
-        if begin > finish >= 0:
-            raise InvalidOption(
-                end_name,
-                f"option {end_name} is {finish} for {topic}-{partition}, which is before"
-                f" {start_name}, {begin};"
-                " set an end that is not before the start",
-            )
-
-
-def _partitions(numbers: PartitionNumbers) -> set[tuple[str, int]]:
-    return {(topic, partition) for topic, partitions in numbers.items() for partition in partitions}

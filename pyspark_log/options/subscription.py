@@ -32,6 +32,8 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     partitions: dict[str, tuple[int, ...]]
 
 
+_NOTHING_ASSIGNED = "it assigns no partition, so there is nothing to read"
+
 Subscription = Subscribe | SubscribePattern | Assign
 
 
@@ -56,6 +58,8 @@ def _read_pattern(text: str) -> Subscription:
 
 
 def _read_assign(text: str) -> Subscription:
+    if not text:
+        raise ValueError(_NOTHING_ASSIGNED)
     try:
         assigned = msgspec.json.decode(text, type=dict[str, list[int]], strict=False)
     except msgspec.MsgspecError as error:
@@ -66,7 +70,7 @@ def _read_assign(text: str) -> Subscription:
             if not 0 <= partition <= INT_MAX:
                 raise ValueError(f"topic {topic} cannot have a partition {partition}")
     if not any(assigned.values()):
-        raise ValueError("it names no partition")
+        raise ValueError(_NOTHING_ASSIGNED)
     return Assign({topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items() if partitions})
 
 

@@ -31,6 +31,7 @@ _ACKS: dict[str, Acks] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 _KAFKAS_CODECS = frozenset({"gzip", "snappy"})
 
 _ONE_OF = "Exactly one of subscribe, subscribePattern and assign is given"
+_ONE_NEEDED = "one of the three is needed"
 _NO_END = "a streaming read has no end; leave it out, or read with spark.read"
 _NO_TRIGGER = "a batch read has no triggers"
 
@@ -61,12 +62,14 @@ SUBSCRIBE = Option(
     name="subscribe",
     kinds=SOURCE,
     value=subscription.SUBSCRIBE,
+    unset=_ONE_NEEDED,
     meaning=f"The topics to read. {_ONE_OF}.",
 )
 SUBSCRIBE_PATTERN = Option(
     name="subscribePattern",
     kinds=SOURCE,
     value=subscription.SUBSCRIBE_PATTERN,
+    unset=_ONE_NEEDED,
     meaning=f"The topics to read, also those made while the query runs. {_ONE_OF}.",
     differs=(
         "The syntax is that of Python's `re`, not Java's: the source runs in Python. Most patterns are"
@@ -77,6 +80,7 @@ ASSIGN = Option(
     name="assign",
     kinds=SOURCE,
     value=subscription.ASSIGN,
+    unset=_ONE_NEEDED,
     meaning=f"The partitions to read. {_ONE_OF}.",
 )
 

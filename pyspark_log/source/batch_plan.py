@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log.opening import canonical, open_log
+from pyspark_log.options.read_range import ending_option, starting_option
 from pyspark_log.source.planning import Range, divide, split_of
 from pyspark_log.source.positions import resolve, subscribed
 from pyspark_log.source.split_reader import SplitPartition
 from pyspark_log.source.tracking import report_loss
 from pyspark_log_coordinator import history
-from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.errors import InvalidInput, InvalidOption
 
 if TYPE_CHECKING:
     from pyspark_log.options import SourceOptions
@@ -27,6 +28,7 @@ def plan(options: SourceOptions) -> list[SplitPartition]:
     version = None if options.version_as_of is None else _version(now, options.version_as_of)
     start = resolve(log, now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
     end = resolve(log, now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
+    _check_order(options, start, end)
     if version is not None:
         end = _as_of(now, end, version, fail_on_data_loss=fail)
     ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
@@ -34,6 +36,19 @@ def plan(options: SourceOptions) -> list[SplitPartition]:
     url = canonical(options.path)
     rack = options.client_rack
     return [SplitPartition(url, split_of(log, now.handles[part.topic], part, rack)) for part in parts]
+
+
+def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:
+    """Raise `InvalidOption` if a partition's start is behind its end. Options of one form were compared before."""
+    for (topic, p), first in start.items():
+        last = end[topic, p]
+        if first > last:
+            start_name, end_name = starting_option(options.starting), ending_option(options.ending)
+            raise InvalidOption(
+                end_name,
+                f"topic {topic!r}, partition {p}: {end_name} is at offset {last}, which is before {start_name},"
+                f" at offset {first}; set an end that is not before the start",
+            )
 
 
 def _version(now: Subscribed, version: int) -> Topic:

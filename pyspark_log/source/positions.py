@@ -117,11 +117,27 @@ def resolve(
         case Timestamps(times):
             _check_names(now, times, "a time")
             return {key: _at_time(log, now, key, times[key[0]][key[1]], no_match, ending=ending) for key in keys}
-        case SpecificOffsets(offsets):
+        case SpecificOffsets():
+            offsets = _expanded(now, wish)
             _check_names(now, offsets, "an offset")
             return {
                 key: _at_offset(now, key, offsets[key[0]][key[1]], fail_on_data_loss=fail_on_data_loss) for key in keys
             }
+
+
+def _expanded(now: Subscribed, wish: SpecificOffsets) -> dict[str, dict[int, int]]:
+    """Return the offsets with those of whole topics, for the partitions that are subscribed now.
+
+    Raises `InvalidInput` for a whole topic that is not subscribed.
+    """
+    if absent := sorted(wish.whole_topics.keys() - now.partitions.keys()):
+        subscribed_now = ", ".join(sorted(now.partitions)) or "none"
+        raise InvalidInput(
+            f"an offset is given for topic {absent[0]!r}, which is not subscribed (subscribed: {subscribed_now});"
+            " leave it out, or subscribe it"
+        )
+    whole = {topic: dict.fromkeys(now.partitions[topic], offset) for topic, offset in wish.whole_topics.items()}
+    return wish.offsets | whole
 
 
 def _check_names(now: Subscribed, wished: Mapping[str, Mapping[int, int]], what: str) -> None:

@@ -1,4 +1,5 @@
 import pickle
+import re
 import warnings
 from pathlib import Path
 from typing import get_args
@@ -209,12 +210,33 @@ class TestNotKnownYetWhetherBatchOrStream:
         for more in ({"endingoffsets": "latest"}, {"versionasof": "1"}, {"startingoffsets": "latest"}):
             check_source(READ | more)
 
-    def test_what_each_refuses_for_a_reason_of_its_own_is_left_to_who_knows_which_it_is(self):
-        given = READ | {"startingoffsets": "sooner"}
-        check_source(given)
-        batch, streaming = (refusal(parse_source, given, streaming=streaming) for streaming in (False, True))
-        assert "the default is earliest" in str(batch)
-        assert "the default is latest" in str(streaming)
+    def test_a_start_that_neither_takes_is_refused_with_the_defaults_of_both(self):
+        said = str(refusal(check_source, READ | {"startingoffsets": "sooner"}))
+        assert "option startingOffsets is 'sooner': it cannot be read as that" in said
+        assert "or leave it out (a batch read then starts at earliest, a streaming one at latest)" in said
+
+    @pytest.mark.parametrize(
+        ("option", "text"),
+        [
+            ("maxOffsetsPerTrigger", "0"),
+            ("minOffsetsPerTrigger", "x"),
+            ("maxTriggerDelay", "15 m"),
+            ("endingOffsets", "earliest"),
+            ("versionAsOf", "-1"),
+        ],
+    )
+    def test_a_value_is_refused_that_the_only_one_with_the_option_does_not_take(self, option, text):
+        assert str(refusal(check_source, READ | {option.lower(): text})).startswith(f"option {option} is '{text}': ")
+
+    def test_limits_that_contradict_each_other_are_refused(self):
+        error = refusal(check_source, READ | {"minoffsetspertrigger": "5", "maxoffsetspertrigger": "2"})
+        assert error.option == "minOffsetsPerTrigger"
+
+    def test_an_end_before_the_start_is_refused(self):
+        error = refusal(check_source, READ | {"startingtimestamp": "2", "endingtimestamp": "1"})
+        assert str(error) == (
+            "option endingTimestamp is 1, which is before startingTimestamp, 2; set an end that is not before the start"
+        )
 
     def test_what_has_no_effect_is_not_told_twice(self):
         with warnings.catch_warnings():
@@ -410,8 +432,9 @@ class TestSubscription:
             ("assign", '{"t":0}', "it cannot be read as that"),
             ("assign", '{"t":[-1]}', "topic t cannot have a partition -1"),
             ("assign", '{"../t":[0]}', "only ASCII letters"),
-            ("assign", "{}", "it names no partition"),
-            ("assign", '{"t":[]}', "it names no partition"),
+            ("assign", "", "it assigns no partition, so there is nothing to read"),
+            ("assign", " {} ", "it assigns no partition, so there is nothing to read"),
+            ("assign", '{"t":[]}', "it assigns no partition, so there is nothing to read"),
         ],
     )
     def test_that_cannot_be_used_is_refused(self, option, text, reason):
@@ -429,6 +452,8 @@ class TestStart:
             (" Latest ", Latest()),
             ('{"t":{"0":23,"1":-2,"2":-1}}', SpecificOffsets({"t": {0: 23, 1: -2, 2: -1}})),
             ('{"t":{"0":"23"}}', SpecificOffsets({"t": {0: 23}})),
+            ('{"t":"EARLIEST","u":"latest"}', SpecificOffsets({}, {"t": -2, "u": -1})),
+            ('{"t":{"0":23},"u":"latest"}', SpecificOffsets({"t": {0: 23}}, {"u": -1})),
         ],
     )
     def test_of_a_stream_is_a_word_or_offsets(self, text, position):
@@ -439,12 +464,14 @@ class TestStart:
         assert str(error) == (
             "option startingOffsets is 'latest': it means the latest offset, where a batch read"
             " would find nothing."
-            ' It takes earliest, or an offset for each partition such as {"t":{"0":23,"1":-2}},'
-            " where -2 is earliest;"
+            " It takes earliest, or for each topic this or an offset for each partition,"
+            ' such as {"t":{"0":23,"1":-2},"u":"earliest"}, where -2 is earliest;'
             " set it so, or leave it out (the default is earliest)"
         )
         error = refusal(batch, startingoffsets='{"t":{"0":1,"1":-1}}')
         assert "-1 of t-1 means the latest offset" in str(error)
+        error = refusal(batch, startingoffsets='{"t":{"0":1},"u":"latest"}')
+        assert "latest of topic u means the latest offset" in str(error)
 
     def test_is_by_a_timestamp_for_all_or_for_each_partition(self):
         assert stream(startingtimestamp="1000").starting == GlobalTimestamp(1000)
@@ -480,6 +507,11 @@ class TestStart:
             ("startingOffsets", '{"t":{"-1":3}}', "topic t cannot have a partition -1"),
             ("startingOffsets", '{"t":{"0":1.5}}', "it cannot be read as that"),
             ("startingOffsets", '{"t":{}}', "it names no partition"),
+            ("startingOffsets", '{"t":"newest"}', "'newest' of topic t is neither earliest nor latest"),
+            ("startingOffsets", '{"t":-2}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":{"0":"earliest"}}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":"earliest","t":{"0":1}}', "it names topic t twice"),
+            ("startingOffsetsByTimestamp", '{"t":"earliest"}', "it cannot be read as that"),
             ("startingOffsets", '{"t":{"0":9223372036854775808}}', "the offset 9223372036854775808 of t-0"),
             ("startingTimestamp", "yesterday", "it is not one number of milliseconds"),
             ("startingTimestamp", "-1", "it is not one number of milliseconds"),
@@ -498,11 +530,13 @@ class TestEnd:
         assert batch(endingoffsets="latest").ending == Latest()
         assert batch(endingoffsets='{"t":{"0":5,"1":-1}}').ending == SpecificOffsets({"t": {0: 5, 1: -1}})
         assert batch(endingtimestamp="7").ending == GlobalTimestamp(7)
+        assert batch(endingoffsets='{"t":"latest"}').ending == SpecificOffsets({}, {"t": -1})
         assert batch(endingoffsetsbytimestamp='{"t":{"0":7}}').ending == Timestamps({"t": {0: 7}})
 
     def test_is_never_the_earliest_offset(self):
         assert "it means the earliest offset" in str(refusal(batch, endingoffsets="earliest"))
         assert "-2 of t-0 means the earliest offset" in str(refusal(batch, endingoffsets='{"t":{"0":-2}}'))
+        assert "earliest of topic t means the earliest offset" in str(refusal(batch, endingoffsets='{"t":"earliest"}'))
 
     @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
     def test_is_refused_in_a_stream(self, option):
@@ -523,6 +557,21 @@ class TestEnd:
         assert str(error) == (
             "options startingOffsets and endingOffsets must name the same partitions; only one of them names t-1"
         )
+
+    def test_names_the_topics_that_the_start_names(self):
+        batch(startingoffsets='{"t":"earliest","u":{"0":1}}', endingoffsets='{"t":{"0":5},"u":"latest"}')
+        error = refusal(batch, startingoffsets='{"t":"earliest","u":{"0":1}}', endingoffsets='{"t":"latest"}')
+        assert str(error) == (
+            "options startingOffsets and endingOffsets must name the same topics; only one of them names u"
+        )
+
+    @pytest.mark.parametrize("start", [{"startingtimestamp": "9"}, {"startingoffsetsbytimestamp": '{"t":{"0":9}}'}])
+    @pytest.mark.parametrize("end", [{"endingtimestamp": "8"}, {"endingoffsetsbytimestamp": '{"t":{"0":8}}'}])
+    def test_of_time_is_not_before_a_start_of_time(self, start, end):
+        error = refusal(batch, **start, **end)
+        assert error.option.lower() in end
+        assert re.search(r" is 8.*, which is before starting\w+, 9; set an end that is not before", str(error))
+        batch(**start, **{name: text.replace("8", "9") for name, text in end.items()})
 
     def test_is_not_before_the_start(self):
         error = refusal(batch, startingoffsets='{"t":{"0":9}}', endingoffsets='{"t":{"0":5}}')

@@ -5,8 +5,9 @@ import warnings
 import pytest
 
 from pyspark_log.options import IgnoredOptionWarning
+from pyspark_log_coordinator import moving
 from pyspark_log_coordinator.topic import DeleteRecords
-from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
+from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
 from tests.direct import Stream, read, values
 from tests.plain_log import NOON_MS, PlainLog
 
@@ -197,6 +198,8 @@ def test_the_ending_options_have_kafkas_precedence(path, options, last):
         ({"startingOffsets": "latest"}, {}),
         ({"startingOffsets": "earliest"}, {0: A, 1: B}),
         ({"startingOffsets": '{"t":{"0":-1,"1":-2,"2":0}}'}, {1: B}),
+        ({"startingOffsets": '{"t":"latest"}'}, {}),
+        ({"startingOffsets": '{"t":"earliest"}'}, {0: A, 1: B}),
         (OFFSETS, {0: A[1:], 1: B}),
         (GLOBAL | OFFSETS | LATEST_STRATEGY, {0: A[5:], 1: B[1:]}),
         (BY_PARTITION | OFFSETS | LATEST_STRATEGY, {0: A[3:], 1: B}),
@@ -222,9 +225,59 @@ def test_a_time_is_looked_for_where_the_log_starts_in_the_middle_of_a_chunk(tmp_
     assert found(tmp_path, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
 
 
-def test_a_start_behind_the_end_reads_nothing(path):
-    options = {"startingOffsets": '{"t":{"0":4,"1":2,"2":0}}', "endingTimestamp": NOON_MS + 1000}
-    assert found(path, **options) == {}
+BEGINS_BEHIND = {"startingOffsets": '{"t":{"0":4,"1":2,"2":0}}', "endingTimestamp": NOON_MS + 1000}
+ENDS_BEFORE = {"startingTimestamp": NOON_MS + 3000, "endingOffsets": '{"t":{"0":2,"1":2,"2":0}}'}
+LATEST_BEHIND = {"startingTimestamp": NOON_MS + 60_000, "endingOffsets": '{"t":{"0":5,"1":2,"2":0}}'}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (BEGINS_BEHIND, "endingTimestamp is at offset 1, which is before startingOffsets, at offset 4; set an end"),
+        (ENDS_BEFORE, "endingOffsets is at offset 2, which is before startingTimestamp, at offset 3; set an end"),
+        (LATEST_BEHIND, "endingOffsets is at offset 5, which is before startingTimestamp, at offset 6; set an end"),
+    ],
+)
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_an_end_before_the_start_is_an_error_also_between_offsets_and_times(path, options, message, loss):
+    with pytest.raises(InvalidOption, match=f"topic 't', partition 0: {message}") as caught:
+        found(path, **options, **LATEST_STRATEGY, failOnDataLoss=loss)
+    assert caught.value.option == next(name for name in options if name.startswith("ending"))
+
+
+def test_an_end_at_the_start_reads_nothing(path):
+    assert found(path, startingOffsets='{"t":{"0":1,"1":1,"2":0}}', endingTimestamp=NOON_MS + 1000) == {}
+    assert found(path, startingTimestamp=NOON_MS, endingTimestamp=NOON_MS, **LATEST_STRATEGY) == {}
+
+
+def test_whole_topics_begin_and_end_by_name_beside_offsets_of_partitions(path):
+    start, end = '{"t":{"0":4,"1":-2,"2":0},"u":"earliest"}', '{"t":"Latest","u":{"0":1}}'
+    rows = read(path, subscribe="t,u", startingOffsets=start, endingOffsets=end)
+    assert [row["value"] for row in rows if row["topic"] == "u"] == [b"u0"]
+    assert values([row for row in rows if row["topic"] == "t"]) == {0: A[4:], 1: B}
+
+
+def test_a_whole_topic_by_name_is_of_the_assigned_partitions(path):
+    assert values(read(path, assign='{"t":[1]}', startingOffsets='{"t":"earliest"}')) == {1: B}
+
+
+def test_a_whole_topic_by_name_has_the_partitions_that_are_there_when_the_read_is_planned(tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t")
+    log.append("t", {0: [b"a"]})
+    moving.add_partitions(log.log, log.log.topic("t"), 2)
+    log.append("t", {1: [b"b"]})
+    assert values(read(tmp_path, subscribe="t", startingOffsets='{"t":"earliest"}')) == {0: [b"a"], 1: [b"b"]}
+
+
+def test_a_whole_topic_by_name_must_be_subscribed(path):
+    with pytest.raises(InvalidInput, match=r"for topic 'x', which is not subscribed \(subscribed: t\)"):
+        found(path, startingOffsets='{"t":"earliest","x":"earliest"}')
+
+
+def test_every_subscribed_topic_has_an_offset_where_some_are_given_by_name(path):
+    with pytest.raises(InvalidInput, match="for no other: u-0 has none"):
+        read(path, subscribe="t,u", startingOffsets='{"t":"earliest"}')
 
 
 def test_splits_by_rows_do_not_change_what_is_read(path):

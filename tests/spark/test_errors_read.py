@@ -65,6 +65,26 @@ def test_a_wrong_streaming_read_is_refused(log, options, what, advice):
     assert advice in shown.first_line
 
 
+BAD_IN_ANY_STREAM = [
+    ({"startingOffsets": "sooner"}, "option startingOffsets is 'sooner'"),
+    ({"startingOffsets": '{"t":"newest"}'}, "'newest' of topic t is neither earliest nor latest"),
+    ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is '0': it is less than 1"),
+    (
+        {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "2"},
+        "option minOffsetsPerTrigger is 5, which is more than",
+    ),
+    ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay is 'soon'"),
+    ({"path": "s3://bucket/log"}, "this version cannot use s3:// stores"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_IN_ANY_STREAM)
+def test_a_bad_streaming_option_is_refused_at_load(spark, tmp_path, options, message):
+    with refused() as shown:
+        spark.readStream.format("pyspark_log").options(**{"path": str(tmp_path), "subscribe": "t"} | options).load()
+    assert message in shown.first_line
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
