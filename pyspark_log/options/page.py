@@ -91,6 +91,21 @@ ELSEWHERE = (
         "Changes nothing, where Spark's Kafka sink writes its rows again; one with another number of rows is an error.",
     ),
     (
+        "a batch frame, also the static side of a join",
+        (
+            "Is planned [once for each `load()`](spark.md#a-batch-frame-is-planned-once), as of every Python data"
+            " source; the Kafka connector looks again at each use."
+        ),
+    ),
+    (
+        "`trigger(availableNow=True)`",
+        (
+            "If a topic is deleted or created again during the run, and `failOnDataLoss` is false, the run reads no"
+            " more of it and ends; the next run reads the new topic from its start. The Kafka connector fails if the"
+            " topic is gone or shorter."
+        ),
+    ),
+    (
         "a checkpoint of Kafka's source",
         "Cannot be gone on from: its offsets mean nothing here. Start with a new one.",
     ),

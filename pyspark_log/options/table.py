@@ -72,8 +72,8 @@ SUBSCRIBE_PATTERN = Option(
     unset=_ONE_NEEDED,
     meaning=f"The topics to read, also those made while the query runs. {_ONE_OF}.",
     differs=(
-        "The syntax is that of Python's `re`, not Java's: the source runs in Python. Most patterns are"
-        " the same in both."
+        "The syntax is that of Python's `re`, not Java's: the source runs in Python. Most patterns are the same in"
+        " both. It must match the whole name, as in Kafka's consumers; the Kafka connector takes a part of it, too."
     ),
 )
 ASSIGN = Option(
@@ -82,6 +82,7 @@ ASSIGN = Option(
     value=subscription.ASSIGN,
     unset=_ONE_NEEDED,
     meaning=f"The partitions to read. {_ONE_OF}.",
+    differs="A partition that its topic does not have is an error; the Kafka connector leaves it out in silence.",
 )
 
 STARTING_TIMESTAMP = Option(

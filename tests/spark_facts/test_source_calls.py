@@ -225,3 +225,14 @@ def test_columns_are_not_pruned(make_bench: MakeBench) -> None:
     bench = make_bench(2)
     assert len(bench.batch().load().select("id").collect()) == 2
     assert [call["schema"] for call in bench.calls("reader")] == ["struct<id:bigint,text:string>"]
+
+
+def test_a_batch_frame_is_planned_once_for_each_load(make_bench: MakeBench) -> None:
+    bench = make_bench(2)
+    frame = bench.batch().load()
+    frame.createOrReplaceTempView("planned_once")
+    assert (frame.count(), bench.spark.table("planned_once").count()) == (2, 2)
+    bench.set_rows(5)
+    assert (frame.count(), frame.select("id").count(), bench.spark.table("planned_once").count()) == (2, 2, 2)
+    assert len(bench.calls("partitions")) == 1
+    assert bench.batch().load().count() == 5
