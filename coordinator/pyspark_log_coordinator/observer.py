@@ -102,7 +102,7 @@ class Observer:
         lagging = isr.lagging(self._lags, state, now)
         self.next_lag_ms = isr.next_due_ms(self._lags, state, now)
         self._publication = self._publication.with_found(lagging, now)
-        if isr.decide(state, ShrinkIsr((), gone)) or self._publication.is_due(now):
+        if (gone and isr.decide(state, ShrinkIsr((), gone))) or self._publication.is_due(now):
             handle.submit(ShrinkIsr(lagging, gone))
             self._publication = Publication(published_ms=now)
 
