@@ -22,8 +22,12 @@ SET_ASIDE = "set-aside/"
 
 def new_folder(environment: Environment) -> str:
     """Return a folder, which ends with "/", that nothing has been set aside in."""
-    when = dt.datetime.fromtimestamp(environment.now_ms() / 1000, dt.timezone.utc)
-    return f"{SET_ASIDE}{when:%Y%m%dT%H%M%S}-{environment.nonce()}/"
+    now_ms = environment.now_ms()
+    try:
+        when = f"{dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc):%Y%m%dT%H%M%S}"
+    except (ValueError, OverflowError, OSError):
+        when = f"{now_ms}ms"  # a clock that is wrong: Python has no year 10000
+    return f"{SET_ASIDE}{when}-{environment.nonce()}/"
 
 
 def set_aside(store: Store, key: str, folder: str) -> None:

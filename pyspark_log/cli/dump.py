@@ -30,10 +30,16 @@ def dump(
     manifests, snapshots, descriptions, append files, segments, indexes and checkpoints.
     """
     from pyspark_log.cli import output
+    from pyspark_log_storage import decoding
+    from pyspark_log_storage.errors import CorruptObject
 
     for file in files:
-        for document in _documents(file, rows=rows):
-            output.print_json(document)
+        try:
+            for document in _documents(file, rows=rows):
+                output.print_json(document)
+        except decoding.IMPOSSIBLE as error:
+            # What is shown is decoded without its types, so that it is shown also where the product would refuse it.
+            raise CorruptObject(str(file), decoding.reason(error)) from error
 
 
 def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:

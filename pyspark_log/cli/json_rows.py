@@ -73,6 +73,11 @@ def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
                 if row.headers is None
                 else [{"key": each.key, "value": _bytes(each.value)} for each in row.headers]
             )
+        except RecursionError as error:
+            raise InvalidRecord(
+                f"line {number} is nested too deeply to be read as JSON; give the value as a string, or write the "
+                "lines with --format text"
+            ) from error
         except (msgspec.MsgspecError, ValueError) as error:
             raise InvalidRecord(
                 f"line {number} is not a row as JSON ({_reason(line, error)}); it takes an object such as "

@@ -224,4 +224,8 @@ def _tell_deleted(name: str, what: str | None, rows: int, partitions: int, *, js
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    """Return a time by the clock of whoever wrote it, which may have been wrong: Python has no year 10000."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms:,} ms since 1970"

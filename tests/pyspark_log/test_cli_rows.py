@@ -268,6 +268,14 @@ def test_a_malformed_line_is_an_error_with_its_number_and_nothing_is_written(cli
     assert leftovers(cli) == []
 
 
+def test_json_that_is_nested_too_deeply_is_an_error_with_its_number(cli):
+    depth = 100_000
+    deep = b'{"value": ' + b"[" * depth + b"]" * depth + b"}"
+    message = cli.error("produce", "t", "--format", "json", stdin=b'{"value": "good"}\n' + deep + b"\n")
+    assert message.startswith("line 2 is nested too deeply to be read as JSON; ")
+    assert consumed(cli) == []
+
+
 def leftovers(cli: CommandLine) -> list[Path]:
     """Append files and temporary ones, where no row was written."""
     return [path for pattern in (".tmp/*", "topics/t/*/append/*") for path in cli.path.glob(pattern)]

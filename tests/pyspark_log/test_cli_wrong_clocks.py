@@ -1,0 +1,51 @@
+"""What was written by a clock that runs thousands of years ahead: the years behind 9999 are none that Python knows."""
+
+import msgspec
+import pytest
+
+from pyspark_log import opening
+from pyspark_log_coordinator import set_aside, upkeep
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log import Log
+from pyspark_log_storage.local import LocalStore
+from tests.command_line import CommandLine
+from tests.coordinator.replicated_topic import write
+
+FAR_AHEAD_MS = 10**15
+"""The year 33658."""
+
+
+@pytest.fixture
+def cli(tmp_path) -> CommandLine:
+    """Topic t, created and written to by such a clock."""
+    environment = msgspec.structs.replace(real_environment(), now_ms=lambda: FAR_AHEAD_MS)
+    log = Log(LocalStore(str(tmp_path / "log")), environment)
+    log.open(create=True)
+    handle = log.create_topic("t", 1)
+    write(log, handle, 0, {0: [b"a", b"b"]}, on=["0"])
+    upkeep.write_checkpoints(log, handle)
+    opening.log_at.cache_clear()
+    return CommandLine(tmp_path / "log")
+
+
+def test_the_topic_is_listed_described_and_read(cli):
+    assert f"{FAR_AHEAD_MS:,} ms since 1970" in cli.out("topics", "list")
+    assert cli.documents("topics", "list")[0]["created_ms"] == FAR_AHEAD_MS
+    assert "t" in cli.out("topics", "describe", "t")
+    assert cli.out("consume", "t").split() == ["a", "b"]
+    cli.out("verify")
+
+
+def test_its_files_are_dumped(cli):
+    files = [each for each in cli.path.rglob("*") if each.is_file()]
+    assert str(FAR_AHEAD_MS) in cli.out("dump", "--rows", *files)
+
+
+def test_the_topic_is_maintained_by_a_clock_that_is_right(cli):
+    cli.run("maintain")
+    assert cli.out("consume", "t").split() == ["a", "b"]
+
+
+def test_a_folder_for_what_is_set_aside_is_named_by_any_clock():
+    environment = msgspec.structs.replace(real_environment(), now_ms=lambda: FAR_AHEAD_MS, nonce=lambda: "n")
+    assert set_aside.new_folder(environment) == f"set-aside/{FAR_AHEAD_MS}ms-n/"
