@@ -223,8 +223,12 @@ def evolve(state: Cluster, event: Event) -> Cluster:
             ids = [each.topic_id for each in state.topics.values()]
             return msgspec.structs.replace(state, journals=generations.evolve(state.journals, ids, event))
         case TopicCreated():
+            if event.topic.name in state.topics:
+                raise ValueError(f"topic {event.topic.name!r} is created a second time")
             return msgspec.structs.replace(state, topics={**state.topics, event.topic.name: event.topic})
         case TopicRemoved():
+            if event.name not in state.topics:
+                raise ValueError(f"topic {event.name!r} is removed, and there is none")
             topics = {name: topic for name, topic in state.topics.items() if name != event.name}
             return msgspec.structs.replace(state, topics=topics)
 

@@ -10,15 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import cluster, founding, journal_nodes, topic
+from pyspark_log_coordinator.assignment import named
 from pyspark_log_coordinator.journal import Journal
 from pyspark_log_coordinator.journal_nodes import JournalNodes
 from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_coordinator.nodes import live
+from pyspark_log_coordinator.nodes import live, node_of
 from pyspark_log_coordinator.roll_call import RollCall
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage import layout, node
-from pyspark_log_storage.errors import NoCluster, NodeMissing, TopicExists, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, NoCluster, NodeMissing, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.store import open_store
 
@@ -72,7 +73,9 @@ class TopicHandle:
                 config=self._record.config,
                 schemas=self._record.schemas,
                 incarnations={
-                    member: nodes[member].incarnation for members in self._record.assignments for member in members
+                    member: node_of(nodes, member).incarnation
+                    for members in self._record.assignments
+                    for member in members
                 },
                 assignments=self._record.assignments,
                 generation=self.journal.place.generation,
@@ -80,7 +83,21 @@ class TopicHandle:
             state = self.journal.submit(command).state
         if state.deleted:
             raise UnknownTopic(self.name, f"topic {self.name!r} ({self.topic_id}) was deleted; create it again")
+        if not state.incarnations.keys() <= self.log.cluster.state.nodes.keys():
+            self._check_nodes(state)
         return state
+
+    def _check_nodes(self, state: topic.Topic) -> None:
+        """Raise `CorruptObject` if the topic has replicas on nodes that the cluster does not know, also when asked."""
+        members = {member for each in state.partitions for member in each.replicas}
+        if members <= self.log.cluster.state.nodes.keys():
+            return
+        unknown = members - self.log.cluster.refresh().nodes.keys()
+        if unknown:
+            raise CorruptObject(
+                f"journal of topic {self.name!r} ({self.topic_id})",
+                f"it has replicas on {named(unknown)}, and the cluster has no such node",
+            )
 
     def submit(self, command: topic.Command) -> Outcome[topic.Topic]:
         """Carry out a command; see `Journal.submit`."""

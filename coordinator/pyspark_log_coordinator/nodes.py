@@ -189,6 +189,8 @@ def evolve(
 ) -> tuple[dict[NodeId, Node], tuple[FormerNode, ...]]:
     """Return the nodes after `event`, and the former ones."""
     if isinstance(event, NodeAdded):
+        if event.node.node_id in nodes:
+            raise ValueError(f"node {event.node.node_id!r} is added a second time")
         return {**nodes, event.node.node_id: event.node}, former
     before = nodes[event.node_id]
     gone = FormerNode(before.node_id, before.incarnation)

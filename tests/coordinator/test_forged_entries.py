@@ -3,17 +3,36 @@
 They are errors too in a process that was started with `python -O`, which leaves assertions out.
 """
 
+import subprocess
+import sys
+
 import pytest
 
-from pyspark_log_coordinator import generations, orphans, topic, upkeep
+from pyspark_log_coordinator import generations, orphans, reassignment, retention, topic, upkeep
 from pyspark_log_coordinator.journal_nodes import JournalNode
 from pyspark_log_coordinator.topic_state import FloorMark
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.forged import forge, within
+from tests.coordinator.forged_worker import OF_A_NEW_TOPIC, OF_A_TOPIC, OF_THE_CLUSTER
 from tests.coordinator.stored_topic import StoredTopic
 
 PATIENCE_SECONDS = 20
+NO_VERSION = {"an event that no version knows", "an event that is none"}
+ALL = [*OF_A_TOPIC, *OF_A_NEW_TOPIC, *OF_THE_CLUSTER]
+
+
+@pytest.fixture(scope="module", params=["", "-O"], ids=["with assertions", "without assertions"])
+def outcomes(request) -> dict[str, str]:
+    """What came of each impossible entry, in a process of its own."""
+    command = [sys.executable, *filter(None, [request.param]), "-m", "tests.coordinator.forged_worker"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return dict(line.split("\t", 1) for line in printed.splitlines())
+
+
+@pytest.mark.parametrize("what", ALL)
+def test_an_impossible_entry_is_an_error_that_names_it(outcomes, what):
+    assert outcomes[what] == ("NewerFormat" if what in NO_VERSION else "CorruptObject")
 
 
 @pytest.fixture
@@ -53,6 +72,20 @@ def test_an_orphan_floor_behind_the_journals_end_is_an_error(stored, event):
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject) as raised:
         upkeep.maintain(stored.log, stored.handle, stored.log.environment.nonce)
     assert raised.value.object == name
+
+
+def test_a_replica_on_a_node_that_the_cluster_does_not_know_is_an_error(stored):
+    forge(stored.store, stored.handle.journal, reassignment.PartitionsAdded((("9",),), {"9": "i"}))
+    with pytest.raises(CorruptObject, match="it has replicas on 9, and the cluster has no such node"):
+        stored.open().topic("t")
+
+
+def test_what_a_command_decides_is_not_written_if_it_cannot_be_folded(stored, monkeypatch):
+    monkeypatch.setattr(topic.retention, "decide_retention", lambda *_: [retention.LogStartMoved(7, 1, 0)])
+    before = stored.handle.journal.number
+    with pytest.raises(IndexError):
+        stored.handle.submit(retention.ApplyRetention())
+    assert stored.open().topic("t").journal.number == before
 
 
 def test_maintenance_ends_though_what_it_makes_never_counts(stored, monkeypatch):
