@@ -30,6 +30,24 @@ def test_available_now_reads_what_is_there_within_the_limits(log):
     assert [len(batch) for batch in log.gathered(frame)] == [5, 5]
 
 
+def test_available_now_ends_though_its_topic_is_created_again_and_written_to_during_the_run(log):
+    batches = []
+
+    def recreate_and_write(batch, _):
+        batches.append(values(batch.collect()))
+        if len(batches) == 1:
+            log.delete("t")
+            log.create("t", 2)
+        log.append("t", {0: [b"again"] * 5})
+
+    options = {"subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    for _ in range(2):
+        writer = log.stream(**options, maxOffsetsPerTrigger=5).writeStream.foreachBatch(recreate_and_write)
+        writer = writer.option("checkpointLocation", str(log.folder / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    assert batches == [[b"a0", b"a1", b"a2", b"a3", b"b0"], [b"again"] * 5]
+
+
 def test_once_reads_what_is_there_in_one_batch(log):
     frame = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
     assert [len(batch) for batch in log.gathered(frame, once=True)] == [10]
