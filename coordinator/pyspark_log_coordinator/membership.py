@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator import nodes
+from pyspark_log_coordinator import cluster, nodes
 from pyspark_log_coordinator.cluster import (
     AT_THE_ROOT,
     AddNode,
@@ -96,18 +96,28 @@ def set_rack(log: Log, node_id: NodeId, rack: str) -> bool:
     return bool(log.cluster.submit(SetRack(node_id, rack)).events)
 
 
+def check_removable(log: Log, node_id: NodeId) -> None:
+    """Raise what `remove` raises if the node cannot be removed as things are now. Changes nothing."""
+    command = _removal(log, node_id)
+    cluster.decide(log.cluster.state, command, log.environment.now_ms())
+
+
 def remove(log: Log, node_id: NodeId) -> bool:
     """Take a fenced node without replicas away for good; return whether it was there.
 
     Its store is left as it is. Raises `InvalidInput` where it is not fenced, or a topic has replicas on it.
     """
+    return bool(log.cluster.submit(_removal(log, node_id)).events)
+
+
+def _removal(log: Log, node_id: NodeId) -> RemoveNode:
     state = log.cluster.refresh()
     # Topics are looked at after it was fenced: who puts replicas on it makes sure afterwards that it is not fenced.
     journals = frozenset() if log.journal_nodes is None else frozenset(each.node for each in log.journal_nodes.nodes)
     nodes.decide_removal(state.nodes, node_id, (), journals | state.journals.holders())
     records = log.topics()
     clear = frozenset(record.topic_id for name, record in records.items() if not has_replicas(log, name, node_id))
-    return bool(log.cluster.submit(RemoveNode(node_id, clear, journals)).events)
+    return RemoveNode(node_id, clear, journals)
 
 
 def has_journals(log: Log, node_id: NodeId) -> bool:

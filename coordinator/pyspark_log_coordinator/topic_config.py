@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pyspark_log_coordinator import broker_settings
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 1_048_588
 REPLICA_LAG_TIME_MAX_MS = 30_000
 UNLIMITED = -1
+_SIMILAR = 0.6
+"""How much a name must be like a setting, as `difflib` counts it, to be what was meant."""
+_MISSPELT = 0.8
+"""The same for a name that may be a setting of Kafka's brokers."""
 _DAY_MS = 86_400_000
 
 _NAMES = {
@@ -200,7 +205,10 @@ def _listed(names: Sequence[str], word: str) -> str:
 
 def _unknown(name: str) -> InvalidOption:
     known = list(_NAMES.values())
-    close = difflib.get_close_matches(name, known, 1)
+    told = broker_settings.advice(name)
+    close = difflib.get_close_matches(name, known, 1, cutoff=_SIMILAR if told is None else _MISSPELT)
+    if told is not None and (name in broker_settings.SETTINGS or not close):
+        return InvalidOption(name, f"unknown topic configuration {name!r}: {told}")
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
     return InvalidOption(name, f"unknown topic configuration {name!r}; {hint}")
 

@@ -10,23 +10,48 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log_coordinator import maintenance, node_checkpoints, topic_description
 from pyspark_log_coordinator.available import AvailableNodes
 from pyspark_log_coordinator.maintenance import Job
 from pyspark_log_coordinator.orphans import ForgetReleased, OrphanFloor, RaiseOrphanFloor
-from pyspark_log_coordinator.retention import ApplyRetention
+from pyspark_log_coordinator.retention import ApplyRetention, LogStartMoved
 from pyspark_log_coordinator.segment_work import carry_out, work_of
 from pyspark_log_coordinator.topic import MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.log import Log, TopicHandle
     from pyspark_log_coordinator.partition import NodeId
     from pyspark_log_coordinator.topic_state import Topic
     from pyspark_log_storage.store import Store
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """Rows `[log_start_before, log_start)` of a partition, which retention has dropped."""
+
+    partition: int
+    log_start_before: int
+    log_start: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows these are."""
+        return self.log_start - self.log_start_before
+
+
+class Housekept(msgspec.Struct, frozen=True):
+    """What housekeeping did."""
+
+    removed: int
+    """How many objects were removed."""
+    expired: tuple[Expired, ...]
+    waiting: int
+    """How many files the log does not need any more; they stay for `file.delete.delay.ms`."""
 
 
 def maintain(
@@ -78,8 +103,8 @@ def housekeep(
     *,
     thorough: bool = True,
     failed: Callable[[NodeId, LogError], object] | None = None,
-) -> int:
-    """Do what keeps a topic's cost flat, as far as it is due; return how many objects were removed.
+) -> Housekept:
+    """Do what keeps a topic's cost flat, as far as it is due; return what was done.
 
     That is retention, removal of replaced and expired files and of orphans, trimming of the journal, and the
     checkpoints. Orphans are looked for among all files; `thorough=False` does that only when the floor has risen, so
@@ -90,7 +115,9 @@ def housekeep(
     now = handle.now_ms()
     # Before the first entry: on a full disk this makes room for it.
     removed = remove_released(log, handle, now, nodes)
-    handle.submit(ApplyRetention())
+    before = handle.journal.state
+    retained = handle.submit(ApplyRetention())
+    expired = expired_by(before, [event for event in retained.events if isinstance(event, LogStartMoved)])
     removed += remove_released(log, handle, now, nodes)
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number))
     risen = any(isinstance(event, OrphanFloor) for event in raised.events)
@@ -103,7 +130,14 @@ def housekeep(
         if failed is None:
             raise error
         failed(name, error)
-    return count
+    state = handle.journal.state
+    return Housekept(count, expired, sum(len(_objects(handle, each.key)) for each in state.released))
+
+
+def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[Expired, ...]:
+    """Return which rows expire with these events. The log starts are those of `state`, before them."""
+    starts = [each.log_start for each in state.partitions]
+    return tuple(Expired(each.partition, starts[each.partition], each.log_start) for each in moved)
 
 
 def write_checkpoints(log: Log, handle: TopicHandle, nodes: AvailableNodes | None = None) -> None:

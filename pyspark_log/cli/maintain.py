@@ -11,7 +11,10 @@ from pyspark_log.cli import arguments, watching
 from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.upkeep import Expired
 
 EXAMPLES = """\b
 Examples:
@@ -101,6 +104,8 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
                 "bytes": 0,
                 "removed": 0,
                 "orphans": 0,
+                "expired": [],
+                "waiting": 0,
                 "failures": [],
             }
             try:
@@ -125,7 +130,7 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     """Do what is due in one topic, and note it in the document. Raises what ends all of that."""
     from pyspark_log.cli.progress import bar
-    from pyspark_log_coordinator import maintenance, upkeep
+    from pyspark_log_coordinator import maintenance, retention, upkeep
     from pyspark_log_coordinator.maintenance import Job
     from pyspark_log_storage.errors import LogError
 
@@ -137,7 +142,8 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     if len(log.cluster.state.nodes) > 1:
         document["copied"] = _catch_up(log, handle, document["failures"], dry_run=dry_run)
     if dry_run:
-        document.update(segments=len(due), bytes=size)
+        expired = upkeep.expired_by(state, retention.decide_retention(state, handle.now_ms()))
+        document.update(segments=len(due), bytes=size, expired=_expired(expired))
         return
 
     def failed(job: Job, error: LogError) -> None:
@@ -150,7 +156,15 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     def not_cleaned(node: str, error: LogError) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
-    document["removed"] = upkeep.housekeep(log, handle, failed=not_cleaned)
+    done = upkeep.housekeep(log, handle, failed=not_cleaned)
+    document.update(removed=done.removed, expired=_expired(done.expired), waiting=done.waiting)
+
+
+def _expired(found: Sequence[Expired]) -> list[dict[str, int]]:
+    return [
+        {"partition": each.partition, "from": each.log_start_before, "log_start": each.log_start, "rows": each.rows}
+        for each in found
+    ]
 
 
 def _catch_up(log: Log, handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
@@ -193,7 +207,9 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
 
 
 def _has_done_something(document: dict[str, Any]) -> bool:
-    return any(document.get(each) for each in ("copied", "segments", "removed", "deleted_topics", "temporary_files"))
+    return any(
+        document.get(each) for each in ("copied", "segments", "removed", "expired", "deleted_topics", "temporary_files")
+    )
 
 
 def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
@@ -203,6 +219,16 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
     copied = ["copied"] if any("copied" in each for each in topics) else []
     columns = ("topic", *copied, "segments", "bytes", "removed", "orphans")
     output.print_table(columns, [tuple(each.get(column, 0) for column in columns) for each in topics])
+    moved = "would move" if dry_run else "moved"
+    for each in topics:
+        for one in each["expired"]:
+            typer.echo(
+                f"topic {each['topic']}, partition {one['partition']}: {counted(one['rows'], 'row')} expired, the log "
+                f"start {moved} from {one['from']} to {one['log_start']}"
+            )
+        if each["waiting"]:
+            files = counted(each["waiting"], "file")
+            typer.echo(f"topic {each['topic']}: {files} not needed any more, to be removed after file.delete.delay.ms")
     verb = "would remove" if dry_run else "removed"
     for cluster in (each for each in done if each["topic"] is None):
         for gone in cluster["deleted_topics"]:

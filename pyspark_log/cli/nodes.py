@@ -215,6 +215,7 @@ def remove(node_id: NodeId, path: arguments.Path, yes: Yes = False, json: argume
 
     log = open_log(path)
     node_of(log.cluster.state.nodes, node_id)
+    membership.check_removable(log, node_id)  # a question about what is refused anyway would be in vain
     if not yes and not arguments.agreed(f"remove node {node_id}, for good?"):
         typer.echo("pyspark-log: nothing was removed", err=True)
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from pyspark_log.options.option import EVERYWHERE, SINK, SOURCE, Kind
+from pyspark_log_coordinator import broker_settings
 
 KAFKA_PREFIX = "kafka."
 
@@ -98,7 +99,17 @@ IGNORED = (
     ),
 )
 
+
+def _brokers() -> tuple[Foreign, ...]:
+    """Return the settings of Kafka's brokers, with and without prefix, those with the same advice together."""
+    names: dict[str, list[str]] = {}
+    for name, why in broker_settings.SETTINGS.items():
+        names.setdefault(why, []).append(name)
+    return tuple(Foreign(names=(*found, *_kafka(" ".join(found))), why=why) for why, found in names.items())
+
+
 REFUSED = (
+    *_brokers(),
     Foreign(
         names=_kafka("auto.offset.reset"),
         kinds=SOURCE,

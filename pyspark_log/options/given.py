@@ -15,6 +15,7 @@ import msgspec
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
 from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option, is_among
 from pyspark_log.options.table import TABLE
+from pyspark_log_coordinator import broker_settings
 from pyspark_log_storage.errors import InvalidOption
 
 T = TypeVar("T")
@@ -147,6 +148,8 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
     if setting in topic_config.words(topic_config.TopicConfig()) and setting not in known:
         advice = f"leave it out, and set it with pyspark-log topics alter TOPIC --config {setting}=VALUE"
         raise InvalidOption(key, f"option {key} is not for {kind.value}: it is a setting of a topic; {advice}")
+    if (told := broker_settings.advice(setting)) is not None:
+        raise InvalidOption(key, f"option {key} cannot be used: {told}")
     raise InvalidOption(
         key, f"there is no option {key} for {kind.value}.{_guess(key, known)} There are: {', '.join(known)}"
     )

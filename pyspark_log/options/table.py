@@ -153,7 +153,10 @@ FAIL_ON_DATA_LOSS = Option(
     kinds=SOURCE,
     value=boolean(),
     default="true",
-    meaning="Whether a query fails when rows that it must read are gone, or goes on behind them.",
+    meaning=(
+        "Whether a query fails when rows that it must read are gone, or logs a warning and goes on with the nearest"
+        " that are there."
+    ),
 )
 MAX_OFFSETS_PER_TRIGGER = Option(
     name="maxOffsetsPerTrigger",

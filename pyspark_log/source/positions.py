@@ -27,6 +27,7 @@ from pyspark_log.options import (
 from pyspark_log.source.failover import Failover
 from pyspark_log.source.fetch import Place, place_in_segment, read_one
 from pyspark_log.source.read_replicas import holding, nearest_first
+from pyspark_log.source.tracking import warn_of_loss
 from pyspark_log_storage import segment
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 
@@ -158,12 +159,16 @@ def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_da
         return low
     if offset == LATEST_OFFSET:
         return high
-    if not low <= offset <= high and fail_on_data_loss:
-        raise DataLoss(
+    nearest = min(max(offset, low), high)
+    if nearest != offset:
+        what = (
             f"topic {key[0]!r}, partition {key[1]} has no offset {offset}: its offsets are {low} to {high}, "
-            f"where {high} is the next row's; choose one of these, or set failOnDataLoss=false to take the nearest"
+            f"where {high} is the next row's"
         )
-    return min(max(offset, low), high)
+        if fail_on_data_loss:
+            raise DataLoss(f"{what}; choose one of these, or set failOnDataLoss=false to take the nearest")
+        warn_of_loss(f"{what}, so {nearest} is taken")
+    return nearest
 
 
 def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match: NoMatch, *, ending: bool) -> int:

@@ -81,10 +81,10 @@ def report_loss(what: str, *, fail: bool) -> None:
         raise DataLoss(
             f"{what}, so rows that this query has not read may be lost; set failOnDataLoss=false to go on with the rest"
         )
-    _warn_once(what)
+    warn_of_loss(what)
 
 
 @functools.lru_cache(maxsize=1024)
-def _warn_once(what: str) -> None:
+def warn_of_loss(what: str) -> None:
     """Log what was lost: an idle query finds it again many times a second."""
     _logger.warning("%s; going on with the rest (failOnDataLoss=false)", what)

@@ -43,6 +43,28 @@ def test_a_misspelt_name_is_refused_with_the_right_one():
         parse({"min.insync.replica": "1"})
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        (
+            "replica.lag.max.messages",
+            r"removed it in 0\.9 \(KIP-16\), .* the topic's replica\.lag\.time\.max\.ms",
+        ),
+        ("request.required.acks", r"use acks, which a write takes"),
+        ("log.retention.hours", r"use the topic's retention\.ms, in milliseconds"),
+        ("log.segment.bytes", r"use the topic's segment\.bytes$"),
+        ("log.flush.interval.messages", r"use the topic's flush\.messages$"),
+        ("log.dirs", r"use path, and pyspark-log nodes add"),
+        ("log.cleaner.threads", r"it is a setting of Kafka's brokers, and there are none; leave it out"),
+        ("replica.lag.min.bytes.sent", r"it is a setting of Kafka's brokers, and there are none; leave it out"),
+        ("replica.lag.time.ms", r"did you mean 'replica\.lag\.time\.max\.ms'\?"),
+    ],
+)
+def test_a_setting_of_kafkas_brokers_is_refused_with_what_takes_its_place(name, advice):
+    with pytest.raises(InvalidOption, match=advice):
+        parse({name: "1"})
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "two", "", "1.5"])
 def test_a_number_that_is_none_is_refused(value):
     with pytest.raises(InvalidOption, match="whole number"):

@@ -409,7 +409,7 @@ def test_housekeeping_twice_is_housekeeping_once(topic):
     for _ in range(3):
         upkeep.housekeep(topic.log, topic.handle)
     before = topic.keys("append/"), topic.keys("0/")
-    assert upkeep.housekeep(topic.log, topic.handle) == 0
+    assert upkeep.housekeep(topic.log, topic.handle).removed == 0
     assert (topic.keys("append/"), topic.keys("0/")) == before
     topic.check()
 
@@ -420,7 +420,8 @@ def test_housekeeping_applies_retention():
     topic.roll()
     topic.append({0: [b"new"]}, times_ms=[5000])
     topic.clock.now_ms = 5000
-    upkeep.housekeep(topic.log, topic.handle)
+    done = upkeep.housekeep(topic.log, topic.handle)
+    assert [(each.partition, each.log_start, each.rows) for each in done.expired] == [(0, 1, 1)]
     assert topic.read() == [b"new"]
     assert topic.keys("0/") == ["0/leader-epoch-checkpoint"]
 

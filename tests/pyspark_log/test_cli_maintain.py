@@ -84,7 +84,8 @@ def test_the_second_time_nothing_is_left_to_do(cli):
     filled(cli, "t")
     cli.run("maintain")
     document, cluster = cli.documents("maintain")
-    assert document == {"topic": "t", "segments": 0, "bytes": 0, "removed": 0, "orphans": 0, "failures": []}
+    nothing = {"segments": 0, "bytes": 0, "removed": 0, "orphans": 0, "expired": [], "waiting": 0, "failures": []}
+    assert document == {"topic": "t"} | nothing
     assert cluster == NOTHING
     assert len(cli.out("maintain").splitlines()) == 3
 
@@ -358,3 +359,33 @@ def test_watching_goes_on_until_it_is_interrupted(cli):
             assert b"Traceback" not in process.stderr.read()
         finally:
             process.kill()
+
+
+def with_expired_rows(cli: CommandLine) -> PlainLog:
+    """Topic t with five rows that expire as soon as somebody keeps house; its files stay a minute longer."""
+    log = PlainLog(cli.path)
+    log.create("t", 1, flush_messages=5, file_delete_delay_ms=60_000)
+    log.append("t", {0: [b"%d" % number for number in range(5)]})
+    cli.run("maintain")
+    log.log.topic("t").submit(AlterConfig({"retention.ms": "1"}))
+    return log
+
+
+def test_rows_that_expire_are_told_and_so_are_the_files_that_go_later(cli):
+    with_expired_rows(cli)
+    said = cli.out("maintain", "t", "--dry-run").splitlines()[3:]
+    assert said == ["topic t, partition 0: 5 rows expired, the log start would move from 0 to 5"]
+    told = cli.out("maintain", "t").splitlines()
+    assert told[2].split() == ["t", "0", "0", "0", "0"]
+    assert told[3:] == [
+        "topic t, partition 0: 5 rows expired, the log start moved from 0 to 5",
+        "topic t: 3 files not needed any more, to be removed after file.delete.delay.ms",
+    ]
+    assert cli.out("maintain", "t").splitlines()[3:] == told[4:]
+
+
+def test_for_machines_too_rows_that_expire_are_told(cli):
+    with_expired_rows(cli)
+    document = cli.documents("maintain", "t")[0]
+    assert document["expired"] == [{"partition": 0, "from": 0, "log_start": 5, "rows": 5}]
+    assert (document["removed"], document["waiting"]) == (0, 3)

@@ -201,6 +201,17 @@ def test_a_node_is_removed_when_it_is_fenced_and_empty(three):
     assert [each["node"] for each in three.documents("nodes", "list")] == ["0", "2"]
 
 
+def test_nobody_is_asked_whether_a_node_is_to_be_removed_that_cannot_be(three):
+    three.run("topics", "create", "t", "--replica-assignment", "1:2")
+    for said in ("fence it first", "has replicas of t", None):
+        if said is None:
+            three.run("topics", "delete", "t", "--yes")
+            assert "for good? [y/N]" in three.run("nodes", "remove", "1", stdin="n\n", code=1).stderr
+        else:
+            assert said in three.error("nodes", "remove", "1", stdin="y\n")  # one line: no question
+            three.run("nodes", "fence", "1")
+
+
 def test_the_root_is_not_removed(three):
     three.run("nodes", "fence", "0")
     assert "is the cluster root" in three.error("nodes", "remove", "0", "--yes")

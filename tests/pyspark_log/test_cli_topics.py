@@ -115,6 +115,13 @@ def test_describe_finds_the_partitions_in_trouble(cli, tmp_path):
         ("compresion.type=zstd", "unknown topic configuration 'compresion.type'; did you mean 'compression.type'?"),
         ("compression.type=gzip", "compression.type='gzip' is unknown; there are none, lz4 and zstd"),
         ("max.message.bytes=lots", "topic configuration max.message.bytes='lots' must be a whole number of 1 or more"),
+        (
+            "log.segment.bytes=1",
+            (
+                "unknown topic configuration 'log.segment.bytes': it is a setting of Kafka's brokers; use the topic's "
+                "segment.bytes"
+            ),
+        ),
         ("cleanup.policy=compact", "cleanup.policy=compact is not supported; leave it at 'delete'"),
         (
             "min.insync.replicas=2",

@@ -343,6 +343,24 @@ class TestKafkaClientOptions:
         with pytest.warns(IgnoredOptionWarning, match=key):
             parse((READ if parse is parse_source else WRITE) | {key: "x"}, streaming=streaming)
 
+    @pytest.mark.parametrize("prefix", ["", "kafka."])
+    @pytest.mark.parametrize(
+        ("name", "advice"),
+        [
+            ("request.required.acks", "it was an option of Kafka's producer before 0.9; use acks"),
+            ("replica.lag.max.messages", "Kafka removed it in 0.9 (KIP-16), because a burst of rows put healthy"),
+            (
+                "log.retention.hours",
+                "it is a setting of Kafka's brokers; use the topic's retention.ms, in",
+            ),
+            ("log.cleaner.threads", "it is a setting of Kafka's brokers, and there are none; leave it out"),
+            ("replica.lag.min.bytes.sent", "it is a setting of Kafka's brokers, and there are none; leave it out"),
+        ],
+    )
+    def test_of_its_brokers_are_refused_with_what_takes_their_place(self, prefix, name, advice):
+        for error in (refusal(write, {prefix + name: "1"}), refusal(stream, **{prefix + name: "1"})):
+            assert str(error).startswith(f"option {prefix}{name} cannot be used: {advice}")
+
     def test_that_kafka_does_not_have_are_refused_with_the_nearest_one(self):
         error = refusal(stream, **{"kafka.bootstrap.server": "host:9092"})
         assert "there is no option kafka.bootstrap.server for" in str(error)

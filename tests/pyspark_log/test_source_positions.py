@@ -5,6 +5,7 @@ import warnings
 import pytest
 
 from pyspark_log.options import IgnoredOptionWarning
+from pyspark_log.source.tracking import warn_of_loss
 from pyspark_log_coordinator import moving
 from pyspark_log_coordinator.topic import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
@@ -94,6 +95,15 @@ def test_an_offset_that_the_log_does_not_have_means_the_nearest_where_losses_do_
     offsets = '{"t":{"0":7,"1":1,"2":0}}'
     assert found(path, startingOffsets=offsets, failOnDataLoss="false") == {1: B[1:]}
     assert found(path, endingOffsets=offsets, failOnDataLoss="false") == {0: A, 1: B[:1]}
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_an_offset_far_above_the_end_is_told_where_losses_do_not_matter(path, option, caplog):
+    warn_of_loss.cache_clear()
+    found(path, **{option: '{"t":{"0":1000000,"1":0,"2":0}}'}, failOnDataLoss="false")
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("topic 't', partition 0 has no offset 1000000: its offsets are 0 to 6, where 6 is the next")
+    assert told.endswith(", so 6 is taken; going on with the rest (failOnDataLoss=false)")
 
 
 def test_a_time_begins_the_read_at_the_first_row_of_it_or_later(path):
