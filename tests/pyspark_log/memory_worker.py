@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from pyspark_log.sink.patient_staging import PatientStaging
 from pyspark_log.sink.rows import rows_of
 from pyspark_log.sink.sequence import Patience, sequence
 from pyspark_log.sink.staging import Staging, destination_of
@@ -40,14 +41,17 @@ def batches(count):
 
 def write(log, topic, count):
     handle = log.topic(topic)
-    staging = Staging(
-        log.store_at,
-        lambda _: destination_of(handle, None, 10**6),
-        topic,
-        nonce=log.environment.nonce,
-        durable=True,
-        sticky=0,
-    )
+
+    def begin(*, again):
+        assert not again, "nothing fails here"
+        nonce = log.environment.nonce
+        destination = destination_of(handle, None, 10**6)
+        return Staging(log.store_at, lambda _: destination, topic, nonce=nonce, durable=True, sticky=0)
+
+    def retry(_, failed):
+        raise failed
+
+    staging = PatientStaging(begin, retry)
     for batch in batches(count):
         staging.add(rows_of(batch, now_us=0, by_topic_column=False))
     sequence(log, [staging.finish()], None, "all", Patience(), None)
