@@ -9,7 +9,7 @@ delay is for readers that are under way; they meet an error afterwards. What a s
 time, for every folder is looked at; so does what lies on a store that is away, or that fails: it keeps nobody else's
 from being tidied up. Fenced nodes are left out. The journal's last entry and its snapshot stay for ever, for whoever
 still sleeps. So do folders of names: a topic may be made again under one at any moment. Folders of ids go when they are
-empty, for ids are never used twice.
+empty, for ids are never used twice. Files that the product does not make stay, and the folders that they are in.
 
 A folder is of a deleted topic where both say so: the cluster does not know the id (it is asked after the folder was
 listed, and ids are never used twice), and the journal in the folder has ended. So a cluster whose own journal was
@@ -172,7 +172,8 @@ def _remove(
 
     def doomed(store: Store) -> list[str]:
         nonlocal left
-        listed = (key for key in store.list(folder) if key not in kept and not _has_come_since(journal, key, folder))
+        ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder) and key not in kept)
+        listed = (key for key in ours if not _has_come_since(journal, key, folder))
         keys = list(itertools.islice(listed, left))
         sizes.extend(_size(store, key) for key in keys)
         left = None if left is None else left - len(keys)
@@ -216,7 +217,9 @@ def _size(store: Store, key: str) -> int:
 def _is_buried(log: Log, store: Store, name: str, topic_id: str) -> bool:
     """Return whether a store has only the end of the journal left, or nothing, without reading it."""
     journal = layout.topic_journal(name, topic_id)
-    found = list(itertools.islice(store.list(layout.topic_folder(name, topic_id)), _END_OBJECTS_MAX + 1))
+    folder = layout.topic_folder(name, topic_id)
+    ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder))
+    found = list(itertools.islice(ours, _END_OBJECTS_MAX + 1))
     entries = layout.entries(journal, log.place.generation)
     slots = {log.place.slot_of(key.removeprefix(entries)) for key in found[:-1]}
     if not found or len(slots) > 1:

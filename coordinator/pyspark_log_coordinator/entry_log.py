@@ -24,7 +24,7 @@ _BACKOFF_SECONDS_MAX = 1.0
 
 def slot_of(name: str) -> int | None:
     """Return whose entry's a file of this name is, None for one that a file system left there."""
-    return int(name) if name.isdigit() else None
+    return int(name) if name.isascii() and name.isdigit() else None
 
 
 class EntryLog:

@@ -101,12 +101,12 @@ def look(store: Store, life: Life, environment: Environment, progress: Callable[
     remains = tuple(key for key in keys if key.startswith(journal))
     described, of_journal = reading.description(), _of_journal(store, life, environment) if remains else None
     known = [each for each in (described, of_journal) if each is not None]
-    numbers = [layout.born_of(name) for name in appended if layout.has_born(name)]
+    numbers = [layout.born_of(name) for name in appended if layout.is_born_name(name)]
     numbers += [layout.born_of(each.file.name) for each in found]
     numbers += [each.number for each in known]
     return Folder(
         segments=tuple(found),
-        append_files=tuple(name for name in appended if layout.has_born(name)),
+        append_files=tuple(name for name in appended if layout.is_born_name(name)),
         high_watermarks=reading.high_watermarks(),
         epochs=reading.epochs(names),
         description=max(known, key=lambda each: each.number, default=None),
@@ -123,7 +123,7 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
         folder, _, name = key.removeprefix(journal).rpartition("/")
         if folder.partition(".")[0] != "entries":
             continue
-        slot = int(name) if name.isdigit() else register_slot_of(name)
+        slot = int(name) if _is_number(name) else register_slot_of(name)
         numbers += [] if slot is None else [slot]
     return max(numbers)
 
@@ -202,7 +202,7 @@ class _Reading:
         found = {}
         for name in names:
             number, _, last = name.partition("/")
-            if last == checkpoints.LEADER_EPOCH and number.isdigit():
+            if last == checkpoints.LEADER_EPOCH and _is_number(number):
                 key = f"{self._life.folder}{name}"
                 try:
                     found[int(number)] = checkpoints.decode_epochs(self._store.read(key), f"{self._store.url}/{key}")
@@ -213,7 +213,12 @@ class _Reading:
 
 def _is_segment(name: str) -> bool:
     number, _, last = name.partition("/")
-    return number.isdigit() and last.endswith(_LOG) and layout.has_born(last.removesuffix(_LOG))
+    return _is_number(number) and last.endswith(_LOG) and layout.is_segment_name(last.removesuffix(_LOG))
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number, of plain digits."""
+    return text.isascii() and text.isdigit()
 
 
 def _of_journal(store: Store, life: Life, environment: Environment) -> Description | None:

@@ -19,6 +19,7 @@ import msgspec
 
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.stored_names import BornName
 
 HASH_BYTES = 16
 NO_HASH = bytes(HASH_BYTES)
@@ -32,7 +33,7 @@ _VERSION = 1
 class ManifestName(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Names a manifest object and vouches for its bytes."""
 
-    name: str
+    name: BornName
     hash: bytes
 
 

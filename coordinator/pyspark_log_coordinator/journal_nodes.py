@@ -32,9 +32,10 @@ from pyspark_log_storage.errors import (
     StoreError,
     StoreUnavailable,
 )
-from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, number
+from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_cluster, number
 from pyspark_log_storage.node import read_marker
 from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_names import NodeName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -54,7 +55,7 @@ _VERSION = 1
 class JournalNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node whose store holds the journals, and in which incarnation."""
 
-    node: str
+    node: NodeName
     url: str
     incarnation: str
 
@@ -98,7 +99,8 @@ def read(store: Store) -> JournalNodes | None:
     for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES):
         if not key.startswith(JOURNAL_NODES):
             break
-        newest = decode(store.read(key), f"{store.url}/{key}")
+        if is_of_cluster(key):
+            newest = decode(store.read(key), f"{store.url}/{key}")
     return newest
 
 

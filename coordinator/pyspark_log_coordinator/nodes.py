@@ -22,6 +22,7 @@ from pyspark_log_coordinator.assignment import named
 from pyspark_log_coordinator.partition import NodeId
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.names import check_node, check_rack
+from pyspark_log_storage.stored_names import NodeName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +34,7 @@ AT_THE_ROOT = "."
 class Node(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An independent place that can fail on its own."""
 
-    node_id: NodeId
+    node_id: NodeName
     url: str
     rack: str
     """Where it stands; what stands together fails together. Empty where nobody said."""

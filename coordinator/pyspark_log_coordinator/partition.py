@@ -10,6 +10,7 @@ from pyspark_log_coordinator.tail import Tail
 from pyspark_log_storage import layout
 from pyspark_log_storage.ranges import Count, Int64, UInt32
 from pyspark_log_storage.staged_chunk import StagedChunk
+from pyspark_log_storage.stored_names import SegmentName
 
 NodeId = str
 BEFORE_ALL_TIMES = -(2**63)
@@ -68,7 +69,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     `level` counts how often its rows were written, the append file not counted. `timestamp_reached` as in `ChunkRef`.
     """
 
-    name: str
+    name: SegmentName
     holders: tuple[Holder, ...]
     base_offset: Count
     end_offset: Count

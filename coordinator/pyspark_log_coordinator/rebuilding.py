@@ -127,10 +127,11 @@ class _Rebuild:
 
     def set_aside(self) -> None:
         for name, store in self._stores.items():
-            keys = list(store.list(layout.CLUSTER_JOURNAL))
+            keys = list(filter(layout.is_of_cluster, store.list(layout.CLUSTER_JOURNAL)))
             for each in self._topics:
                 folder = each.plan.life.folder
-                keys += store.list(layout.topic_journal(*each.plan.life))
+                journal = store.list(layout.topic_journal(*each.plan.life))
+                keys += [key for key in journal if layout.is_of_topic(key, folder)]
                 stems = each.plan.segments_aside.get(name, ())
                 keys += [f"{folder}{stem}{end}" for stem in stems for end in (".log", ".index")]
                 keys += [f"{folder}append/{file}" for file in each.plan.files_aside.get(name, ())]

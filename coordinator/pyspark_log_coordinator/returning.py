@@ -147,4 +147,4 @@ def _base_offset(key: str) -> int:
 
 def _is_segment(key: str, folder: str) -> bool:
     name = key.removeprefix(folder)
-    return key.startswith(folder) and name.endswith(_LOG) and layout.has_born(name.removesuffix(_LOG))
+    return key.startswith(folder) and name.endswith(_LOG) and layout.is_segment_name(name.removesuffix(_LOG))

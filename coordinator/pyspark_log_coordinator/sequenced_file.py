@@ -6,11 +6,12 @@ import msgspec
 
 from pyspark_log_coordinator.partition import Holder
 from pyspark_log_storage.staged_chunk import StagedChunk
+from pyspark_log_storage.stored_names import BornName
 
 
 class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An append file that a batch brings: its name, who holds it, and its chunks in their order."""
 
-    name: str
+    name: BornName
     holders: tuple[Holder, ...]
     chunks: tuple[StagedChunk, ...]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark_log_coordinator import topic_config
 from pyspark_log_coordinator.generations import JournalMoved
 from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_storage import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,7 +150,5 @@ def _check_joined(pieces: Iterable[ChunkRef | SegmentRef]) -> None:
 
 def _check_segments(segments: Iterable[SegmentRef]) -> None:
     for each in segments:
-        if not layout.has_born(each.name):
-            raise ValueError(f"{each.name!r} is no name of a segment")
         if each.base_offset >= each.end_offset:
             raise ValueError(f"segment {each.name} goes from {each.base_offset} to {each.end_offset}")

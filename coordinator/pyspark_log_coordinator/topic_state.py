@@ -11,6 +11,7 @@ from pyspark_log_coordinator.producers import Producer
 from pyspark_log_coordinator.tail import Tail, to_builtin
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_names import BornName, ReleasedKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A sequenced append file, the nodes on which it is durable, and when it was sequenced (ms, the writer's clock)."""
 
-    name: str
+    name: BornName
     holders: tuple[Holder, ...]
     sequenced_ms: Int64
     producer: str = ""
@@ -30,7 +31,7 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class Released(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A file that the log no longer needs: its key below the topic's folder, without ending for a segment."""
 
-    key: str
+    key: ReleasedKey
     at_ms: Int64
     """When it was released, by the clock of who did it."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import manifest, snapshot
-from pyspark_log_storage.layout import born_of, entries, has_born
+from pyspark_log_storage.layout import born_of, entries, is_born_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,6 @@ def older(
     manifests = manifest.key(journal, "")
     for key in store.list(manifests):
         name = key.removeprefix(manifests)
-        if has_born(name) and born_of(name) + 1 < oldest:
+        if is_born_name(name) and born_of(name) + 1 < oldest:
             doomed.append(key)
     return doomed

@@ -81,7 +81,7 @@ def check(store: Store, life: Life, topic: Topic, number: int, start: int, node:
     `node` None: the node is not known, so it is said to hold the files that are there. Raises `NewerFormat`,
     `StoreError`.
     """
-    schemas = [schema.decode(data, f"topic {topic.name!r}") for data in topic.schemas]
+    schemas = [schema.decode_records(data, f"topic {topic.name!r}") for data in topic.schemas]
     files: dict[str, None] = {}
     good, bad = [], []
     for chunk in topic.partitions[number].chunks:
@@ -114,7 +114,7 @@ def check_unplaced(store: Store, life: Life, topic: KnownTopic | None) -> list[D
     placed = set() if topic is None else {layout.append_file(*life, file.name) for file in topic.topic.files}
     found = []
     for key in store.list(prefix):
-        if key in placed or not layout.has_born(key.removeprefix(prefix)):
+        if key in placed or not layout.is_born_name(key.removeprefix(prefix)):
             continue
         try:
             for _ in append_file.scan(store, key):

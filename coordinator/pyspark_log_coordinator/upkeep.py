@@ -212,9 +212,10 @@ def _orphans_in(store: Store, handle: TopicHandle, state: Topic) -> list[str]:
     found = []
     folders = ["append", *(str(number) for number in range(len(state.partitions)))]
     for each in folders:
+        is_ours = layout.is_born_name if each == "append" else layout.is_segment_file
         for key in store.list(f"{folder}{each}/"):
-            name = key.rsplit("/", 1)[1].partition(".")[0]
-            if key not in named and layout.has_born(name) and layout.born_of(name) < state.orphan_floor:
+            name = key.removeprefix(f"{folder}{each}/")
+            if key not in named and is_ours(name) and layout.born_of(name.partition(".")[0]) < state.orphan_floor:
                 found.append(key)
     return found
 

@@ -19,6 +19,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.names import is_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ def decode_offsets(data: bytes, name: str) -> dict[tuple[str, int], int]:
     for line in _decode(data, name):
         topic, *numbers = line.split(" ")
         partition, offset = _numbers(numbers, line, name)
-        if not topic or (topic, partition) in offsets:
+        if not is_topic(topic) or (topic, partition) in offsets:
             raise CorruptObject(name, f"{line!r} names no topic, or a partition that was there before")
         offsets[topic, partition] = offset
     return offsets

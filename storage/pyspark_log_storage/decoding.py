@@ -35,7 +35,7 @@ IMPOSSIBLE = (
 """What pure code raises when its input cannot be. `ValueError` includes Unicode errors, `LookupError` unknown keys."""
 
 
-_OUT_OF_RANGE = re.compile("Expected `int` [<>]=")
+_OUT_OF_RANGE = re.compile("Expected `int` [<>]=|Expected `str` matching")
 
 
 def decode(
@@ -51,7 +51,7 @@ def decode(
     try:
         return decoder(body)
     except msgspec.ValidationError as error:
-        # msgspec has no class of its own for a number that no version writes (`ranges`).
+        # msgspec has no class of its own for a number or a name that no version writes (`ranges`, `stored_names`).
         kind = CorruptObject if _OUT_OF_RANGE.match(str(error)) else mistyped
         raise kind(name, str(error)) from error
     except IMPOSSIBLE as error:

@@ -21,6 +21,8 @@ Every path of a topic contains its id, so that a topic that was deleted and crea
 its former life. Journals lie at the cluster root, append files on each node; with one node both are one
 store. On several journal nodes an entry is several objects, `<number>.<ballot>` and `<number>.<ballot>.claim`; once the
 journals have moved to others, in `entries.<generation>/`. Numbers have 20 digits, so that keys sort as numbers do.
+
+Only what has such a key is ever deleted: other files in these folders are somebody's.
 """
 
 from __future__ import annotations
@@ -28,7 +30,21 @@ from __future__ import annotations
 import re
 
 _DIGITS = 20
-_NAME = re.compile(rf"([0-9]{{{_DIGITS}}}-){{1,2}}[0-9A-Za-z]+")
+_NUMBER = rf"[0-9]{{{_DIGITS}}}"
+_NONCE = "[0-9A-Za-z]{1,64}"
+BORN_NAME = rf"{_NUMBER}-{_NONCE}"
+"""The pattern of what `born_name` makes."""
+SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}"
+"""The pattern of what `segment_name` makes."""
+_BORN = re.compile(BORN_NAME)
+_SEGMENT = re.compile(SEGMENT_NAME)
+_SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME}\.(log|index)")
+_JOURNAL = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?|snapshots/{_NUMBER}|manifests/{BORN_NAME}"
+_OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
+_OF_TOPIC = re.compile(
+    rf"journal/({_JOURNAL})|append/{BORN_NAME}|[0-9]+/({SEGMENT_NAME}\.(log|index)|leader-epoch-checkpoint)"
+    r"|(recovery-point|replication)-offset-checkpoint|description"
+)
 NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
 JOURNAL_NODES = "cluster/journal-nodes"
@@ -63,9 +79,29 @@ def born_of(name: str) -> int:
     return int(name.split("-")[-2])
 
 
-def has_born(name: str) -> bool:
-    """Return whether `name` is one that `born_name` or `segment_name` made; other files may lie beside them."""
-    return _NAME.fullmatch(name) is not None
+def is_born_name(name: str) -> bool:
+    """Return whether `name` is one that `born_name` makes; other files may lie beside them."""
+    return _BORN.fullmatch(name) is not None
+
+
+def is_segment_name(name: str) -> bool:
+    """Return whether `name` is one that `segment_name` makes."""
+    return _SEGMENT.fullmatch(name) is not None
+
+
+def is_segment_file(name: str) -> bool:
+    """Return whether `name` is that of a segment's .log or .index, with its ending."""
+    return _SEGMENT_FILE.fullmatch(name) is not None
+
+
+def is_of_topic(key: str, folder: str) -> bool:
+    """Return whether `key` is one that the product makes in the folder of a life of a topic, which ends with "/"."""
+    return key.startswith(folder) and _OF_TOPIC.fullmatch(key, len(folder)) is not None
+
+
+def is_of_cluster(key: str) -> bool:
+    """Return whether `key` is one of the cluster's own journal, or of what tells where that is."""
+    return _OF_CLUSTER.fullmatch(key) is not None
 
 
 def segment_name(base_offset: int, born: int, nonce: str) -> str:

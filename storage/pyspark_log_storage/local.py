@@ -10,6 +10,8 @@ a node's store then wants its marker, and leaves the empty folder below the moun
 so of many racing processes one wins and nobody sees half an object. `put` renames over the name instead.
 The folder is flushed after either, for a name lives in the folder; so are, once, the folders above it. Reads
 are `pread` into buffers: a memory map of a damaged disk would kill the process with SIGBUS.
+
+Below the root no symbolic link is followed (`tree`), and no key leads out of it (`keys`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from pyspark_log_storage import writeback
+from pyspark_log_storage import keys, writeback
 from pyspark_log_storage.errors import (
     NodeAway,
     ObjectMissing,
@@ -31,11 +33,15 @@ from pyspark_log_storage.errors import (
     StoreUnwritable,
 )
 from pyspark_log_storage.temporary import Temporary, TemporaryFolder
+from pyspark_log_storage.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TMP = ".tmp"
+_TMP = keys.TEMPORARY
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_TRUSTED_BYTES = 1024 * 1024
+"""Up to this a read is prepared for what it asks; for more only if the file has so much."""
 _ADVICE = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space or raise it",
@@ -57,13 +63,15 @@ class LocalStore:
     """The objects of a folder. Safe for any number of processes and threads at once."""
 
     def __init__(self, root: str, *, marker: str = "", first: str = "") -> None:
-        """`root` is an absolute path. Touches nothing yet.
+        """`root` is an absolute path. Touches nothing yet. Raises `StoreRefused` for any other.
 
         `marker` is the key of the object without which nothing but keys that begin with `first` may be the first thing
         to be written; empty where anything may.
         """
-        assert os.path.isabs(root), root
+        if not os.path.isabs(root) or "\0" in root:
+            raise StoreRefused(root, "", f"{root!r} is no absolute path; correct the address of the store")
         self.url = root
+        self._tree = Tree(root)
         self._root = root
         self._marker, self._first = marker, first
         self._temporaries = TemporaryFolder(f"{root}/{_TMP}")
@@ -89,12 +97,17 @@ class LocalStore:
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         with _errors(self.url, key):
             try:
-                fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(self._path(key), _READ)
             except FileNotFoundError as error:
                 raise ObjectMissing(self.url, key) from error
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise self._tree.refused(key) from error
+                raise
             try:
-                if length is None:
-                    length = max(0, os.fstat(fd).st_size - start)
+                if length is None or length > _TRUSTED_BYTES:
+                    there = max(0, os.fstat(fd).st_size - start)
+                    length = there if length is None else min(length, there)
                 data = os.pread(fd, length, start)
                 while len(data) < length:
                     more = os.pread(fd, length - len(data), start + len(data))
@@ -110,35 +123,34 @@ class LocalStore:
     def size(self, key: str) -> int:
         with _errors(self.url, key):
             try:
-                found = os.stat(self._path(key))
+                found = os.lstat(self._path(key))
             except FileNotFoundError as error:
                 raise ObjectMissing(self.url, key) from error
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISLNK(found.st_mode):
+                raise self._tree.refused(key)
+            if not stat.S_ISREG(found.st_mode):
                 raise ObjectMissing(self.url, key)
             return found.st_size
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        assert prefix == "" or prefix.endswith("/")
+        keys.check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            yield from self._walk(prefix, after)
+            yield from self._tree.walk(prefix, after, f"{_TMP}/")
 
     def folders(self, prefix: str) -> Iterator[str]:
-        assert prefix.endswith("/")
+        keys.check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            try:
-                with os.scandir(f"{self._root}/{prefix}") as entries:
-                    yield from sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-            except FileNotFoundError:
-                return
+            yield from self._tree.folders(prefix)
 
     def delete(self, key: str) -> None:
-        with _errors(self.url, key), contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            os.unlink(self._path(key))
+        keys.check_key(self.url, key)
+        with _errors(self.url, key):
+            self._tree.delete(key)
 
     def remove_folders(self, prefix: str) -> None:
-        assert prefix.endswith("/")
+        keys.check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            _remove_empty(f"{self._root}/{prefix.rstrip('/')}")
+            self._tree.remove_folders(prefix.removesuffix("/"))
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> LocalWriter:
         with _errors(self.url, key):
@@ -147,6 +159,7 @@ class LocalStore:
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
         with _errors(self.url, _TMP):
+            self._tree.check(_TMP)
             return [f"{_TMP}/{name}" for name in self._temporaries.sweep(dry_run=dry_run)]
 
     def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
@@ -168,7 +181,7 @@ class LocalStore:
             # A network file system may lose the answer to a link that it made: then the name is our file's.
             mine = os.stat(temporary.path)
             try:
-                created = os.path.samestat(mine, os.stat(path))
+                created = os.path.samestat(mine, os.lstat(path))
             except FileNotFoundError:
                 created = False  # the other file has been removed since
         except OSError as error:
@@ -184,12 +197,14 @@ class LocalStore:
         return created
 
     def _path(self, key: str) -> str:
-        assert key, "an empty key"
-        assert not key.startswith(("/", f"{_TMP}/")), key
-        assert ".." not in key.split("/"), key
+        """Return the path of an object. Raises `StoreRefused` if it would lead out of the store."""
+        keys.check_key(self.url, key)
+        self._tree.check(key.rpartition("/")[0])
         return f"{self._root}/{key}"
 
     def _open_temporary(self, key: str) -> tuple[int, Temporary]:
+        self._path(key)
+        self._tree.check(_TMP)
         try:
             return self._temporaries.open()
         except FileNotFoundError:
@@ -263,23 +278,6 @@ class LocalStore:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
         _flush_folder(parent)
-
-    def _walk(self, folder: str, after: str) -> Iterator[str]:
-        try:
-            with os.scandir(f"{self._root}/{folder}") as entries:
-                # A folder sorts as its name with "/" behind it, as its keys do.
-                names = sorted(e.name + "/" if e.is_dir(follow_symlinks=False) else e.name for e in entries)
-        except FileNotFoundError:
-            return
-        for name in names:
-            key = folder + name
-            if key == f"{_TMP}/":
-                continue
-            if not name.endswith("/"):
-                if key > after:
-                    yield key
-            elif key > after or after.startswith(key):
-                yield from self._walk(key, after)
 
 
 class LocalWriter:
@@ -369,26 +367,6 @@ def _write_all(fd: int, data: bytes) -> int:
     while view.nbytes:
         view = view[os.write(fd, view) :]
     return size
-
-
-def _remove_empty(folder: str) -> bool:
-    """Remove a folder and those in it that hold no file; return whether it is gone. What came meanwhile stays."""
-    try:
-        with os.scandir(folder) as entries:
-            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    except FileNotFoundError:
-        return True
-    left = [path for path, is_folder in found if not (is_folder and _remove_empty(path))]
-    if left:
-        return False
-    try:
-        os.rmdir(folder)
-    except OSError as error:
-        if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
-            return False
-        if error.errno != errno.ENOENT:
-            raise
-    return True
 
 
 def _flush_folder(folder: str) -> None:

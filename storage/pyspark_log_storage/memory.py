@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from pyspark_log_storage import keys
 from pyspark_log_storage.errors import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def create(self, key: str, data: bytes) -> bool:
+        keys.check_key(self.url, key)
         with self._lock:
             if key in self._objects:
                 return False
@@ -27,6 +29,7 @@ class MemoryStore:
             return True
 
     def put(self, key: str, data: bytes) -> None:
+        keys.check_key(self.url, key)
         with self._lock:
             self._objects[key] = bytes(data)
 
@@ -38,25 +41,27 @@ class MemoryStore:
         return len(self._get(key))
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        assert prefix == "" or prefix.endswith("/")
+        keys.check_prefix(self.url, prefix)
         with self._lock:
-            keys = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
-        yield from keys
+            found = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
+        yield from found
 
     def folders(self, prefix: str) -> Iterator[str]:
-        assert prefix.endswith("/")
+        keys.check_prefix(self.url, prefix)
         below = (key.removeprefix(prefix) for key in self.list(prefix))
         yield from sorted({name.partition("/")[0] for name in below if "/" in name})
 
     def delete(self, key: str) -> None:
+        keys.check_key(self.url, key)
         with self._lock:
             self._objects.pop(key, None)
 
     def remove_folders(self, prefix: str) -> None:
-        assert prefix.endswith("/")  # folders are but parts of keys
+        keys.check_prefix(self.url, prefix)  # folders are but parts of keys
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
         del durable
+        keys.check_key(self.url, key)
         return MemoryWriter(self, key, replace=replace)
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
@@ -64,6 +69,7 @@ class MemoryStore:
         return ()  # what is half-written dies with the process
 
     def _get(self, key: str) -> bytes:
+        keys.check_key(self.url, key)
         try:
             return self._objects[key]
         except KeyError:

@@ -34,6 +34,15 @@ def check_topic(name: str) -> None:
     _check("topic", name)
 
 
+def is_topic(name: str) -> bool:
+    """Return whether `check_topic` accepts `name`."""
+    try:
+        check_topic(name)
+    except InvalidName:
+        return False
+    return True
+
+
 def check_node(name: str) -> None:
     """Raise `InvalidName` unless `name` is a legal node id (the rule of topic names)."""
     _check("node", name)

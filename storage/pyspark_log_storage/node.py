@@ -18,6 +18,7 @@ import msgspec
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import CorruptObject, NodeAway, NodeMissing, ObjectMissing, StoreUnfit
+from pyspark_log_storage.stored_names import NodeName
 
 if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
@@ -33,7 +34,7 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     """The identity of a node's store."""
 
     cluster: str
-    node: str
+    node: NodeName
     incarnation: str
     root: bool = False
     """Whether the journals of the cluster are on this store alone."""

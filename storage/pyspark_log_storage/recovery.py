@@ -108,7 +108,7 @@ def _segments_from(store: Store, folder: str, offset: int) -> Iterator[tuple[str
     for name in store.list(folder):
         key = name.removesuffix(_LOG)
         last = key.removeprefix(folder)
-        if name.endswith(_LOG) and layout.has_born(last):
+        if name.endswith(_LOG) and layout.is_segment_name(last):
             base_offset = int(last.split("-")[0])
             if base_offset >= offset or _end_offset(store, key) > offset:
                 yield key, base_offset

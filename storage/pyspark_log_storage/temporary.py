@@ -11,6 +11,8 @@ That holds where the writer's lock can be seen: in the same run of the same mach
 mount (its device). These two make the place. A file of another place, or of none, is removed when nothing has been
 written to it for a day: a batch that waits so long is refused anyway (`orphan.retention.ms` by default). Were its
 writer alive after all, it would have no file to give a name to, and fail with an error: no row is lost.
+
+Whatever else lies in the folder is not the store's: a file of another name, a folder, a link. It stays, however old.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import time
 import uuid
 
 STILL_SECONDS = 86_400
 """How long nothing was written to a file whose writer cannot be asked for, until it counts as dead."""
+_NAME = re.compile(r"([0-9a-f]{16}-)?[0-9a-f]{32}")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -82,16 +86,20 @@ class TemporaryFolder:
     def sweep(self, *, dry_run: bool) -> list[str]:
         """Remove the files of dead writers; return the names of those that were removed, or would be."""
         try:
-            names, place = sorted(os.listdir(self.path)), _place_of(self.path)
+            folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return []
-        return [name for name in names if _removed(f"{self.path}/{name}", place, dry_run=dry_run)]
+        try:
+            names, place = sorted(filter(_NAME.fullmatch, os.listdir(folder))), _place_of(self.path)
+            return [name for name in names if _removed(folder, name, place, dry_run=dry_run)]
+        finally:
+            os.close(folder)
 
 
-def _removed(path: str, place: str, *, dry_run: bool) -> bool:
-    """Return whether the writer of a file is dead, and the file gone unless it is a dry run."""
+def _removed(folder: int, name: str, place: str, *, dry_run: bool) -> bool:
+    """Return whether the writer of a file is dead, and the file gone unless it is a dry run. `folder` is open."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError as error:
         if error.errno in {errno.ENOENT, errno.ELOOP, errno.ENXIO}:
             return False  # it has its name by now, or is none of a store's
@@ -100,13 +108,13 @@ def _removed(path: str, place: str, *, dry_run: bool) -> bool:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             return False
-        is_dead = _lock(fd) if place and os.path.basename(path).startswith(place) else None
+        is_dead = _lock(fd) if place and name.startswith(place) else None
         if is_dead is None:
             is_dead = found.st_mtime < time.time() - STILL_SECONDS
         if is_dead:
             try:
                 # Before the lock goes: who gets it next sees that the file has no name.
-                os.stat(path) if dry_run else os.unlink(path)
+                os.stat(name, dir_fd=folder) if dry_run else os.unlink(name, dir_fd=folder)
             except FileNotFoundError:
                 return False  # its writer has just ended
         return is_dead

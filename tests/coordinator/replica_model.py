@@ -52,6 +52,7 @@ from pyspark_log_coordinator.topic import (
 )
 from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import NotEnoughReplicas
+from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.staged_chunk import StagedChunk
 from tests.coordinator.replica_disks import NOTHING, Disk, Known, Node, State, by_epoch, by_high_watermark, words
 from tests.coordinator.replica_invariants import INVARIANTS, entry_violation
@@ -210,7 +211,7 @@ class Model:
         for acks in ("1", "all"):
             for on in _subsets(there):
                 holders = tuple(Holder(self.names[i], f"{self.names[i]}{state.nodes[i].life}") for i in on)
-                file = SequencedFile(f"0-{row}", holders, (StagedChunk(0, 0, 64, 1, 0, 0, 0, 0),))
+                file = SequencedFile(born_name(0, str(row)), holders, (StagedChunk(0, 0, 64, 1, 0, 0, 0, 0),))
                 number = self._submit(state.topic, CommitBatch(None, (file,), acks))  # type: ignore[arg-type]
                 if number is None:
                     continue
@@ -299,7 +300,7 @@ class Model:
         rebuilt = msgspec.structs.replace(
             known.state,
             partitions=(partition,),
-            files=Tail([FileRef(f"0-{number}", holders, 0) for _, number in rows]),
+            files=Tail([FileRef(born_name(0, str(number)), holders, 0) for _, number in rows]),
             suspects={},
         )
         nodes = tuple(node._replace(copied=NOTHING) for node in state.nodes)
@@ -357,7 +358,8 @@ class Model:
             self._numbers[data] = len(self._topics)
             (partition,) = state.partitions
             log = tuple(
-                (chunk.leader_epoch, int(state.file(chunk.file).name.removeprefix("0-"))) for chunk in partition.chunks
+                (chunk.leader_epoch, int(state.file(chunk.file).name.removeprefix(born_name(0, ""))))
+                for chunk in partition.chunks
             )
             self._topics.append(Known(state, partition, log))
         return self._numbers[data]

@@ -38,6 +38,7 @@ from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.sequenced_file import SequencedFile
 from pyspark_log_coordinator.topic import CommitBatch, DeleteTopic, Holder, Topic
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator import replica_scenario, topics
 from tests.coordinator.fake_environment import fake_environment
@@ -203,7 +204,7 @@ class Stage:
                 raise StoryError(f"unknown word {word!r} in a task")
         self._files += 1
         holders = tuple(Holder(node, incarnations[node]) for node in nodes)
-        return SequencedFile(f"0-{batch}x{self._files}", holders, topics.file(rows).chunks)
+        return SequencedFile(born_name(0, f"{batch}x{self._files}"), holders, topics.file(rows).chunks)
 
     def _high_watermarks(self, words: list[str]) -> str:
         settings(words)
@@ -221,7 +222,7 @@ class Stage:
         partition = state.partitions[partition_number(name)]
         rows: list[str] = []
         for chunk in partition.chunks_between(partition.log_start, partition.high_watermark):
-            rows += [state.file(chunk.file).name.removeprefix("0-").rpartition("x")[0]] * chunk.rows
+            rows += [state.file(chunk.file).name.removeprefix(born_name(0, "")).rpartition("x")[0]] * chunk.rows
         return " ".join(rows) or "nothing"
 
     def _life(self, handle: TopicHandle) -> str:

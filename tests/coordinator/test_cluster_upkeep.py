@@ -22,6 +22,8 @@ from tests.coordinator.troubled_store import TroubledStore
 DELAY_MS = 60_000
 DELETED_MS = 1_000_000
 LATER_MS = DELETED_MS + DELAY_MS
+LEFT = "f" * 32
+"""What a store calls a temporary file."""
 
 
 def filled(store=None, **settings):
@@ -446,10 +448,10 @@ def test_the_clusters_own_journal_is_trimmed(monkeypatch):
 
 def test_what_killed_writers_left_is_swept(tmp_path):
     topic = StoredTopic(LocalStore(str(tmp_path / "root")))
-    left = tmp_path / "root" / ".tmp" / "left"
+    left = tmp_path / "root" / ".tmp" / LEFT
     left.write_bytes(b"half")
     os.utime(left, (0, 0))
-    assert tidy(topic.log, dry_run=True).temporary_files == (".tmp/left",)
+    assert tidy(topic.log, dry_run=True).temporary_files == (f".tmp/{LEFT}",)
     assert left.exists()
-    assert tidy(topic.log).temporary_files == (".tmp/left",)
+    assert tidy(topic.log).temporary_files == (f".tmp/{LEFT}",)
     assert not left.exists()

@@ -480,7 +480,7 @@ def test_the_bytes_of_a_topic_that_was_deleted_go_after_the_move_too(six, tidied
     if tidied_before:
         cluster_upkeep.tidy(log)
     for store in six.at.values():
-        store.create(f"{folder}append/x", b"bytes")
+        store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")
     move(six, "0", "3", "4")
     for _ in range(2):
         cluster_upkeep.tidy(later(six, *URLS))

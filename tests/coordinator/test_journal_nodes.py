@@ -279,7 +279,7 @@ def test_a_deleted_topic_leaves_the_end_of_its_journal_on_each_store(founded):
     handle = log.create_topic("t", 1)
     log.delete_topic("t")
     for store in log.stores():
-        store.create(f"{layout.topic_folder('t', handle.topic_id)}append/x", b"bytes")
+        store.create(handle.append_file(layout.born_name(0, "x")), b"bytes")
     later = Log([founded.open(url) for url in URLS], patient(), open_node=founded.open, roll_call=one_after_another)
     later.open(create=False)
     [gone] = cluster_upkeep.tidy(later).deleted_topics
@@ -330,7 +330,7 @@ def test_an_entry_that_is_missing_on_a_majority_is_a_finding(founded):
 texts = st.text(max_size=20)
 
 
-@given(texts, st.lists(st.builds(JournalNode, texts, texts, texts)))
+@given(texts, st.lists(st.builds(JournalNode, st.from_regex(r"[a-z0-9_-]{1,20}", fullmatch=True), texts, texts)))
 def test_the_list_is_read_as_it_was_written(cluster_id, nodes):
     stored = JournalNodes(cluster_id, tuple(nodes))
     assert journal_nodes.decode(journal_nodes.encode(stored), "it") == stored

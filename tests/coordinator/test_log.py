@@ -37,7 +37,7 @@ def open_log(store, *, create=False):
 def rows_for(handle, rows):
     """Return a file of so many rows for partition 0, held by the topic's node in its incarnation."""
     (member, incarnation), *_ = handle.journal.state.incarnations.items()
-    return SequencedFile(f"0-{rows}", (Holder(member, incarnation),), file({0: rows}).chunks)
+    return SequencedFile(layout.born_name(0, str(rows)), (Holder(member, incarnation),), file({0: rows}).chunks)
 
 
 @pytest.fixture

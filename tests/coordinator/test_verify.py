@@ -25,6 +25,8 @@ from tests.coordinator.topics import filled, rolled
 
 DAMAGE = [0, 5, 40, 100, -1]
 """Bytes of a file of which a bit is turned over."""
+LEFT = "f" * 32
+"""What a store calls a temporary file."""
 
 
 @pytest.fixture
@@ -420,11 +422,11 @@ def test_a_topic_that_is_made_while_the_cluster_is_verified_is_no_fault(cluster,
 
 def test_what_killed_writers_left_is_told_and_no_fault(tmp_path):
     topic = StoredTopic(LocalStore(str(tmp_path / "root")))
-    left = tmp_path / "root" / ".tmp" / "left"
+    left = tmp_path / "root" / ".tmp" / LEFT
     left.write_bytes(b"half")
     os.utime(left, (0, 0))
     report = audit_cluster(topic)
-    assert (report.sound, report.orphans, left.exists()) == (True, [".tmp/left"], True)
+    assert (report.sound, report.orphans, left.exists()) == (True, [f".tmp/{LEFT}"], True)
 
 
 def test_a_producer_whose_batches_do_not_rise_is_named(topic):

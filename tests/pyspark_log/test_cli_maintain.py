@@ -18,6 +18,8 @@ from tests.command_line import CommandLine
 from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, flip_bit, record
 
 PATIENCE_SECONDS = 60
+LEFT = "f" * 32
+"""What a store calls a temporary file."""
 NOTHING = {"topic": None, "deleted_topics": [], "temporary_files": [], "trimmed": 0, "failures": []}
 """What is said of a cluster in which nothing was due."""
 
@@ -280,16 +282,16 @@ def test_a_topic_that_is_made_again_keeps_its_rows_when_its_former_life_goes(cli
 def test_where_topics_are_named_only_they_are_maintained(cli):
     log = filled(cli, "t", "old")
     log.delete("old")
-    (cli.path / ".tmp" / "left").touch()
-    os.utime(cli.path / ".tmp" / "left", (0, 0))
+    (cli.path / ".tmp" / LEFT).touch()
+    os.utime(cli.path / ".tmp" / LEFT, (0, 0))
     assert [each["topic"] for each in cli.documents("maintain", "t")] == ["t"]
     cluster = cli.documents("maintain", "--dry-run")[-1]
-    assert (len(cluster["deleted_topics"]), cluster["temporary_files"]) == (1, [".tmp/left"])
+    assert (len(cluster["deleted_topics"]), cluster["temporary_files"]) == (1, [f".tmp/{LEFT}"])
 
 
 def test_what_killed_writers_left_is_shown_and_removed(cli):
     filled(cli, "t")
-    left = cli.path / ".tmp" / "left"
+    left = cli.path / ".tmp" / LEFT
     left.touch()
     os.utime(left, (0, 0))
     assert cli.out("maintain", "--dry-run").splitlines()[3:] == ["would remove 1 file left half-written"]

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.topic import AlterConfig, CommitBatch, Holder, SequencedFile
-from pyspark_log_storage import chunk, index, layout, schema, segment
+from pyspark_log_storage import chunk, index, layout, recovery, schema, segment
 from pyspark_log_storage.staged_chunk import StagedChunk
 from tests.command_line import PROGRAM
 from tests.plain_log import PlainLog
@@ -102,18 +102,23 @@ def test_dump_says_so(log, wrong):
 
 
 def test_recover_does_not_call_it_good(log, wrong):
-    """A segment that an older version rolled may have such a chunk."""
     append(log, wrong)
-    handle = log.log.topic("t")
-    folder = f"{layout.topic_folder('t', handle.topic_id)}0/"
-    writer = segment.SegmentWriter(log.log.store, folder, layout.segment_name(0, 1, "a" * 32), 0, ((0, 0),))
-    for data in (chunk.encode(with_offsets(ordered(1), b"v"), 0, "none")[1], wrong):
-        writer.append(chunk.verify(pa.py_buffer(data), "x"), data)
-    writer.close()
     run(log, "maintain")
     code, said = run(log, "recover", "t", "--all")
     assert code == 1
-    assert "offset 1: segment" in said
+    assert "partition 0, offset 1" in said
+    assert "Arrow cannot read it" in said or "its rows would take" in said
+
+
+def test_a_segment_that_an_older_version_rolled_is_not_called_good(log, wrong):
+    good = chunk.encode(with_offsets(ordered(1), b"v"), 0, "none")[1]
+    writer = segment.SegmentWriter(log.log.store, "t/0/", layout.segment_name(0, 1, "a" * 32), 0, ((0, 0),))
+    for data in (good, wrong):
+        writer.append(chunk.verify(pa.py_buffer(data), "x"), data)
+    writer.close()
+    found = recovery.recover(log.log.store, "t/0/", 0, dry_run=True)
+    assert found.end_offset == 1
+    assert found.damage is not None
 
 
 def test_an_index_that_claims_more_than_it_holds_is_not_listed(log):

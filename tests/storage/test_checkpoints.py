@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage.checkpoints import decode_epochs, decode_offsets, encode_epochs, encode_offsets
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.names import is_topic
 
 OFFSETS = st.integers(0, 2**63 - 1)
-TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
+TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(is_topic)
 
 
 @given(st.dictionaries(st.tuples(TOPICS, st.integers(0, 2**31 - 1)), OFFSETS))

@@ -23,7 +23,11 @@ def joined(marker=MARKER):
     return store
 
 
-@given(marker=st.builds(node.Marker, st.text(), st.text(), st.text(), st.booleans()))
+@given(
+    marker=st.builds(
+        node.Marker, st.text(), st.from_regex(r"[a-zA-Z0-9_-]{1,249}", fullmatch=True), st.text(), st.booleans()
+    )
+)
 def test_a_marker_comes_back(marker):
     assert node.decode(node.encode(marker), "x") == marker
 

@@ -318,7 +318,7 @@ def test_a_store_that_was_never_written_to_has_nothing_to_sweep(local):
 def test_a_sweep_that_is_not_allowed_says_so(local, monkeypatch):
     abandoned(local)
 
-    def refuse(*_):
+    def refuse(*_, dir_fd):
         raise OSError(errno.EACCES, "no")
 
     monkeypatch.setattr(os, "unlink", refuse)
@@ -333,3 +333,24 @@ def test_a_writer_that_is_given_up_twice_closes_nothing_that_is_not_its_own(loca
         writer.discard()
         os.fstat(one.fileno())
         os.fstat(other.fileno())
+
+
+def test_what_the_store_does_not_name_is_left_alone_however_old(local):
+    local.create("a", b"")
+    folder = Path(local.url) / ".tmp"
+    others = [
+        "notes.txt",
+        "f" * 31,
+        "f" * 33,
+        "F" * 32,
+        f"{'f' * 16}-{'f' * 31}",
+        f"{'f' * 32}.bak",
+        f".{'f' * 32}",
+        "ü",
+    ]
+    for name in [*others, "f" * 32, f"{'0' * 16}-{'f' * 32}"]:
+        (folder / name).write_bytes(b"somebody's")
+        make_old(local, name)
+    (folder / ("e" * 32)).symlink_to(folder / "notes.txt")
+    assert local.sweep() == [f".tmp/{'0' * 16}-{'f' * 32}", f".tmp/{'f' * 32}"]
+    assert files(local) == sorted([*others, "e" * 32])

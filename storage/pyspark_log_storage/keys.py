@@ -1,0 +1,31 @@
+"""Keys: which of them a store takes. Most hold names that were read from files, which may be forged.
+
+A key is a relative path: parts with "/" between them, none of which is empty, "." or "..". So no key leads out of its
+store. The folder ".tmp" at the root is the store's own.
+"""
+
+from __future__ import annotations
+
+from pyspark_log_storage.errors import StoreRefused
+
+TEMPORARY = ".tmp"
+_NO_PARTS = frozenset({"", ".", ".."})
+
+
+def check_key(url: str, key: str) -> None:
+    """Raise `StoreRefused` unless `key` can be the key of an object in the store at `url`."""
+    parts = key.split("/")
+    if _NO_PARTS.isdisjoint(parts) and "\0" not in key and parts[0] != TEMPORARY:
+        return
+    raise StoreRefused(
+        url,
+        key,
+        f"{key[:300]!r} is no key of an object in {url}: what names it is damaged or forged, and nothing was read, "
+        "written or deleted there. Find the damage with pyspark-log verify",
+    )
+
+
+def check_prefix(url: str, prefix: str) -> None:
+    """Raise `StoreRefused` unless `prefix` is empty, or a key and a "/"."""
+    if prefix:
+        check_key(url, prefix.removesuffix("/") if prefix.endswith("/") else "")

@@ -1,0 +1,192 @@
+"""Files in a log's folders that are not the log's: upkeep deletes none of them, whatever they are called."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import following, returning, upkeep
+from pyspark_log_coordinator import journal as journal_module
+from pyspark_log_coordinator.cluster_upkeep import tidy
+from pyspark_log_coordinator.journal_entry import ManifestName
+from pyspark_log_coordinator.journal_nodes import JournalNode
+from pyspark_log_coordinator.nodes import Node
+from pyspark_log_coordinator.sequenced_file import SequencedFile
+from pyspark_log_coordinator.topic_state import FileRef, Released
+from pyspark_log_storage import checkpoints, decoding, layout, node
+from pyspark_log_storage.errors import CorruptObject, StoreRefused
+from pyspark_log_storage.local import LocalStore
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+
+NONCE = "f" * 32
+BORN = layout.born_name(0, NONCE)
+SEGMENT = layout.segment_name(0, 0, NONCE)
+NUMBER = "0" * 20
+NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
+OF_A_TOPIC = [
+    "notes.txt",
+    "append/notes.txt",
+    f"append/{BORN}.bak",
+    f"append/{BORN}~",
+    f"append/.{BORN}",
+    f"append/{BORN}-1",
+    f"append/{SEGMENT}",
+    f"append/old/{BORN}",
+    f"0/{BORN}",
+    f"0/{SEGMENT}",
+    f"0/{SEGMENT}.log.bak",
+    f"0/{SEGMENT}.csv",
+    f"0/old/{SEGMENT}.log",
+    f"7/{BORN}.log",
+    f"backup/{SEGMENT}.log",
+    "journal/notes.txt",
+    f"journal/entries/{NUMBER}.bak",
+    f"journal/entries.bak/{NUMBER}",
+    f"journal/entries/\u00b2{NUMBER[1:]}",
+    f"journal/snapshots/{NUMBER}.bak",
+    f"journal/manifests/{BORN}.bak",
+    f"journal/manifests/{SEGMENT}",
+    f"journal/manifests/old/{BORN}",
+]
+OF_THE_CLUSTER = [
+    "cluster/notes.txt",
+    f"cluster/entries/{NUMBER}.bak",
+    "cluster/journal-nodes.bak",
+    f"cluster/manifests/{SEGMENT}",
+]
+OF_THE_ROOT = ["notes.txt", ".tmp/notes.txt", f".tmp/{NONCE}.bak", "topics/notes.txt", "topics/t/notes.txt"]
+
+
+@pytest.fixture
+def topic(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    made = StoredTopic(LocalStore(str(tmp_path / "root")), **NOW)
+    made.fill(4)
+    made.roll(2)
+    made.fill(2)
+    return made
+
+
+def put(topic, *keys):
+    """Put files of somebody's into the log's folders, long ago."""
+    paths = [Path(topic.store.url) / key for key in keys]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"somebody's")
+        os.utime(path, (0, 0))
+    return paths
+
+
+def all_of(topic):
+    return [f"{topic.folder}{name}" for name in OF_A_TOPIC] + OF_THE_CLUSTER + OF_THE_ROOT
+
+
+def untouched(paths):
+    return [path for path in paths if path.read_bytes() == b"somebody's"] == paths
+
+
+def test_every_object_of_a_topic_is_known_as_one(topic):
+    for key in topic.store.list(topic.folder):
+        assert layout.is_of_topic(key, topic.folder), key
+    for key in topic.store.list("cluster/"):
+        assert layout.is_of_cluster(key), key
+
+
+def test_upkeep_deletes_only_what_the_log_has_made(topic):
+    orphan = f"{topic.folder}append/{layout.born_name(0, 'e' * 32)}"
+    paths, mine = put(topic, *all_of(topic)), put(topic, orphan, f".tmp/{NONCE}")
+    for _ in range(4):
+        topic.clock.now_ms += 1
+        topic.fill(1)
+        upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
+        upkeep.housekeep(topic.log, topic.handle)
+        tidy(topic.log)
+        following.clean(topic.log, "0")
+        returning.remove_strays(topic.log, "0", returning.inspect(topic.log, topic.handle, "0"))
+    assert untouched(paths)
+    assert not any(path.exists() for path in mine)
+    topic.check()
+
+
+def test_of_a_deleted_topic_goes_only_what_the_log_has_made(topic):
+    paths = put(topic, *all_of(topic))
+    topic.log.delete_topic("t")
+    topic.clock.now_ms += 1
+    for _ in range(3):
+        tidy(topic.log)
+    assert untouched(paths)
+    left = [key for key in topic.store.list(topic.folder) if layout.is_of_topic(key, topic.folder)]
+    assert sorted(left) == sorted(topic.handle.journal.end_keys())
+
+
+@pytest.mark.parametrize("folder", ["append", "0", "journal/manifests", "journal/snapshots"])
+def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
+    """The folder of another log, say, whose files have such names too."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in (BORN, f"{SEGMENT}.log", f"{SEGMENT}.index", NUMBER):
+        (other / name).write_bytes(b"somebody's")
+        os.utime(other / name, (0, 0))
+    path = Path(topic.store.url) / topic.folder / folder
+    if path.exists():
+        path.rename(tmp_path / "away")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(other)
+    for use in (
+        lambda: upkeep.housekeep(topic.log, topic.handle),
+        lambda: following.clean(topic.log, "0"),
+        lambda: topic.log.delete_topic("t"),
+        lambda: tidy(topic.log),
+    ):
+        topic.clock.now_ms += 1
+        with contextlib.suppress(StoreRefused):  # most say so, and some have nothing to do there
+            use()
+    assert untouched(sorted(other.iterdir()))
+
+
+# Names in stored bytes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../../../outside",
+        f"append/../../../../../{BORN}",
+        "journal/entries/00000000000000000001",
+        "/etc/passwd",
+        "",
+        "a",
+        f"{BORN}\n",
+        f"{BORN}/..",
+        f"append/{BORN}\n",
+        f"append/{BORN}.log",
+    ],
+)
+def test_names_that_the_product_does_not_make_are_errors_where_they_are_read(topic, name):
+    segment = topic.handle.journal.state.partitions[0].segments[0]
+    named = [
+        FileRef(name, (), 0),
+        SequencedFile(name, (), ()),
+        msgspec.structs.replace(segment, name=name),
+        Released(name, 0),
+        ManifestName(name, b""),
+    ]
+    for each in named:
+        decoder = msgspec.msgpack.Decoder(type(each))
+        with pytest.raises(CorruptObject, match="the object"):
+            decoding.decode(decoder.decode, msgspec.msgpack.encode(each), "the object")
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "a/b", "", "x" * 250, "a\n"])
+def test_nodes_of_other_names_are_errors_where_they_are_read(name):
+    for each in (Node(name, "/x", "", "i"), node.Marker("c", name, "i"), JournalNode(name, "/x", "i")):
+        decoder = msgspec.msgpack.Decoder(type(each))
+        with pytest.raises(CorruptObject, match="the object"):
+            decoding.decode(decoder.decode, msgspec.msgpack.encode(each), "the object")
+
+
+def test_a_checkpoint_of_another_name_is_an_error():
+    with pytest.raises(CorruptObject, match="names no topic"):
+        checkpoints.decode_offsets(b"0\n1\n../t 0 5\n", "the file")

@@ -1,0 +1,84 @@
+"""A forged snapshot names files outside of the log: no command touches them, in an optimized Python either."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator import snapshot, topic
+from pyspark_log_coordinator.snapshot import Snapshot
+from pyspark_log_coordinator.topic_state import Released
+from pyspark_log_storage import layout
+from tests.plain_log import PlainLog
+
+COMMANDS = [("maintain",), ("verify",), ("consume", "t"), ("topics", "describe", "t"), ("recover", "t")]
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path / "log")
+    made.create("t", file_delete_delay_ms=0)
+    made.append("t", {0: [b"x"]})
+    return made
+
+
+def forge(log, state):
+    """Put a snapshot of a state where the topic's newest one would be."""
+    handle = log.log.topic("t")
+    number = handle.journal.number
+    entry = log.newest_entry("t").read_bytes()
+    made = Snapshot(number, [topic_hash(entry)], msgspec.Raw(topic.MACHINE.encode_state(state)))
+    journal = layout.topic_journal("t", handle.topic_id)
+    log.log.store.put(snapshot.key(journal, number), snapshot.encode(made))
+
+
+def topic_hash(entry):
+    from pyspark_log_coordinator.journal_entry import digest
+
+    return digest(entry)
+
+
+def run(log, flag, command):
+    done = subprocess.run(
+        [sys.executable, *flag, "-m", "pyspark_log.cli", *command],
+        env=os.environ | {"PYSPARK_LOG_PATH": log.path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("flag", [(), ("-O",)], ids=["plain", "optimized"])
+@pytest.mark.parametrize(
+    "key", ["../../../../outside", "append/../../../../../outside", "journal/entries/00000000000000000001"]
+)
+def test_a_file_that_only_a_forger_released_is_not_deleted(log, flag, key):
+    outside = Path(log.path).parent / "outside"
+    outside.write_bytes(b"somebody's")
+    before = sorted(Path(log.path).rglob("entries/*"))
+    state = log.log.topic("t").journal.state
+    forge(log, msgspec.structs.replace(state, released=state.released.append([Released(key, 0)])))
+    said = [run(log, flag, command) for command in COMMANDS]
+    assert outside.read_bytes() == b"somebody's"
+    assert sorted(Path(log.path).rglob("entries/*"))[: len(before)] == before
+    assert any("is damaged" in each for each in said)
+
+
+@pytest.mark.parametrize("flag", [(), ("-O",)], ids=["plain", "optimized"])
+def test_a_file_that_only_a_forger_sequenced_is_not_read(log, flag):
+    """It would be of another log, whose rows are somebody else's."""
+    [file] = log.files("t")
+    outside = Path(log.path).parent / "outside"
+    file.rename(outside)
+    state = log.log.topic("t").journal.state
+    renamed = msgspec.structs.replace(state.files[0], name="../../../../outside")
+    forge(log, msgspec.structs.replace(state, files=type(state.files)([renamed])))
+    for command in COMMANDS:
+        assert "outside" not in run(log, flag, command).splitlines()
+    assert outside.exists()

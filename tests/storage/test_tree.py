@@ -1,0 +1,193 @@
+"""A store's folder: nothing outside of it is read, written, listed or deleted, whatever keys and links there are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_storage import tree
+from pyspark_log_storage.errors import StoreRefused
+from pyspark_log_storage.local import LocalStore
+
+USES = {
+    "create": lambda store, key: store.create(key, b"new"),
+    "put": lambda store, key: store.put(key, b"new"),
+    "read": lambda store, key: store.read(key),
+    "size": lambda store, key: store.size(key),
+    "delete": lambda store, key: store.delete(key),
+    "open_write": lambda store, key: store.open_write(key),
+    "list": lambda store, key: list(store.list(f"{key}/")),
+    "folders": lambda store, key: list(store.folders(f"{key}/")),
+    "remove_folders": lambda store, key: store.remove_folders(f"{key}/"),
+}
+EVERY_USE = pytest.mark.parametrize("use", USES)
+OUTSIDE = ["..", "../x", "a/../../x", "a/..", "/etc/x", "", "a//b", "./a", "a/.", "a\0b", ".tmp/x", ".tmp"]
+
+
+@EVERY_USE
+@pytest.mark.parametrize("key", OUTSIDE)
+def test_a_key_that_leads_out_of_the_store_is_refused(store, use, key):
+    if key == "" and use in {"list", "folders", "remove_folders"}:
+        key = "/"
+    with pytest.raises(StoreRefused, match="is no key"):
+        USES[use](store, key)
+
+
+def test_it_is_refused_by_an_optimized_python_too(tmp_path):
+    (tmp_path / "outside").write_bytes(b"somebody's")
+    script = """
+import sys
+from pyspark_log_storage.errors import StoreRefused
+from pyspark_log_storage.local import LocalStore
+try:
+    LocalStore(sys.argv[1]).delete("../outside")
+except StoreRefused:
+    print("refused")
+"""
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", script, str(tmp_path / "root")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "refused\n"
+    assert (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("root", ["", "relative/path", "a\0b", "/a\0b"])
+def test_an_address_that_is_no_absolute_path_is_refused(root):
+    with pytest.raises(StoreRefused, match="absolute path"):
+        LocalStore(root)
+
+
+# Links
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "root" / "a").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_bytes(b"somebody's")
+    (tmp_path / "outside" / "empty").mkdir()
+    return tmp_path / "root"
+
+
+def is_untouched(root):
+    outside = root.parent / "outside"
+    return sorted(os.listdir(outside)) == ["empty", "x"] and (outside / "x").read_bytes() == b"somebody's"
+
+
+@EVERY_USE
+@pytest.mark.parametrize("link", ["a/link", "link"])
+def test_a_folder_that_is_a_link_is_not_followed(root, use, link):
+    (root / link).symlink_to(root.parent / "outside")
+    key = link if use in {"list", "folders", "remove_folders"} else f"{link}/x"
+    with pytest.raises(StoreRefused, match=f"{link} is a symbolic link"):
+        USES[use](LocalStore(str(root)), key)
+    assert is_untouched(root)
+
+
+@EVERY_USE
+def test_a_link_on_the_way_to_a_folder_is_not_followed(root, use):
+    (root / "link").symlink_to(root.parent)
+    key = "link/outside" if use in {"list", "folders", "remove_folders"} else "link/outside/x"
+    with pytest.raises(StoreRefused, match="link is a symbolic link"):
+        USES[use](LocalStore(str(root)), key)
+    assert is_untouched(root)
+
+
+@pytest.mark.parametrize("use", ["list", "folders", "delete", "remove_folders"])
+def test_a_link_that_takes_the_place_of_a_folder_meanwhile_is_not_followed(root, use):
+    store = LocalStore(str(root))
+    store.put("a/x", b"")
+    store.delete("a/x")
+    (root / "a").rmdir()
+    (root / "a").symlink_to(root.parent / "outside")
+    with pytest.raises(StoreRefused, match="symbolic link"):
+        USES[use](store, "a/x" if use == "delete" else "a")
+    assert is_untouched(root)
+
+
+def test_a_file_that_is_a_link_is_no_object(root):
+    (root / "a" / "link").symlink_to(root.parent / "outside" / "x")
+    store = LocalStore(str(root))
+    assert list(store.list("")) == []
+    for use in ("read", "size"):
+        with pytest.raises(StoreRefused, match="symbolic link"):
+            USES[use](store, "a/link")
+    assert store.create("a/link", b"new") is False
+    store.delete("a/link")
+    assert not (root / "a" / "link").is_symlink()
+    assert is_untouched(root)
+
+
+def test_links_are_not_listed_and_keep_their_folder(root):
+    (root / "a" / "folder").symlink_to(root.parent / "outside")
+    (root / "a" / "nowhere").symlink_to("nowhere")
+    store = LocalStore(str(root))
+    assert list(store.list("a/")) == list(store.folders("a/")) == []
+    store.remove_folders("a/")
+    assert sorted(os.listdir(root / "a")) == ["folder", "nowhere"]
+    assert is_untouched(root)
+
+
+def test_the_root_itself_may_be_a_link(root):
+    """So operators mount disks."""
+    (root.parent / "mounted").symlink_to(root)
+    store = LocalStore(str(root.parent / "mounted"))
+    store.create("a/b/x", b"x")
+    assert store.read("a/b/x") == b"x"
+    assert list(store.list("")) == ["a/b/x"]
+    store.delete("a/b/x")
+    store.remove_folders("a/")
+    assert not (root / "a").exists()
+
+
+def test_a_link_in_the_place_of_the_folder_of_temporary_files_is_not_followed(root):
+    name = "f" * 32
+    (root / ".tmp").symlink_to(root.parent / "outside")
+    (root.parent / "outside" / name).write_bytes(b"")
+    os.utime(root.parent / "outside" / name, (0, 0))
+    store = LocalStore(str(root))
+    for use in (store.sweep, lambda: store.create("a/x", b"x"), lambda: store.put("a/x", b"x")):
+        with pytest.raises(StoreRefused, match="symbolic link"):
+            use()
+    assert (root.parent / "outside" / name).exists()
+
+
+# Strange things
+
+
+def test_a_pipe_is_no_object_and_nobody_waits_for_it(root):
+    os.mkfifo(root / "a" / "pipe")
+    store = LocalStore(str(root))
+    assert list(store.list("")) == []
+    with pytest.raises(Exception, match="a/pipe"):
+        store.read("a/pipe", 0, 10)
+
+
+def test_folders_that_are_deeper_than_any_are_not_listed(root):
+    path = root
+    for _ in range(tree.DEPTH_MAX + 5):
+        path = path / "d"
+    path.mkdir(parents=True)
+    (path / "x").write_bytes(b"")
+    store = LocalStore(str(root))
+    assert list(store.list("")) == []
+    store.remove_folders("d/")
+    assert (path / "x").exists()
+
+
+def test_a_read_is_not_prepared_for_more_than_the_file_has(local):
+    local.create("a", b"hello")
+    assert local.read("a", 1, 2**40) == b"ello"
+    assert local.read("a", 9, 2**40) == b""
+
+
+def test_a_folder_is_looked_at_once(local, monkeypatch):
+    local.create("a/b/x", b"x")
+    local.read("a/b/x")
+    looks = []
+    monkeypatch.setattr(os, "lstat", lambda path: looks.append(path) or Path(path).stat())
+    for _ in range(10):
+        local.read("a/b/x")
+    assert looks == []
