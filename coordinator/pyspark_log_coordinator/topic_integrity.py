@@ -16,7 +16,7 @@ from pyspark_log_coordinator.generations import JournalMoved
 from pyspark_log_coordinator.sequencing import BatchSequenced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark_log_coordinator.partition import ChunkRef, Partition, SegmentRef
     from pyspark_log_coordinator.topic_state import Topic
@@ -41,6 +41,8 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
         if getattr(after, what) < getattr(before, what) and not after.deleted:
             raise ValueError(f"{what} goes back from {getattr(before, what)} to {getattr(after, what)}")
     _check_topic(after, number)
+    if after.config is not before.config:
+        topic_config.check(after.config)
     if len(after.partitions) < len(before.partitions):
         raise ValueError("it takes partitions away")
     known = (*before.partitions, *[None] * (len(after.partitions) - len(before.partitions)))
@@ -52,6 +54,7 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
 def check_snapshot(state: Topic, number: int) -> None:
     """Raise `ValueError` if a state as of the entry `number` cannot be."""
     _check_topic(state, number)
+    topic_config.check(state.config)
     for index, each in enumerate(state.partitions):
         _named(index, state, None, each)
 
@@ -59,6 +62,7 @@ def check_snapshot(state: Topic, number: int) -> None:
 def check_description(state: Topic, number: int) -> None:
     """Raise `ValueError` if a state without its segments, as of the entry `number`, cannot be."""
     _check_topic(state, number)
+    topic_config.check(state.config)
     for index, each in enumerate(state.partitions):
         _named(index, state, None, each, rolled=False)
 
@@ -70,18 +74,30 @@ def _check_topic(topic: Topic, number: int) -> None:
         raise ValueError(f"the orphan floor {topic.orphan_floor} lies behind the journal's newest entry, {number}")
     if topic.floor_mark is not None and topic.floor_mark.number > number:
         raise ValueError(f"it marks entry {topic.floor_mark.number}, behind the journal's newest, {number}")
-    topic_config.check(topic.config)
 
 
 def _named(index: int, topic: Topic, old: Partition | None, new: Partition, *, rolled: bool = True) -> None:
     """Check a partition; what is raised says which one it is."""
     try:
-        _check_replicas(topic, old, new)
-        _check_epochs(new)
+        if old is None or not _only_pieces_changed(old, new):
+            _check_replicas(topic, old, new)
+            _check_epochs(new)
         if not topic.deleted:
             _check_rows(topic, old, new, rolled=rolled)
     except ValueError as error:
         raise ValueError(f"partition {index}: {error}") from error
+
+
+def _only_pieces_changed(old: Partition, new: Partition) -> bool:
+    """Return whether the rows lie elsewhere and nothing else has changed, as after most entries that are no batch."""
+    return (
+        new.log_end_offsets is old.log_end_offsets
+        and new.replicas is old.replicas
+        and new.isr is old.isr
+        and new.epoch_starts is old.epoch_starts
+        and (new.leader, new.leader_epoch, new.log_start, new.log_end, new.adding, new.removing)
+        == (old.leader, old.leader_epoch, old.log_start, old.log_end, old.adding, old.removing)
+    )
 
 
 def _check_replicas(topic: Topic, old: Partition | None, new: Partition) -> None:
@@ -119,8 +135,9 @@ def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: 
     if old is not None and new.log_start < old.log_start:
         raise ValueError(f"the log start goes back from {old.log_start} to {new.log_start}")
     if old is None or new.segments is not old.segments:
-        _check_joined(new.segments)
-        _check_segments(new.segments)
+        changed = _changed(() if old is None else old.segments, new.segments)
+        _check_joined(changed)
+        _check_segments(changed)
     if old is None or new.staged is not old.staged:
         _check_segments(new.staged)
     if old is None:
@@ -138,6 +155,26 @@ def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: 
     first = (new.segments or new.chunks)[0] if newest else None
     if rolled and first is not None and not first.base_offset <= new.log_start < first.end_offset:
         raise ValueError(f"the log starts at {new.log_start}, the first row there is is {first.base_offset}")
+
+
+def _changed(old: tuple[SegmentRef, ...], new: tuple[SegmentRef, ...]) -> tuple[SegmentRef, ...]:
+    """Return the segments that are new, with a neighbour on each side. Looks at few, however many there are."""
+    both = min(len(old), len(new))
+    first = _longest(both, lambda count: old[:count] == new[:count])
+    last = _longest(both - first, lambda count: old[len(old) - count :] == new[len(new) - count :])
+    return new[max(0, first - 1) : len(new) - last + 1]
+
+
+def _longest(count_max: int, are_equal: Callable[[int], bool]) -> int:
+    """Return the largest count for which two lists are equal, which are so for all smaller ones."""
+    low, high = 0, count_max
+    while low < high:
+        middle = (low + high + 1) // 2
+        if are_equal(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _check_joined(pieces: Iterable[ChunkRef | SegmentRef]) -> None:

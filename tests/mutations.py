@@ -1,0 +1,115 @@
+"""Mutations: stored objects that are nearly right, and values that have the right types and nothing else.
+
+What has a checksum gets it made right again: a forger, or a faulty machine, would have a right one too.
+"""
+
+import random
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from pyspark_log_storage.envelope import HEADER_BYTES, seal
+
+NUMBERS = (0, 1, 2, 3, 64, 2**31, 2**53, 2**63 - 1, -1, -(2**63), 2**64 - 1)
+TEXTS = ("", "0", "1", "2", "9", "t", "../../x", "a/b", "\0", "\x1b[2J", "ü", "x" * 300)
+_BYTES = (b"", b"\xff", b"\x00" * 16, b"\xff\xfe\xfd" * 100)
+
+
+def cut_or_flipped(data: bytes, dice: random.Random) -> bytes:
+    """Return bytes with some of them cut, flipped, doubled or replaced."""
+    changed = bytearray(data)
+    for _ in range(dice.choice((1, 1, 2, 8))):
+        at = dice.randrange(len(changed) + 1)
+        match dice.randrange(5):
+            case 0:
+                del changed[at : at + dice.choice((1, 2, 16))]
+            case 1:
+                changed[at:at] = changed[at : at + dice.choice((1, 8, 64))]
+            case 2:
+                changed[at:at] = dice.randbytes(dice.choice((1, 4)))
+            case 3 if at < len(changed):
+                changed[at] ^= 1 << dice.randrange(8)
+            case _ if at < len(changed):
+                changed[at] = dice.choice((0x00, 0x7F, 0x80, 0x91, 0xC1, 0xC6, 0xDD, 0xDF, 0xFF, 0x22, 0x5B, 0x7B))
+    return bytes(changed)
+
+
+def resealed(data: bytes, dice: random.Random) -> bytes:
+    """Return an enveloped object with another body, and with the checksum of that."""
+    version = int.from_bytes(data[4:6], "little")
+    return seal(data[:4], version, _other_body(data[HEADER_BYTES:], dice))
+
+
+def _other_body(body: bytes, dice: random.Random) -> bytes:
+    if dice.random() < 0.1:
+        return dice.choice((b"", b"\x91" * 100_000, b"[" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"))
+    coders: list[tuple[Any, Any]] = [(msgspec.msgpack.decode, msgspec.msgpack.encode)]
+    if body[:1] in {b"{", b"["}:
+        coders = [(msgspec.json.decode, msgspec.json.encode)]
+    decode, encode = coders[0]
+    if dice.random() < 0.7:
+        try:
+            return bytes(encode(changed(decode(body), dice)))
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+            pass  # it is another kind of body, or became one that cannot be written
+    return cut_or_flipped(body, dice)
+
+
+def changed(value: Any, dice: random.Random) -> Any:
+    """Return a tree of lists and dicts in which one value, at any depth, is another or is gone."""
+    if isinstance(value, list) and value and dice.random() < 0.9:
+        at = dice.randrange(len(value))
+        if dice.random() < 0.1:
+            return value[:at] + value[at + 1 :] if dice.random() < 0.5 else [*value, value[at]]
+        return [*value[:at], changed(value[at], dice), *value[at + 1 :]]
+    if isinstance(value, dict) and value and dice.random() < 0.9:
+        name = dice.choice(sorted(value, key=str))
+        if dice.random() < 0.1:
+            return {each: kept for each, kept in value.items() if each != name}
+        return {**value, name: changed(value[name], dice)}
+    if isinstance(value, int) and not isinstance(value, bool) and dice.random() < 0.8:
+        return dice.choice((*NUMBERS, value + 1, value - 1))
+    if isinstance(value, str) and dice.random() < 0.8:
+        return dice.choice(TEXTS)
+    return dice.choice((*NUMBERS, *TEXTS, *_BYTES, None, True, 1.5, [], {}, [[]]))
+
+
+def arbitrary(of: Any, dice: random.Random) -> Any:  # noqa: PLR0911 -- one for each kind of type
+    """Return a value of a type that msgspec decodes. Most numbers are small, and most names some that there are."""
+    kind = inspect.type_info(of) if not isinstance(of, inspect.Type) else of
+    match kind:
+        case inspect.UnionType():
+            return arbitrary(dice.choice(kind.types), dice)
+        case inspect.StructType():
+            return kind.cls(**{each.name: _field(each, dice) for each in kind.fields})
+        case inspect.IntType():
+            low, high = kind.ge or 0, kind.le or 2**63 - 1
+            drawn = dice.choice((0, 0, 0, 1, 1, 2, 3, 5, *NUMBERS)) if dice.random() < 0.9 else dice.randrange(100)
+            return min(max(drawn, low), high)
+        case inspect.StrType():
+            return dice.choice(("0", "0", "1", "2", *TEXTS))
+        case inspect.BytesType():
+            return dice.choice(_BYTES)
+        case inspect.BoolType():
+            return dice.random() < 0.5
+        case inspect.NoneType():
+            return None
+        case inspect.LiteralType():
+            return dice.choice(kind.values)
+        case inspect.TupleType():
+            return tuple(arbitrary(each, dice) for each in kind.item_types)
+        case inspect.VarTupleType():
+            return tuple(arbitrary(kind.item_type, dice) for _ in range(dice.choice((0, 1, 1, 2, 3))))
+        case inspect.ListType():
+            return [arbitrary(kind.item_type, dice) for _ in range(dice.choice((0, 1, 2)))]
+        case inspect.DictType():
+            count = dice.choice((0, 1, 2))
+            return {arbitrary(kind.key_type, dice): arbitrary(kind.value_type, dice) for _ in range(count)}
+    raise NotImplementedError(kind)
+
+
+def _field(field: inspect.Field, dice: random.Random) -> Any:
+    if field.default is not inspect.NODEFAULT and dice.random() < 0.7:
+        return field.default
+    return arbitrary(field.type, dice)
