@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.nodes import AT_THE_ROOT
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.store import absolute_urls, open_store
 
 if TYPE_CHECKING:
@@ -31,14 +32,15 @@ def canonical(path: str) -> str:
 def stores_at(address: str) -> Callable[[str], Store]:
     """Return what opens the stores of the cluster at `address`, by the addresses of their nodes, once in this process.
 
-    `canonical` made the address. Touches nothing. What is returned raises `InvalidOption`.
+    `canonical` made the address. Touches nothing. What is returned raises `InvalidOption`, `CorruptObject`.
     """
 
     @functools.cache
     def store_at(url: str) -> Store:
         if url != AT_THE_ROOT:
             return open_store(url)
-        assert "," not in address, "where the journals are on several nodes, no node is named by the root"
+        if "," in address:  # where the journals are on several nodes, no node is named by the root
+            raise CorruptObject(f"the journal of the cluster at {address}", f"a node's address in it is {url!r}")
         return open_store(address)
 
     return store_at

@@ -344,8 +344,10 @@ class Log:
         return self.store_at(self.cluster.state.nodes[node_id].url)
 
     def store_at(self, url: str) -> Store:
-        """Return the store at a node's address. Touches nothing. Raises `InvalidOption`."""
+        """Return the store at a node's address. Touches nothing. Raises `InvalidOption`, `CorruptObject`."""
         if url == cluster.AT_THE_ROOT:
+            if self.journal_nodes is not None:  # then no node is named by the root
+                raise CorruptObject(f"the journal of the cluster at {self.place.url}", f"a node's address is {url!r}")
             return self.store
         if url not in self._node_stores:
             self._node_stores[url] = self._open_node(url)

@@ -18,9 +18,12 @@ from typing import Any
 import msgspec
 
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.ranges import Count
 
 VERSION = 1
 INITIAL: dict[str, Any] = {"version": VERSION, "initial": True}
+
+NAME = "the offset in the checkpoint"
 
 TopicPartition = tuple[str, int]
 
@@ -28,16 +31,16 @@ TopicPartition = tuple[str, int]
 class Position(msgspec.Struct, frozen=True, array_like=True):
     """An offset, and the leader epoch that it was seen in."""
 
-    offset: int
-    epoch: int
+    offset: Count
+    epoch: Count
 
 
 class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id"}):
     """One topic's part of an offset."""
 
     topic_id: str
-    end: dict[int, Position]
-    begin: dict[int, Position] = {}
+    end: dict[Count, Position]
+    begin: dict[Count, Position] = {}
 
 
 class SourceOffset(msgspec.Struct, frozen=True):
@@ -51,24 +54,31 @@ class SourceOffset(msgspec.Struct, frozen=True):
         return {(name, p): at for name, topic in self.topics.items() for p, at in topic.end.items()}
 
     def begins(self, predecessor: SourceOffset) -> dict[TopicPartition, Position]:
-        """Return where each partition of the batch that ends here begins, given the batch before."""
+        """Return where each partition of the batch begins that ends here, after its predecessor.
+
+        Raises `CorruptObject` if neither offset says so.
+        """
         before = predecessor.ends()
-        return {
-            (name, p): topic.begin.get(p) or before[name, p] for name, topic in self.topics.items() for p in topic.end
-        }
+        found: dict[TopicPartition, Position] = {}
+        for name, topic in self.topics.items():
+            for p in topic.end:
+                begin = topic.begin.get(p) or before.get((name, p))
+                if begin is None:
+                    raise CorruptObject(NAME, f"it does not say where partition {p} of topic {name!r} begins")
+                found[name, p] = begin
+        return found
 
 
 def parse(value: dict[str, Any]) -> SourceOffset:
     """Return the offset that Spark hands back from its offset log. Raises `CorruptObject`, `NewerFormat`."""
-    name = "the offset in the checkpoint"
     if value.get("version") != VERSION:
         if isinstance(value.get("version"), int):
-            raise NewerFormat(name, f"offset version {value['version']}")
-        raise CorruptObject(name, f"it is not an offset of this source: {str(value)[:200]}")
+            raise NewerFormat(NAME, f"offset version {value['version']}")
+        raise CorruptObject(NAME, f"it is not an offset of this source: {str(value)[:200]}")
     try:
         return msgspec.convert(value, SourceOffset, strict=False)
     except msgspec.ValidationError as error:
-        raise CorruptObject(name, str(error)) from error
+        raise CorruptObject(NAME, str(error)) from error
 
 
 def to_json(offset: SourceOffset) -> dict[str, Any]:

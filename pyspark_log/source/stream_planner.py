@@ -84,7 +84,12 @@ class StreamPlanner:
                 first = begins[topic, number]
                 if first.offset >= finish.offset:
                     continue
-                partition = handles[topic].journal.state.partitions[number]
+                partitions = handles[topic].journal.state.partitions
+                if number >= len(partitions):
+                    lost = f"topic {topic!r} has no partition {number} any more; was it restored from a backup?"
+                    report_loss(lost, fail=options.fail_on_data_loss)
+                    continue
+                partition = partitions[number]
                 low, high = (
                     within(partition, (topic, number), at, fail_on_data_loss=options.fail_on_data_loss)
                     for at in (first, finish)

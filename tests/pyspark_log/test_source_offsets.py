@@ -42,6 +42,12 @@ def test_a_begin_at_offset_0_counts():
     assert after.begins(before) == {("t", 0): Position(0, 0)}
 
 
+def test_a_batch_of_which_nobody_knows_where_it_begins_is_an_error():
+    after = SourceOffset({"t": TopicPositions("id", {0: Position(4, 0)})})
+    with pytest.raises(CorruptObject, match="where partition 0 of topic 't' begins"):
+        after.begins(SourceOffset())
+
+
 def test_an_offset_of_a_newer_version_is_not_guessed_at():
     with pytest.raises(NewerFormat, match="offset version 2"):
         parse({"version": offsets.VERSION + 1, "topics": {}})
@@ -55,6 +61,8 @@ def test_an_offset_of_a_newer_version_is_not_guessed_at():
         {"version": 1, "topics": {"t": {"end": {}}}},
         {"version": 1, "topics": {"t": {"id": "x", "end": {"0": [1]}}}},
         {"version": 1, "topics": {"t": {"id": "x", "end": {"zero": [1, 0]}}}},
+        {"version": 1, "topics": {"t": {"id": "x", "end": {"-1": [1, 0]}}}},
+        {"version": 1, "topics": {"t": {"id": "x", "end": {"0": [-1, 0]}}}},
     ],
 )
 def test_what_is_no_offset_of_this_source_is_refused(foreign):

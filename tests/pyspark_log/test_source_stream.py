@@ -1,5 +1,6 @@
 """The micro-batches of a streaming read, planned and read step by step."""
 
+import json
 import time
 
 import msgspec
@@ -345,3 +346,15 @@ def test_300_partitions_are_one_stream(tmp_path):
     log.append("wide", {p: [b"%d" % p] for p in range(300)})
     stream = Stream(tmp_path, subscribe="wide", startingOffsets="earliest", maxOffsetsPerTrigger=600)
     assert values(stream.batch()) == {p: [b"%d" % p] for p in range(300)}
+
+
+def test_rows_of_a_partition_that_the_topic_does_not_have_are_lost(log):
+    stream = earliest(log)
+    stream.batch()
+    start = stream.start
+    end = json.loads(json.dumps(start))
+    end["topics"]["t"] |= {"end": {"0": [8, 0], "7": [5, 0]}, "begin": {"7": [0, 0]}}
+    with pytest.raises(DataLoss, match="topic 't' has no partition 7 any more"):
+        stream.between(start, end)
+    patient = earliest(log, failOnDataLoss="false")
+    assert patient.between(start, end) == []
