@@ -26,7 +26,7 @@ import msgspec
 
 from pyspark_log_coordinator import snapshot, topic
 from pyspark_log_coordinator.journal import Journal
-from pyspark_log_storage import layout
+from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import LogError, ObjectMissing, StoreError
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def tidy(
     swept = tuple(name for names in stores.each(lambda store: store.sweep(dry_run=dry_run)) for name in names)
     trimmed = 0 if dry_run else log.cluster.trim()
     if not dry_run:
+        log.cluster.mend()
         log.tell_journal_nodes()
     for url, why in stores.failures.items():
         if failed is None:
@@ -195,7 +196,7 @@ def _remove(
 
 def _has_come_since(journal: Journal[Any, Any], key: str, folder: str) -> bool:
     """Return whether an object belongs to what the journal has become since, on other stores: it may move, deleted."""
-    part, _, name = key.removeprefix(f"{folder}journal/").partition("/")
+    part, _, name = key.removeprefix(f"{folder}journal/").removeprefix(spare.FOLDER).partition("/")
     if part == "snapshots":
         with contextlib.suppress(ValueError):
             return layout.number_of_newest_first(name) > journal.number
@@ -219,7 +220,11 @@ def _is_buried(log: Log, store: Store, name: str, topic_id: str) -> bool:
     journal = layout.topic_journal(name, topic_id)
     folder = layout.topic_folder(name, topic_id)
     ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder))
-    found = list(itertools.islice(ours, _END_OBJECTS_MAX + 1))
+    listed = list(itertools.islice(ours, _END_OBJECTS_MAX + 1))
+    spares = {key for key in listed if key.startswith(f"{journal}{spare.FOLDER}")}
+    found = [key for key in listed if key not in spares]
+    if not spares.issubset(spare.key(journal, key) for key in found if key.startswith(journal)):
+        return False
     entries = layout.entries(journal, log.place.generation)
     slots = {log.place.slot_of(key.removeprefix(entries)) for key in found[:-1]}
     if not found or len(slots) > 1:

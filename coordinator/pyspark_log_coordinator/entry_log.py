@@ -1,6 +1,7 @@
 """Where a journal's entries are decided: write-once slots, numbered from 1.
 
     <journal>/entries/<number, 20 digits>
+    <journal>/spares/entries/<number, 20 digits>      its spare (`spare`)
 
 One store decides by put-if-absent. Several stores decide by a majority behind the same methods (`registers`).
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import snapshot
-from pyspark_log_storage.errors import LogError, NodeMissing, ObjectMissing, OutcomeUnknown
+from pyspark_log_storage import spare
+from pyspark_log_storage.errors import LogError, NodeMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
 
 if TYPE_CHECKING:
@@ -44,18 +46,20 @@ class EntryLog:
 
     def keys(self, n: int) -> tuple[str, ...]:
         """Return the keys of what holds entry `n`."""
-        return (self._key(n),)
+        return self._key(n), spare.key(self._journal, self._key(n))
 
     def read(self, n: int) -> bytes | None:
         """Return the bytes decided for slot `n`, or None where none are yet."""
-        try:
-            return self._store.read(self._key(n))
-        except ObjectMissing:
-            return None
+        return spare.read(self._store, self._journal, self._key(n))
 
     def newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, 0 where there is none."""
-        return next(snapshot.numbers(self._store, self._journal), 0)
+        newest = next(snapshot.numbers(self._store, self._journal), 0)
+        return newest or next(snapshot.numbers(self._store, f"{self._journal}{spare.FOLDER}"), 0)
+
+    def newest_behind(self, n: int) -> int:
+        """Return the newest entry behind slot `n`, whether or not one is missing before it; 0 if there is none."""
+        return max(self._listed(self._folder, after=n), default=0)
 
     def leads(self, n: int) -> bool:
         """Return whether nobody can have been faster at slot `n` but who took it from this process: never known."""
@@ -63,17 +67,19 @@ class EntryLog:
 
     def numbers_below(self, n: int) -> Iterator[int]:
         """Yield the numbers of the entries before `n` that are there, in ascending order."""
-        for key in self._store.list(self._folder):
-            slot = slot_of(key.removeprefix(self._folder))
-            if slot is not None and slot >= n:
-                return
-            if slot is not None:
-                yield slot
+        yield from (slot for slot in self._numbers(after=0) if slot < n)
 
     def numbers_after(self, n: int) -> Iterator[int]:
         """Yield the numbers of the entries behind `n`, in ascending order, whether or not one is missing between."""
-        for key in self._store.list(self._folder, self._key(n)):
-            slot = slot_of(key.removeprefix(self._folder))
+        yield from self._numbers(after=n)
+
+    def _numbers(self, after: int) -> list[int]:
+        spares = spare.key(self._journal, self._folder)
+        return sorted({*self._listed(self._folder, after), *self._listed(spares, after)})
+
+    def _listed(self, folder: str, after: int) -> Iterator[int]:
+        for key in self._store.list(folder, f"{folder}{digits(after)}"):
+            slot = slot_of(key.removeprefix(folder))
             if slot is not None:
                 yield slot
 
@@ -82,6 +88,7 @@ class EntryLog:
         data = self.read(n) if n > 0 else None
         if data is not None:
             self._store.create(self._key(n), data)
+            spare.add(self._store, self._journal, self._key(n), data)
 
     def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
         """Return the bytes decided for slot `n`: `data`, or what another got in first.
@@ -91,15 +98,16 @@ class EntryLog:
         only `create` promises that what it finds is durable. Raises `OutcomeUnknown` where the store did not
         answer within the patience, other `StoreError`s where nothing can have been written.
         """
-        key = self._key(n)
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff, doubtful = 0.01, False
         while True:
             try:
-                if self._store.create(key, data):
+                created = self._store.create(self._key(n), data)
+                if created or (found := self.read(n)) == data:
+                    spare.add(self._store, self._journal, self._key(n), data)
                     return data
-                if (found := self.read(n)) is not None:
+                if found is not None:
                     return found
                 # Whoever was first has been trimmed since: this process slept.
             except LogError as error:

@@ -15,7 +15,7 @@ from pyspark_log_coordinator import snapshot, topic, topic_description
 from pyspark_log_coordinator.journal import Journal
 from pyspark_log_coordinator.journal_place import OneStore
 from pyspark_log_coordinator.registers import slot_of as register_slot_of
-from pyspark_log_storage import append_file, checkpoints, layout, recovery, segment
+from pyspark_log_storage import append_file, checkpoints, layout, recovery, segment, spare
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
 from pyspark_log_storage.segment import EpochStarts, SegmentFile
 
@@ -120,7 +120,7 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
     """Return the largest number of an entry or a snapshot in what is left of a journal, 0 for none."""
     numbers = [next(snapshot.numbers(store, journal), 0)]
     for key in remains:
-        folder, _, name = key.removeprefix(journal).rpartition("/")
+        folder, _, name = key.removeprefix(journal).removeprefix(spare.FOLDER).rpartition("/")
         if folder.partition(".")[0] != "entries":
             continue
         slot = int(name) if _is_number(name) else register_slot_of(name)

@@ -27,6 +27,7 @@ from pyspark_log_coordinator import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal_entry import NO_EVENTS, Entry, ManifestName, digest
 from pyspark_log_coordinator.replay import PATIENCE_MS, EntryMissing, Machine, Replay
 from pyspark_log_coordinator.snapshot import Snapshot
+from pyspark_log_storage import spare
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
 from pyspark_log_storage.layout import born_name
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal_place import JournalPlace, Objects
+    from pyspark_log_storage.spare import Fault
 
     Follow = Callable[[int], JournalPlace]
     """Returns the place of a generation of a journal, or a later one in which the journal is known to have begun."""
@@ -85,6 +87,8 @@ class Journal(Replay[S, C]):
         super()._reset()
         self._snapshot_number = 0
         """The newest entry that is known to have a snapshot."""
+        self._is_gapless = False
+        """Whether it was made sure, since this began, that no entry behind the newest known one is there."""
 
     def load(self, number: int) -> None:
         super().load(number)
@@ -128,7 +132,32 @@ class Journal(Replay[S, C]):
                     self.load(newest)  # which could not be read just now, and nothing else leads on
             else:
                 self._check_begun()
-                return self.state
+                if self._is_gapless or not self._is_behind_a_gap():
+                    self._is_gapless = True
+                    return self.state
+
+    def _is_behind_a_gap(self) -> bool:
+        """Return whether there is more to read after all. Raises `EntryMissing` if it is the next entry that is lost.
+
+        Asked once when a journal is opened. Later on a process has read all that was there.
+        """
+        later = self.entries.newest_behind(self.number + 1)
+        if later == 0:
+            return False
+        if self.number == 0 and self._has_only_begun(later):
+            return False
+        if self.entries.read(self.number + 1) is None and self.entries.newest_snapshot() <= self.number:
+            raise EntryMissing(
+                self.entries.name(self.number + 1),
+                f"it is missing, and entry {later} is there. Nothing was read or written without it",
+            )
+        return True
+
+    def _has_only_begun(self, newest: int) -> bool:
+        """Return whether `newest` is the entry of a `begin_at` that was cut short before its snapshot."""
+        data = self.entries.read(newest)
+        name = self.entries.name(newest)
+        return data is not None and journal_entry.decode(data, name).previous == journal_entry.NO_HASH
 
     def _has_moved(self) -> bool:
         """Return whether the newest known entry is the last one here, or one that is not here any more."""
@@ -275,11 +304,35 @@ class Journal(Replay[S, C]):
         that one that is there has all its successors, wherever this is cut short; then entries in ascending order.
         """
         self.refresh()
+        oldest = self._oldest_kept()
+        # Also if there are no more snapshots: another trimming may have been cut short behind its snapshots.
+        return self._remove_before(oldest) if oldest > 0 else 0
+
+    def faults(self) -> list[tuple[str, Fault]]:
+        """Return what of the journal is missing or damaged, and can be made again; with the address of its store.
+
+        A spare that is missing or torn is no fault: a process or the power may have failed before it was written.
+        """
+        found = self._objects.faults(self._oldest_kept(), contents=True)
+        return [(url, fault) for url, fault in found if fault.key == fault.of]
+
+    def mend(self, *, contents: bool = False) -> list[str]:
+        """Make again what is missing, and what is damaged if `contents` are read; return what was made, for people.
+
+        If entries since the newest snapshot are lost for good, the state that this process knows is written as one.
+        """
+        self.refresh()
+        made = self._objects.mend(self._oldest_kept(), contents=contents)
+        newest = self._newest_snapshot()
+        if self._place.certain and len(list(self.entries.numbers_after(newest))) < self.number - newest:
+            self._create_snapshot()
+            made.append(self.snapshot_name(self.number))
+        return made
+
+    def _oldest_kept(self) -> int:
+        """Return the oldest entry whose snapshot trimming leaves, 0 for none that is trimmed by."""
         numbers = sorted(self.snapshot_numbers(everywhere=True))
-        if len(numbers) < SNAPSHOTS_KEPT:
-            return 0
-        # Also where there are no more: another trimming may have been cut short behind its snapshots.
-        return self._remove_before(numbers[-SNAPSHOTS_KEPT])
+        return numbers[-SNAPSHOTS_KEPT] if len(numbers) >= SNAPSHOTS_KEPT else 0
 
     def bury(self) -> int:
         """Remove all but the end of a journal that has ended; return how many objects went.
@@ -293,7 +346,8 @@ class Journal(Replay[S, C]):
 
     def end_keys(self) -> tuple[str, ...]:
         """Return the keys of what holds the newest known entry, and of its snapshot."""
-        return *self.entries.keys(self.number), snapshot.key(self._folder, self.number)
+        stored = snapshot.key(self._folder, self.number)
+        return *self.entries.keys(self.number), stored, spare.key(self._folder, stored)
 
     def newest_snapshot(self) -> tuple[str, bytes]:
         """Return key and bytes of the snapshot of the newest known entry, whether or not it is stored."""
@@ -398,12 +452,15 @@ class Journal(Replay[S, C]):
                 return
 
     def _load_newest(self, numbers: Sequence[int]) -> None:
-        """Take the newest snapshot; on several stores the newest that can be read, for few may have the very newest."""
+        """Take the newest snapshot that is whole; on several stores one that can be read, for few may have the newest.
+
+        What is missing behind an older one shows when the entries are read.
+        """
         for number in numbers[:-1]:
             try:
                 self.load(number)
-            except (CorruptObject, StoreError):
-                if self._place.certain:
+            except (CorruptObject, StoreError) as error:
+                if self._place.certain and not isinstance(error, CorruptObject):
                     raise
             else:
                 return

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pyspark_log_coordinator import entry_log, manifest, registers, snapshot, trimming
+from pyspark_log_coordinator import entry_log, manifest, mending, registers, snapshot, trimming
 from pyspark_log_coordinator.entry_log import EntryLog
 from pyspark_log_coordinator.registers import Registers
+from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.members import Members
     from pyspark_log_coordinator.store_calls import Answer
+    from pyspark_log_storage.spare import Fault
     from pyspark_log_storage.store import Store
 
 T = TypeVar("T")
@@ -37,6 +39,7 @@ class Entries(Protocol):
     def confirm(self, n: int) -> None: ...
     def leads(self, n: int) -> bool: ...
     def newest_snapshot(self) -> int: ...
+    def newest_behind(self, n: int) -> int: ...
     def numbers_below(self, n: int) -> Iterator[int]: ...
     def numbers_after(self, n: int) -> Iterator[int]: ...
 
@@ -62,6 +65,15 @@ class Objects(Protocol):
         Of several stores a majority is asked, which suffices for all that entries were trimmed by; `everywhere` means
         all stores that answer within a second.
         """
+
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+        """Return what is wrong and can be made again from its spare, with the address of its store; see `mending`.
+
+        Stores that do not answer are passed over, if there are several.
+        """
+
+    def mend(self, oldest: int, *, contents: bool) -> list[str]:
+        """Make again what `faults` finds; return what was made, for people."""
 
     def remove_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
         """Remove what is older than a snapshot that is there, entries too; return how many objects went.
@@ -128,13 +140,26 @@ class OneStoreObjects:
         return _name(self._journal, self._store.url, key)
 
     def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
-        self._store.create(key, data)
+        if self._store.create(key, data):
+            spare.add(self._store, self._journal, key, data)
 
     def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
-        return decode(self._store.read(key), self.name(key))
+        return spare.decoded(self._store, self._journal, key, lambda data: decode(data, self.name(key)))
 
     def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
-        return snapshot.numbers(self._store, self._journal)
+        folders = self._journal, f"{self._journal}{spare.FOLDER}"
+        yield from sorted({each for folder in folders for each in snapshot.numbers(self._store, folder)}, reverse=True)
+
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+        return [(self._store.url, fault) for fault in self._faults(oldest, contents=contents)]
+
+    def mend(self, oldest: int, *, contents: bool) -> list[str]:
+        return mending.mend(self._store, self._faults(oldest, contents=contents))
+
+    def _faults(self, oldest: int, *, contents: bool) -> Iterator[Fault]:
+        folders = [f"{self._journal}{each}/" for each in ("entries", "snapshots", "manifests")]
+        doomed = set(trimming.older(self._store, self._journal, oldest, entry_log.slot_of))
+        return mending.faults(self._store, self._journal, folders, doomed, contents=contents)
 
     def remove_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
         doomed = trimming.older(self._store, self._journal, oldest, entry_log.slot_of)
@@ -224,6 +249,26 @@ class MajorityObjects:
         if not self._members.is_majority(answers):
             raise self._members.failure(f"the snapshots in {self._journal} cannot be listed", answers)
         yield from sorted({number for each in answers if each.error is None for number in each.result}, reverse=True)
+
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+        def faults_in(store: Store) -> list[tuple[str, Fault]]:
+            return [(store.url, fault) for fault in self._faults(store, oldest, contents=contents)]
+
+        answers = self._ask(faults_in, settled=self._members.is_majority)
+        return [each for answer in answers if answer.error is None for each in answer.result]
+
+    def mend(self, oldest: int, *, contents: bool) -> list[str]:
+        answers = self._ask(
+            lambda store: mending.mend(store, self._faults(store, oldest, contents=contents)),
+            settled=self._members.is_majority,
+        )
+        return [each for answer in answers if answer.error is None for each in answer.result]
+
+    def _faults(self, store: Store, oldest: int, *, contents: bool) -> Iterator[Fault]:
+        """Yield what is wrong with a store's registers. Of snapshots and manifests other stores have copies."""
+        folders = [layout.entries(self._journal, self._generation)]
+        doomed = set(trimming.older(store, self._journal, oldest, registers.slot_of, self._generation))
+        return mending.faults(store, self._journal, folders, doomed, contents=contents)
 
     def remove_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
         """See `Objects`. A store that is away, or has not got the snapshot, keeps what it has until the next time.

@@ -3,8 +3,9 @@
     <journal>/entries/<number, 20 digits>.<ballot>          the vote: b"V" and the value, or b"N" (nil)
     <journal>/entries/<number, 20 digits>.<ballot>.claim    b"C" and the nonce of the attempt that claims the ballot
 
-In later generations of the journal's stores (`generations`) the folder is `entries.<generation>/`. So what two
-generations decide never mixes, though a store be in both.
+Each register has a spare (`spare`): one that was lost is not filled again with something else. In later generations of
+the journal's stores (`generations`) the folder is `entries.<generation>/`. So what two generations decide never mixes,
+though a store be in both.
 
 Each is the body of an envelope b"PLRG", version 1. A value is a stored journal entry.
 Created once and never replaced; `agreement` says who may write what, and what is decided. All keys of a journal lie in
@@ -27,13 +28,13 @@ from pyspark_log_coordinator import agreement, snapshot
 from pyspark_log_coordinator.agreement import NIL, Attempt, Call, Register, Task
 from pyspark_log_coordinator.members import ANSWER_SECONDS
 from pyspark_log_coordinator.store_calls import BACKLOG_MAX
+from pyspark_log_storage import spare
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
     NewerFormat,
     NodeMissing,
-    ObjectMissing,
     OutcomeUnknown,
     StoreRefused,
     StoreUnavailable,
@@ -119,7 +120,8 @@ class Registers:
 
         def keys_in(store: Store) -> list[str]:
             after = store.list(self._folder, f"{self._folder}{digits(n)}")
-            return list(itertools.takewhile(lambda key: slot_of(key.removeprefix(self._folder)) == n, after))
+            found = list(itertools.takewhile(lambda key: slot_of(key.removeprefix(self._folder)) == n, after))
+            return [*found, *(spare.key(self._journal, key) for key in found)]
 
         return tuple(sorted({key for keys in self._list(keys_in) for key in keys}))
 
@@ -168,6 +170,18 @@ class Registers:
         if newest is not None:
             return newest
         return max(self._list(lambda store: next(snapshot.numbers(store, self._journal), 0)))
+
+    def newest_behind(self, n: int) -> int:
+        """Return the newest entry behind slot `n` that anybody has begun to decide, who knew all before; 0 for none.
+
+        Raises `StoreUnavailable` without a majority.
+        """
+
+        def newest_in(store: Store) -> int:
+            keys = store.list(self._folder, f"{self._folder}{digits(n)}~")
+            return max((slot_of(key.removeprefix(self._folder)) or 0 for key in keys), default=0)
+
+        return max(self._list(newest_in))
 
     def numbers_below(self, n: int) -> Iterator[int]:
         """Yield the numbers of the entries before `n` that are there for certain, in ascending order.
@@ -281,15 +295,19 @@ class Registers:
 
     def _create_or_read(self, n: int, store: Store, call: Call) -> bytes | None:
         key = self.key(n, call.register)
-        if call.content is not None and store.create(key, encode(call.register, call.content)):
-            return call.content
-        try:
-            data = store.read(key)
-        except ObjectMissing as error:
-            if call.content is None:
-                return None
-            raise StoreUnavailable(store.url, key, f"{key} was there and is gone: it is asked for again") from error
-        return decode(call.register, data, f"{store.url}/{key}")
+        if call.content is not None:
+            data = encode(call.register, call.content)
+            # A register that was lost must not be filled with something else.
+            if spare.spare_of(store, self._journal, key) in {None, data} and store.create(key, data):
+                # Before the answer: of three stores two may be all that ever get it.
+                spare.add(store, self._journal, key, data)
+                return call.content
+        found = spare.read(store, self._journal, key)
+        if found is not None:
+            return decode(call.register, found, f"{store.url}/{key}")
+        if call.content is None:
+            return None
+        raise StoreUnavailable(store.url, key, f"{key} was there and is gone: it is asked for again")
 
 
 def _looked_at_snapshots(last: Task, value: bytes | None) -> bool:

@@ -1,6 +1,7 @@
 """Repair: making again what can be made without loss.
 
 indexes       of segments that are whole
+journal       objects that are missing or damaged, from their spares
 copies        that are damaged or missing, from another node; a damaged one goes only when a good one was read, and when
               the journal does not count it any more, as far as it can do without (`damage`)
 """
@@ -41,7 +42,7 @@ def repair(log: Log, handle: TopicHandle, node: NodeId | None = None) -> list[st
     if not repairs.copies.is_single:
         for file, places in _files(state).items():
             repairs.file(state, file, places)
-    return repairs.made
+    return [*handle.journal.mend(contents=True), *repairs.made]
 
 
 class _Repairs:

@@ -1,7 +1,7 @@
 """Trimming: what of a journal on one store is older than a snapshot, in the order in which it goes.
 
-Snapshots first, so that one that is there has all its successors, wherever this is cut short; then entries in
-ascending order; then manifests. A manifest is of the entry after its born, and of no other: with that slot it goes.
+Spares first. Then snapshots, so that one that is there has all its successors, wherever this is cut short; then entries
+in ascending order; then manifests. A manifest is of the entry after its born, and of no other: with that slot it goes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator import manifest, snapshot
+from pyspark_log_storage import spare
 from pyspark_log_storage.layout import born_of, entries, is_born_name
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ def older(
     `slot_of` tells whose entry's a file among the entries is, None for a file that is no part of the journal. Entries
     of another generation are left alone.
     """
+    spares = f"{journal}{spare.FOLDER}"
+    return [
+        *_older(store, spares, oldest, slot_of, generation),
+        *_older(store, journal, oldest, slot_of, generation),
+    ]
+
+
+def _older(store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None], generation: int) -> list[str]:
     doomed = [snapshot.key(journal, each) for each in sorted(snapshot.numbers(store, journal)) if each < oldest]
     folder = entries(journal, generation)
     for key in store.list(folder):

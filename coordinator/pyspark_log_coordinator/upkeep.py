@@ -126,6 +126,7 @@ def housekeep(
         count += _remove_orphans(log, handle, nodes)
     write_checkpoints(log, handle, nodes)
     count += handle.journal.trim()
+    handle.journal.mend()
     for name, error in nodes.failures.items():
         if failed is None:
             raise error

@@ -247,6 +247,8 @@ def verify_cluster(log: Log) -> Report:
 
 def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
     """Read the kept entries once more, from the oldest snapshot on, and hold them against the state."""
+    for url, fault in journal.faults():
+        yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
     # Listed before the newest entry is looked for: what lies behind that is behind a hole.
     later = list(journal.entries.numbers_after(journal.number))
     journal.refresh()

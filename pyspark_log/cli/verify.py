@@ -62,7 +62,8 @@ def verify(
             _print(report, made)
 
     if not topics:
-        tell(verify_cluster(log), [])
+        made = log.cluster.mend(contents=True) if repair else []
+        tell(verify_cluster(log), made)
     for name in topics or sorted(log.topics()):
         try:
             tell(*_audit(log, name, node, repair=repair))

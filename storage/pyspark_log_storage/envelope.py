@@ -33,6 +33,17 @@ def seal(magic: bytes, version: int, body: bytes) -> bytes:
     return header + _CRC.pack(crc) + body
 
 
+def is_whole(data: bytes) -> bool:
+    """Return whether `data` is a frame as it was sealed, whatever it holds and in whichever version."""
+    if len(data) < HEADER_BYTES:
+        return False
+    length: int = _HEADER.unpack_from(data)[3]
+    (crc,) = _CRC.unpack_from(data, _HEADER.size)
+    body = data[HEADER_BYTES:]
+    right: int = google_crc32c.extend(google_crc32c.value(data[: _HEADER.size]), body)
+    return length == len(body) and crc == right
+
+
 def unseal(magic: bytes, version: int, data: bytes, name: str) -> bytes:
     """Return the body of the frame `data`.
 

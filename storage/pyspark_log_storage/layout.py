@@ -6,6 +6,7 @@
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
     cluster/manifests/<born>-<nonce>                events that are too large for an entry
+    cluster/spares/...                              the same objects once more (`spare`)
     topics/<topic>/<topic id>/journal/entries/<number>
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
@@ -39,7 +40,10 @@ SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}"
 _BORN = re.compile(BORN_NAME)
 _SEGMENT = re.compile(SEGMENT_NAME)
 _SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME}\.(log|index)")
-_JOURNAL = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?|snapshots/{_NUMBER}|manifests/{BORN_NAME}"
+SPARES = "spares/"
+_ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
+_JOURNAL = rf"({SPARES})?({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
+_OF_JOURNAL = re.compile(_JOURNAL)
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
 _OF_TOPIC = re.compile(
     rf"journal/({_JOURNAL})|append/{BORN_NAME}|[0-9]+/({SEGMENT_NAME}\.(log|index)|leader-epoch-checkpoint)"
@@ -97,6 +101,11 @@ def is_segment_file(name: str) -> bool:
 def is_of_topic(key: str, folder: str) -> bool:
     """Return whether `key` is one that the product makes in the folder of a life of a topic, which ends with "/"."""
     return key.startswith(folder) and _OF_TOPIC.fullmatch(key, len(folder)) is not None
+
+
+def is_of_journal(name: str) -> bool:
+    """Return whether `name` is one that the product makes in the folder of a journal, without that folder."""
+    return _OF_JOURNAL.fullmatch(name) is not None
 
 
 def is_of_cluster(key: str) -> bool:

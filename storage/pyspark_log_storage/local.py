@@ -42,6 +42,7 @@ _TMP = keys.TEMPORARY
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TRUSTED_BYTES = 1024 * 1024
 """Up to this a read is prepared for what it asks; for more only if the file has so much."""
+_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _ADVICE = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space or raise it",
@@ -85,6 +86,17 @@ class LocalStore:
                 return self.publish(temporary, key)
             finally:
                 temporary.remove()
+
+    def create_unflushed(self, key: str, data: bytes) -> None:
+        with _errors(self.url, key):
+            try:
+                fd = self._open_new(self._path(key))
+            except FileExistsError:
+                return
+            try:
+                _write_all(fd, data)
+            finally:
+                os.close(fd)
 
     def put(self, key: str, data: bytes) -> None:
         with _errors(self.url, key):
@@ -201,6 +213,14 @@ class LocalStore:
         keys.check_key(self.url, key)
         self._tree.check(key.rpartition("/")[0])
         return f"{self._root}/{key}"
+
+    def _open_new(self, path: str) -> int:
+        try:
+            return os.open(path, _NEW_FILE, 0o666)
+        except FileNotFoundError:
+            os.stat(self._temporaries.path)  # else the disk is gone
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            return os.open(path, _NEW_FILE, 0o666)
 
     def _open_temporary(self, key: str) -> tuple[int, Temporary]:
         self._path(key)

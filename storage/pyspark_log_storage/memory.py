@@ -28,6 +28,9 @@ class MemoryStore:
             self._objects[key] = bytes(data)
             return True
 
+    def create_unflushed(self, key: str, data: bytes) -> None:
+        MemoryStore.create(self, key, data)
+
     def put(self, key: str, data: bytes) -> None:
         keys.check_key(self.url, key)
         with self._lock:

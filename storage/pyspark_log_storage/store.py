@@ -58,6 +58,12 @@ class Store(Readable, Protocol):
         there or not; after any other error it is not.
         """
 
+    def create_unflushed(self, key: str, data: bytes) -> None:
+        """Put `data` at `key` if nothing is there; neither atomic nor durable.
+
+        A reader may find only a part of it, so only for bytes that carry a checksum, and that nobody depends on.
+        """
+
     def put(self, key: str, data: bytes) -> None:
         """Put `data` at `key`, replacing what is there: atomic and durable."""
 

@@ -21,6 +21,10 @@ class BreakableStore(MemoryStore):
         self._check(key, writes=True)
         return super().create(key, data)
 
+    def create_unflushed(self, key: str, data: bytes) -> None:
+        self._check(key, writes=True)
+        super().create_unflushed(key, data)
+
     def put(self, key: str, data: bytes) -> None:
         self._check(key, writes=True)
         super().put(key, data)

@@ -16,6 +16,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.spares import lose_both, replace_both
 from tests.coordinator.stored_topic import StoredTopic
 from tests.coordinator.troubled_store import TroubledStore
 
@@ -107,7 +108,7 @@ def test_what_stays_for_ever_does_not_grow_with_what_the_topic_held():
         delete(topic)
         topic.clock.now_ms = LATER_MS
         tidy(topic.log)
-        _, key = topic.handle.journal.end_keys()
+        _, _, key, _ = topic.handle.journal.end_keys()
         sizes.append(len(snapshot.decode(topic.store.read(key), key).state))
         assert left_of(topic) == end_of(topic)
     assert sizes[1] - sizes[0] < 30  # the digits of its numbers
@@ -262,8 +263,8 @@ def test_an_entry_that_a_sleeper_writes_into_a_free_slot_counts_for_nothing_and_
     topic.store = plain
     with pytest.raises(UnknownTopic, match="deleted"):
         sleeper.submit(CommitBatch(None, (file,)))
-    assert len(left_of(topic)) == 3
-    assert tidy(topic.log).deleted_topics[0].objects == 1
+    assert len(left_of(topic)) == len(end_of(topic)) + 2
+    assert tidy(topic.log).deleted_topics[0].objects == 2
     assert left_of(topic) == end_of(topic)
 
 
@@ -332,7 +333,7 @@ def test_wherever_it_is_cut_short_the_next_one_goes_on(monkeypatch):
 def test_a_cluster_that_has_forgotten_a_topic_removes_nothing_of_it(topic):
     """Its own journal was restored from an old backup."""
     newest = topic.log.cluster.number
-    topic.store.delete(f"cluster/entries/{layout.number(newest)}")
+    lose_both(topic.store, f"cluster/entries/{layout.number(newest)}")
     before = contents(topic.store)
     log = topic.open()
     assert log.topics() == {}
@@ -354,8 +355,8 @@ def test_a_deleted_topic_that_cannot_be_read_is_told_and_the_others_go_on(delete
         deleted.log.create_topic(name, 1)
         deleted.log.delete_topic(name)
     deleted.clock.now_ms += DELAY_MS
-    [entry, _] = sorted(deleted.handle.journal.end_keys())
-    deleted.store.put(entry, deleted.store.read(entry)[:-1])
+    entry = min(deleted.handle.journal.end_keys())
+    replace_both(deleted.store, entry, deleted.store.read(entry)[:-1])
     told = []
     done = tidy(deleted.log, failed=lambda folder, error: told.append((folder, error)))
     assert [each.topic for each in done.deleted_topics] == ["a", "z"]
@@ -395,7 +396,8 @@ def test_empty_folders_of_a_deleted_topic_go(tmp_path):
     tidy(topic.log)
     folder = tmp_path / topic.folder
     end = {tmp_path / key for key in topic.handle.journal.end_keys()}
-    assert set(folder.rglob("*")) == end | {each.parent for each in end} | {folder / "journal"}
+    folders = {each.parent for each in end} | {folder / "journal", folder / "journal/spares"}
+    assert set(folder.rglob("*")) == end | folders
 
 
 def test_empty_folders_that_an_earlier_upkeep_left_go(tmp_path):

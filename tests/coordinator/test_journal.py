@@ -10,6 +10,7 @@ import pytest
 from pyspark_log_coordinator import journal as journal_module
 from pyspark_log_coordinator import journal_entry, snapshot
 from pyspark_log_coordinator.journal_entry import NO_HASH, Entry, digest
+from pyspark_log_coordinator.replay import EntryMissing
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -22,6 +23,7 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.layout import newest_first, number
 from tests.coordinator.local_stores import begin, open_at
 from tests.coordinator.shelf import FOLDER, Place, Placed, Shelf, ShelfFull, open_shelf
+from tests.coordinator.spares import is_spare, lose_both, replace_both, spare_of
 from tests.coordinator.three_stores import ThreeStores
 from tests.coordinator.troubled_store import TroubledStore
 
@@ -47,6 +49,10 @@ def fill(shelf, count, name="thing"):
 
 def entry_key(n):
     return f"{ENTRIES}{number(n)}"
+
+
+def objects_in(store):
+    return {key: store.read(key) for key in store.list("")}
 
 
 def snapshots_in(store):
@@ -225,7 +231,7 @@ def test_events_of_less_than_64_kb_lie_in_the_entry(shelf, store):
 def test_a_missing_manifest_is_an_error_that_names_it(shelf, store):
     place(shelf, "x" * 70_000)
     (key,) = store.list(MANIFESTS)
-    store.delete(key)
+    lose_both(store, key)
     with pytest.raises(ObjectMissing, match=key):
         open_shelf(store).refresh()
 
@@ -234,7 +240,7 @@ def test_another_intact_manifest_is_an_error_that_names_it(shelf, store):
     place(shelf, "x" * 70_000)
     place(shelf, "y" * 70_000)
     first, second = store.list(MANIFESTS)
-    store.put(first, store.read(second))
+    replace_both(store, first, store.read(second))
     with pytest.raises(CorruptObject, match=first):
         open_shelf(store).refresh()
 
@@ -336,15 +342,15 @@ def test_a_refresh_reads_only_what_is_new(store):
     fill(writer, 3, "new")
     watched.reads.clear()
     reader.refresh()
-    assert watched.reads == [entry_key(n) for n in (11, 12, 13, 14)]
+    assert watched.reads == [entry_key(11), entry_key(12), entry_key(13), entry_key(14), spare_of(entry_key(14))]
 
 
 @one_store
-def test_a_refresh_without_news_is_one_read(shelf, store):
+def test_a_refresh_without_news_looks_for_the_next_entry_and_its_spare_alone(shelf, store):
     fill(shelf, 10)
     store.reads.clear()
     shelf.refresh()
-    assert store.reads == [entry_key(11)]
+    assert store.reads == [entry_key(11), spare_of(entry_key(11))]
 
 
 @one_store
@@ -352,7 +358,9 @@ def test_opening_reads_the_newest_snapshot_and_what_came_after_it(shelf, store):
     fill(shelf, 515)
     store.reads.clear()
     open_shelf(store).refresh()
-    assert store.reads == [f"{SNAPSHOTS}{newest_first(512)}", *(entry_key(n) for n in range(513, 517))]
+    expected = [f"{SNAPSHOTS}{newest_first(512)}", *(entry_key(n) for n in range(513, 517))]
+    assert [key for key in store.reads if not is_spare(key)] == expected
+    assert len(store.reads) == len(expected) + 1
 
 
 # Damage
@@ -367,7 +375,7 @@ def test_an_entry_that_names_another_predecessor_is_corrupt(shelf, store):
 
 def test_a_replaced_entry_is_found_out_by_the_one_behind_it(shelf, store):
     fill(shelf, 2)
-    store.put(entry_key(1), raw_entry(NO_HASH, ["Placed", "forged"]))
+    replace_both(store, entry_key(1), raw_entry(NO_HASH, ["Placed", "forged"]))
     with pytest.raises(CorruptObject, match=number(2)):
         open_shelf(store).refresh()
 
@@ -375,7 +383,7 @@ def test_a_replaced_entry_is_found_out_by_the_one_behind_it(shelf, store):
 def test_a_replaced_entry_below_a_snapshot_does_not_hide_behind_it(store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
     fill(open_shelf(store), 3)
-    store.put(entry_key(3), raw_entry(b"x" * 16, ["Placed", "forged"]))
+    replace_both(store, entry_key(3), raw_entry(b"x" * 16, ["Placed", "forged"]))
     with pytest.raises(CorruptObject, match="does not follow"):
         open_shelf(store).refresh()
 
@@ -383,7 +391,7 @@ def test_a_replaced_entry_below_a_snapshot_does_not_hide_behind_it(store, monkey
 def test_every_flipped_bit_of_an_entry_is_an_error(shelf, store):
     place(shelf, "book")
     for damaged in flipped(store.read(entry_key(1))):
-        store.put(entry_key(1), damaged)
+        replace_both(store, entry_key(1), damaged)
         with pytest.raises(CorruptObject, match=number(1)):
             open_shelf(store).refresh()
 
@@ -393,7 +401,7 @@ def test_every_flipped_bit_of_a_manifest_is_an_error(shelf, store, monkeypatch):
     place(shelf, "a book of more than ten letters")
     (key,) = store.list(MANIFESTS)
     for damaged in flipped(store.read(key)):
-        store.put(key, damaged)
+        replace_both(store, key, damaged)
         with pytest.raises(CorruptObject, match=key):
             open_shelf(store).refresh()
 
@@ -403,7 +411,7 @@ def test_every_flipped_bit_of_a_snapshot_is_an_error(shelf, store, monkeypatch):
     fill(shelf, 2)
     (key,) = store.list(SNAPSHOTS)
     for damaged in flipped(store.read(key)):
-        store.put(key, damaged)
+        replace_both(store, key, damaged)
         with pytest.raises(CorruptObject, match=key):
             open_shelf(store).refresh()
 
@@ -422,7 +430,7 @@ def test_a_cut_object_is_an_error(shelf, store, monkeypatch, key):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
     fill(shelf, 2 if key == "snapshot" else 1)
     damaged = entry_key(1) if key == "entry" else next(store.list(SNAPSHOTS))
-    store.put(damaged, store.read(damaged)[:-1])
+    replace_both(store, damaged, store.read(damaged)[:-1])
     with pytest.raises(CorruptObject, match=damaged.rpartition("/")[2]):
         open_shelf(store).refresh()
 
@@ -468,3 +476,65 @@ def test_nothing_is_written_behind_an_entry_of_a_newer_version(shelf, store):
     with pytest.raises(NewerFormat):
         place(shelf, "vase")
     assert list(store.list("")) == before
+
+
+# Loss
+
+
+@pytest.mark.parametrize("n", [1, 5, 9])
+def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(shelf, store, n):
+    fill(shelf, 9)
+    first = store.inner if isinstance(store, TroubledStore) else store.inner[0]
+    for each in [key for key in first.list(ENTRIES) if key.startswith(entry_key(n))]:
+        first.delete(each)
+    opened = open_shelf(another(store))
+    assert opened.refresh() == shelf.state
+    assert place(opened, "new").number == 10
+    assert shelf.refresh().things[-1] == "new"
+
+
+@pytest.mark.parametrize("n", [1, 5, 8])
+def test_an_entry_that_is_lost_with_its_spare_is_an_error_for_readers_and_writers(shelf, store, n):
+    fill(shelf, 9)
+    lose_both(store, entry_key(n))
+    with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
+        open_shelf(another(store)).refresh()
+    with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
+        place(open_shelf(another(store)), "new")
+
+
+@one_store
+def test_a_process_that_knows_what_is_lost_lets_others_go_on_by_mending(shelf, store):
+    fill(shelf, 9)
+    lose_both(store, entry_key(5))
+    place(shelf, "later")
+    assert len(shelf.mend()) == 1
+    assert open_shelf(another(store)).refresh() == shelf.state
+    assert shelf.mend() == []
+
+
+@one_store
+def test_mending_makes_lost_entries_and_spares_again(shelf, store):
+    fill(shelf, 9)
+    before = objects_in(store)
+    store.delete(entry_key(4))
+    store.delete(spare_of(entry_key(7)))
+    assert len(shelf.mend()) == 2
+    assert objects_in(store) == before
+
+
+@one_store
+def test_mending_makes_damaged_entries_again_if_it_reads_them(shelf, store):
+    fill(shelf, 9)
+    before = objects_in(store)
+    store.put(entry_key(4), before[entry_key(4)][:-1])
+    assert shelf.mend() == []
+    assert len(shelf.mend(contents=True)) == 1
+    assert objects_in(store) == before
+
+
+def test_the_newest_snapshot_that_is_damaged_with_its_spare_gives_way_to_the_one_before(shelf, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    fill(shelf, 10)
+    replace_both(store, f"{SNAPSHOTS}{newest_first(8)}", b"damaged")
+    assert open_shelf(another(store)).refresh() == shelf.state

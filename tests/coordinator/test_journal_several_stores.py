@@ -29,6 +29,7 @@ from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.calls import ShuffledCalls
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.shelf import FOLDER, MACHINE, Place, open_shelf
+from tests.coordinator.spares import spare_of
 from tests.coordinator.three_stores import ThreeStores, mark, marked_stores
 
 ENTRIES, SNAPSHOTS, MANIFESTS = f"{FOLDER}entries/", f"{FOLDER}snapshots/", f"{FOLDER}manifests/"
@@ -162,7 +163,11 @@ def test_a_commit_of_who_wrote_last_is_one_call_at_each_store(monkeypatch):
     place(shelf, "book")
     store.keys()
     for each in store.connections:
-        assert (each.reads, each.creates, each.lists) == ([node.KEY], [f"{ENTRIES}{number(4)}.0"], [SNAPSHOTS])
+        assert (each.reads, each.creates, each.lists) == (
+            [spare_of(f"{ENTRIES}{number(4)}.0"), node.KEY],
+            [f"{ENTRIES}{number(4)}.0"],
+            [SNAPSHOTS],
+        )
 
 
 def test_a_refresh_without_news_is_one_call_at_each_store():
@@ -176,7 +181,8 @@ def test_a_refresh_without_news_is_one_call_at_each_store():
     shelf.refresh()
     store.keys()
     for each in store.connections:
-        assert (each.reads, each.lists) == ([f"{ENTRIES}{number(4)}.0", node.KEY], [SNAPSHOTS])
+        vote = f"{ENTRIES}{number(4)}.0"
+        assert (each.reads, each.lists) == ([vote, spare_of(vote), node.KEY], [SNAPSHOTS])
 
 
 def test_who_leads_and_is_refused_has_seen_the_newest_entry(cluster):
@@ -553,3 +559,42 @@ def test_a_store_whose_disk_fails_to_read_one_file_is_passed_over(cluster):
 def test_marked_stores_belong_together():
     for i, store in enumerate(marked_stores()):
         node.require_marker(store, str(i), f"life-{i}")
+
+
+# One register is lost
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_entry_that_two_of_three_stores_have_outlives_the_loss_of_a_register(seed):
+    cluster = Cluster(seed)
+    fill(cluster.open(), 2)
+    cluster.away(2)
+    fill(cluster.open(), 1)
+    cluster.away()
+    for key in [key for key in cluster.stores[1].keys(ENTRIES) if number(3) in key]:
+        MemoryStore.delete(cluster.stores[1], key)
+    other = cluster.open()
+    other.submit(Place(("other",)))
+    assert cluster.open().refresh().things == ("thing-0", "thing-1", "thing-2", "other")
+
+
+def test_who_led_does_not_overrule_a_vote_that_was_closed_and_lost():
+    cluster = Cluster()
+    leader = cluster.open()
+    fill(leader, 2)
+    cluster.away(2)
+    fill(cluster.open(), 1, "other")
+    cluster.away()
+    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(3)}.0")
+    leader.submit(Place(("late",)))
+    assert cluster.open().refresh().things == ("thing-0", "thing-1", "other-2", "late")
+
+
+def test_a_register_that_is_lost_is_made_again_by_mending(cluster):
+    shelf = cluster.open()
+    fill(shelf, 3)
+    cluster.finish()
+    before = cluster.stores[1].keys()
+    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
+    assert shelf.mend() == [f"store-b/{ENTRIES}{number(2)}.0"]
+    assert cluster.stores[1].keys() == before

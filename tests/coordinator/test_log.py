@@ -19,6 +19,7 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
 )
 from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.spares import spare_of
 from tests.coordinator.topics import claim, commit, file
 from tests.coordinator.troubled_store import TroubledStore
 
@@ -110,15 +111,16 @@ def test_opening_again_reads_the_next_entry_and_the_marker(log, store):
     store.reads.clear()
     store.creates.clear()
     log.open(create=True)
-    assert store.reads == [f"{CLUSTER_ENTRIES}{layout.number(log.cluster.number + 1)}", node.KEY]
+    next_entry = f"{CLUSTER_ENTRIES}{layout.number(log.cluster.number + 1)}"
+    assert store.reads == [next_entry, spare_of(next_entry), node.KEY]
     assert store.creates == []
 
 
-def test_taking_a_topic_again_reads_one_entry_of_each_journal(log, store):
+def test_taking_a_topic_again_looks_for_one_entry_of_each_journal_and_its_spare(log, store):
     log.create_topic("flights", 2)
     store.reads.clear()
     log.topic("flights")
-    assert len(store.reads) == 2
+    assert len(store.reads) == 4
 
 
 # Topics

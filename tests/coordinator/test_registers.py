@@ -109,7 +109,7 @@ def test_after_its_own_entry_a_process_decides_with_one_create_at_each_store(sto
     slots.calls.finish()  # the one that was not waited for
     for store in slots.stores:
         assert store.creates == [f"{FOLDER}{2:020d}.0"]
-        assert store.reads == [node.KEY]
+        assert store.reads == [f"{JOURNAL}spares/entries/{2:020d}.0", node.KEY]
 
 
 def test_after_an_entry_of_another_a_process_claims_a_ballot(stores):

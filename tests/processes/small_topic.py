@@ -35,7 +35,7 @@ from pyspark_log_coordinator.log import Log, TopicHandle
 from pyspark_log_coordinator.producers import ProducerClaim
 from pyspark_log_coordinator.sequencing import Acks
 from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage import checkpoints, layout, node, schema
+from pyspark_log_storage import checkpoints, layout, node, schema, spare
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.local import LocalStore
 
@@ -89,9 +89,11 @@ def rows_of_all(producer: str, batches: int) -> Values:
 class Life:
     """One life of a process, with a hold on the log of its own."""
 
-    def __init__(self, root: str, environment: Environment | None = None, topic: str = TOPIC) -> None:
+    def __init__(self, root: str | Log, environment: Environment | None = None, topic: str = TOPIC) -> None:
+        """`root` has commas between several journal nodes, or is a log of the test's own that is not opened yet."""
         self.topic = topic
-        self.log = Log([LocalStore(each) for each in root.split(",")], environment or real_environment())
+        stores = [] if isinstance(root, Log) else [LocalStore(each) for each in root.split(",")]
+        self.log = root if isinstance(root, Log) else Log(stores, environment or real_environment())
         self.log.open(create=True)
 
     @property
@@ -221,6 +223,7 @@ class Life:
         Of a topic that was deleted the journal's end is needed: its last entry, and the snapshot of that.
         """
         stored = set(self.log.store.list(""))
+        stored -= {key for key in stored if spare.FOLDER in key and key.replace(spare.FOLDER, "", 1) in stored}
         lives = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
         there = {(name, record.topic_id) for name, record in self.log.topics().items()}
         needed = {node.KEY, *self._journal(layout.CLUSTER_JOURNAL, stored)}

@@ -15,6 +15,7 @@ from pyspark_log.source.fetch import fetch
 from pyspark_log.source.planning import Range, split_of
 from pyspark_log_coordinator.topic import AlterConfig, DeleteTopic, RaiseOrphanFloor
 from tests.command_line import CommandLine
+from tests.coordinator.spares import spare_file
 from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, flip_bit, record
 
 PATIENCE_SECONDS = 60
@@ -191,7 +192,8 @@ def test_the_other_partitions_of_a_topic_with_a_damaged_file_are_rolled_and_what
 def test_a_topic_that_cannot_be_opened_is_told_and_the_others_are_maintained(cli):
     log = filled(cli, "a", "b", "c")
     newest = log.newest_entry("b")
-    flip_bit(newest, 8 * 20)
+    for each in (newest, spare_file(newest)):
+        flip_bit(each, 8 * 20)
     result = cli.run("maintain", code=1)
     [line] = result.stderr.splitlines()
     assert "topic 'b': " in line
@@ -240,7 +242,7 @@ def test_the_bytes_of_a_deleted_topic_are_shown_and_removed(cli):
     assert line.endswith(f" of the deleted topic old ({folder.name})")
     assert files(cli) == before
     assert cli.out("maintain").splitlines()[3:] == [line.replace("would remove", "removed")]
-    assert len([path for path in folder.rglob("*") if path.is_file()]) == 2
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 4
     assert len(cli.out("maintain").splitlines()) == 3
     assert rows(log, "t") == [b"%d" % batch for batch in range(10)]
 
@@ -252,7 +254,7 @@ def test_the_bytes_of_a_deleted_topic_are_told_to_machines(cli):
     [cluster] = cli.documents("maintain", "--dry-run")
     [gone] = cluster["deleted_topics"]
     assert (gone["topic"], gone["topic_id"]) == ("old", topic_id)
-    assert gone["objects"] == sum(1 for path in files(cli) if topic_id in path) - 1
+    assert gone["objects"] == sum(1 for path in files(cli) if topic_id in path) - len(["the last entry", "its spare"])
     assert gone["bytes"] > 1000
     assert cli.documents("maintain")[0]["deleted_topics"] == [gone]
 
@@ -314,7 +316,8 @@ def test_a_deleted_topic_that_cannot_be_read_is_told_and_the_others_go(cli):
     for topic in ("old", "z"):
         log.delete(topic)
     newest = max(cli.path.glob("topics/old/*/journal/entries/*"))
-    newest.write_bytes(b"")
+    for each in (newest, spare_file(newest)):
+        each.write_bytes(b"")
     result = cli.run("maintain", code=1)
     [line] = result.stderr.splitlines()
     assert "topics/old/" in line
@@ -391,3 +394,11 @@ def test_for_machines_too_rows_that_expire_are_told(cli):
     document = cli.documents("maintain", "t")[0]
     assert document["expired"] == [{"partition": 0, "from": 0, "log_start": 5, "rows": 5}]
     assert (document["removed"], document["waiting"]) == (0, 3)
+
+
+def test_a_lost_entry_is_made_again(cli):
+    newest = filled(cli, "t").newest_entry("t")
+    whole = newest.read_bytes()
+    newest.unlink()
+    cli.run("maintain")
+    assert newest.read_bytes() == whole

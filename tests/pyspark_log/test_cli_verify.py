@@ -130,3 +130,22 @@ def test_it_changes_nothing(cli):
 
 def test_an_unknown_topic_is_an_error(cli):
     assert "'v'" in cli.error("verify", "v")
+
+
+def test_a_lost_entry_is_told_and_made_again_from_its_spare(cli):
+    newest = PlainLog(cli.path).newest_entry("t")
+    whole = newest.read_bytes()
+    newest.unlink()
+    first, *_ = cli.run("verify", "t", code=1).stdout.splitlines()
+    assert newest.name in first
+    assert first.endswith("its spare is whole (verify --repair can make it again)")
+    assert cli.out("verify", "t", "--repair").splitlines()[1].startswith("t: sound")
+    assert newest.read_bytes() == whole
+
+
+def test_a_damaged_entry_of_the_cluster_is_made_again_from_its_spare(cli):
+    entry = cli.path / "cluster" / "entries" / f"{2:020d}"
+    whole = entry.read_bytes()
+    flip_bit(entry, 8 * 20)
+    assert cli.out("verify", "--repair").splitlines()[1].startswith("the cluster: sound")
+    assert entry.read_bytes() == whole

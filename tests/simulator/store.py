@@ -25,7 +25,9 @@ _SLEEPS_BEFORE_CREATE = 8
 """How much more often a process sleeps before it creates something: what it has decided upon is old then."""
 _ANSWERS_DELAYED = 0.25
 """How often others run between an operation and its answer."""
-_CHANGES = {"create", "put", "delete", "open", "close"}
+_TORN = 0.01
+"""How often an object that is not flushed is there only in part."""
+_CHANGES = {"create", "create unflushed", "put", "delete", "open", "close"}
 """The operations that a read-only disk refuses."""
 
 T = TypeVar("T")
@@ -139,6 +141,12 @@ class SimulatedStore:
     def create(self, key: str, data: bytes) -> bool:
         data = bytes(data)
         return self._act("create", key, lambda: self._create(key, data))
+
+    def create_unflushed(self, key: str, data: bytes) -> None:
+        # A crash in the middle leaves a part of it.
+        whole = bytes(data)
+        part = whole[: self._chance.randrange(len(whole))] if self._chance.random() < _TORN else whole
+        self._act("create unflushed", key, lambda: self._create(key, part))
 
     def put(self, key: str, data: bytes) -> None:
         data = bytes(data)

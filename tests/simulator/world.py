@@ -14,10 +14,10 @@ from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log import Log
 from pyspark_log_coordinator.sequencing import Acks
 from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage import layout
+from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
 from tests.simulator.clock import Clock
-from tests.simulator.invariants import History, Rows, Violation
+from tests.simulator.invariants import History, Rows, Violation, require
 from tests.simulator.store import CALM, Life, Objects, SimulatedStore, Weather
 
 TOPIC = "t"
@@ -287,7 +287,10 @@ class World:
             self.rows.created(key, data)
 
     def replaced(self, key: str, data: bytes) -> None:
-        if not key.startswith("selftest/") and not is_copy_for_people(key):
+        if f"/{spare.FOLDER}" in f"/{key}":
+            of = self.objects.data.get(key.replace(spare.FOLDER, "", 1), data)
+            require(data == of, f"{key} is replaced by something else than it is the spare of")
+        elif not key.startswith("selftest/") and not is_copy_for_people(key):
             raise Violation(f"{key} is replaced")
 
     def deleting(self, key: str) -> None:

@@ -1,0 +1,186 @@
+"""Any one stored object is lost, cut or flipped: readers and writers get right rows or an error, and no row is lost.
+
+Every object of a small log is damaged in turn, whatever it is. Processes that were there go on, and others begin. What
+they acknowledge is there at the end: at once, or when the object is back.
+"""
+
+import itertools
+
+import pytest
+
+from pyspark_log_coordinator import founding
+from pyspark_log_coordinator.log import Log
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.several_nodes import one_after_another
+from tests.processes.small_topic import SNAPSHOT_EVERY, Life, error_of, make_constants_small, rows_of_all, seeded
+
+ROOT = ("/root",)
+THREE = ("/disk/a", "/disk/b", "/disk/c")
+PRODUCER = "p"
+BATCHES = 14
+
+Contents = dict[str, dict[str, bytes]]
+"""What is stored at each address."""
+
+
+class Cluster:
+    """The stores of a cluster in memory, and the processes that use them."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.stores = {url: MemoryStore(url) for url in contents}
+        for url, objects in contents.items():
+            for key, data in objects.items():
+                self.stores[url].put(key, data)
+        self._lives = itertools.count(1)
+
+    def begin(self) -> Life:
+        """Return a process that has just begun. Raises `LogError`."""
+        log = Log(
+            list(self.stores.values()),
+            seeded(next(self._lives) * 10**6),
+            open_node=self.stores.__getitem__,
+            roll_call=one_after_another,
+        )
+        return Life(log)
+
+    def contents(self) -> Contents:
+        return {url: {key: store.read(key) for key in store.list("")} for url, store in self.stores.items()}
+
+
+def filled(urls: tuple[str, ...]) -> Contents:
+    """Return what a small log consists of in which everything has happened once, and rows are not rolled yet."""
+    cluster = Cluster({url: {} for url in urls})
+    if len(urls) > 1:
+        founding.mark(list(cluster.stores.values()), seeded(1))
+    life = cluster.begin()
+    life.create()
+    life.log.create_topic("other", 1)
+    life.log.delete_topic("other")
+    life.fill(PRODUCER, range(BATCHES - 3))
+    life.maintain()
+    life.housekeep()
+    life.tidy()
+    life.fill(PRODUCER, range(BATCHES - 3, BATCHES))
+    # No snapshot has the newest entries.
+    for number in itertools.count():
+        if life.log.cluster.number % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
+            break
+        life.log.create_topic(f"empty-{number}", 1)
+    while life.handle.journal.number % SNAPSHOT_EVERY != SNAPSHOT_EVERY - 1:
+        life.fill(PRODUCER, [life.batches(PRODUCER)])
+    return cluster.contents()
+
+
+def lost(data: bytes) -> bytes | None:
+    return None
+
+
+def cut(data: bytes) -> bytes | None:
+    return data[: len(data) * 2 // 3]
+
+
+def flipped(data: bytes) -> bytes | None:
+    damaged = bytearray(data)
+    damaged[len(data) * 2 // 3] ^= 4
+    return bytes(damaged)
+
+
+DAMAGE = (lost, cut, flipped)
+
+
+class Story:
+    """One object that is damaged, and what processes do until it is back."""
+
+    def __init__(self, contents: Contents, url: str, key: str, damage) -> None:
+        self.cluster = Cluster(contents)
+        self.warm = self.cluster.begin()
+        self.warm.handle  # noqa: B018 -- which reads the topic's journal
+        self._store, self._key = self.cluster.stores[url], key
+        self._whole = contents[url][key]
+        self._damaged = damage(self._whole)
+        self.acknowledged = self.warm.batches(PRODUCER)
+        self.errors: list[LogError] = []
+        if self._damaged is None:
+            self._store.delete(key)
+        else:
+            self._store.put(key, self._damaged)
+
+    def go_on(self) -> None:
+        """Let a warm process and a cold one read, write and maintain, in turn; each may end with an error."""
+        for act in (self.read, self.write, self.maintain, self.write, self.read):
+            for begin in (lambda: self.warm, self.cluster.begin):
+                error = error_of(lambda act=act, begin=begin: act(begin()))
+                self.errors += [error] if error is not None else []
+
+    def read(self, life: Life) -> None:
+        """Hold what a reader gets against what was acknowledged; the next batch may be there, too."""
+        state = life.handle.journal.state
+        assert state.producers[PRODUCER].batch_id + 1 in {self.acknowledged, self.acknowledged + 1}
+        expected = rows_of_all(PRODUCER, state.producers[PRODUCER].batch_id + 1)
+        for partition, values in expected.items():
+            begin, found = life.read(partition)
+            assert found == values[begin:]
+            assert found
+
+    def write(self, life: Life) -> None:
+        life.write(PRODUCER, self.acknowledged)
+        self.acknowledged += 1
+
+    def maintain(self, life: Life) -> None:
+        life.maintain()
+        life.housekeep()
+        life.tidy()
+
+    def put_back(self) -> None:
+        """Restore the object from a backup, if it is as the damage left it."""
+        there = set(self._store.list(""))
+        if (self._store.read(self._key) if self._key in there else None) == self._damaged:
+            self._store.put(self._key, self._whole)
+
+
+def hold(contents: Contents, url: str, key: str, damage) -> None:
+    """Hold that the damage to one object costs no row."""
+    if damage(contents[url][key]) == contents[url][key]:
+        return
+    story = Story(contents, url, key, damage)
+    try:
+        story.go_on()
+        story.put_back()
+        story.write(story.cluster.begin())
+        story.read(story.cluster.begin())
+    except BaseException as error:
+        error.add_note(f"{url}/{key} was {damage.__name__}; errors until then: {story.errors}")
+        raise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_any_one_object_that_is_damaged_on_one_root_costs_no_row(damage, monkeypatch):
+    make_constants_small(monkeypatch.setattr)
+    contents = filled(ROOT)
+    for key in contents["/root"]:
+        hold(contents, "/root", key, damage)
+
+
+@pytest.mark.slow
+def test_any_one_object_that_is_damaged_on_one_of_three_nodes_costs_no_row(monkeypatch):
+    """An object that is on all three is lost on one, cut on the next and flipped on the third, each in a log alone."""
+    make_constants_small(monkeypatch.setattr)
+    contents = filled(THREE)
+    for number, (url, objects) in enumerate(contents.items()):
+        for each, key in enumerate(sorted(objects)):
+            hold(contents, url, key, DAMAGE[(number + each) % len(DAMAGE)])
+
+
+@pytest.mark.parametrize("folder", ["cluster/", "/journal/"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_no_object_of_a_journal_on_one_root_is_missed(damage, folder, monkeypatch):
+    """There is no error at all, for each has a spare."""
+    make_constants_small(monkeypatch.setattr)
+    contents = filled(ROOT)
+    for key in contents["/root"]:
+        if folder in key and key != "cluster/journal-nodes":
+            story = Story(contents, "/root", key, damage)
+            story.go_on()
+            assert story.errors == [], key

@@ -1,0 +1,176 @@
+"""Spares: an object of a journal that is lost or damaged is read from its spare, and made again from it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage import spare
+from pyspark_log_storage.envelope import is_whole, seal
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnwritable
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.memory import MemoryStore
+
+JOURNAL = "topics/t/1/journal/"
+OBJECT = f"{JOURNAL}entries/00000000000000000001"
+SPARE = f"{JOURNAL}spares/entries/00000000000000000001"
+WHOLE = seal(b"PLJE", 1, b"an entry")
+OTHER = seal(b"PLJE", 1, b"something else")
+
+
+@pytest.fixture
+def store():
+    made = MemoryStore()
+    made.create(OBJECT, WHOLE)
+    spare.add(made, JOURNAL, OBJECT, WHOLE)
+    return made
+
+
+def read(store):
+    return spare.read(store, JOURNAL, OBJECT)
+
+
+def faults(store, *, contents=True):
+    return list(spare.faults(store, JOURNAL, f"{JOURNAL}entries/", contents=contents))
+
+
+def test_the_spare_lies_beside_the_objects_of_its_kind(store):
+    assert list(store.list("")) == [OBJECT, SPARE]
+
+
+def test_an_object_that_is_lost_is_read_from_its_spare(store):
+    store.delete(OBJECT)
+    assert read(store) == WHOLE
+
+
+@given(st.integers(0, len(WHOLE) * 8 - 1))
+def test_an_object_of_which_a_bit_is_flipped_is_read_from_its_spare(bit):
+    store = MemoryStore()
+    damaged = bytearray(WHOLE)
+    damaged[bit // 8] ^= 1 << bit % 8
+    store.put(OBJECT, bytes(damaged))
+    store.put(SPARE, WHOLE)
+    assert read(store) == WHOLE
+
+
+@pytest.mark.parametrize("length", range(len(WHOLE)))
+def test_an_object_that_is_cut_is_read_from_its_spare(store, length):
+    store.put(OBJECT, WHOLE[:length])
+    assert read(store) == WHOLE
+
+
+@pytest.mark.parametrize("length", range(len(WHOLE)))
+def test_a_spare_that_is_torn_stands_in_for_nothing(store, length):
+    store.put(SPARE, WHOLE[:length])
+    assert read(store) == WHOLE
+    store.delete(OBJECT)
+    assert read(store) is None
+
+
+def test_the_object_counts_before_its_spare(store):
+    store.put(SPARE, OTHER)
+    assert read(store) == WHOLE
+
+
+def test_of_an_object_and_a_spare_that_are_damaged_the_object_is_returned(store):
+    store.put(OBJECT, b"damaged")
+    store.put(SPARE, b"too")
+    assert read(store) == b"damaged"
+
+
+def decoded(store):
+    def decode(data):
+        if not is_whole(data):
+            raise CorruptObject(OBJECT, "it is damaged")
+        return data[16:]
+
+    return spare.decoded(store, JOURNAL, OBJECT, decode)
+
+
+def test_what_is_decoded_comes_from_the_spare_if_the_object_is_lost_or_damaged(store):
+    store.delete(OBJECT)
+    assert decoded(store) == b"an entry"
+    store.put(OBJECT, b"damaged")
+    assert decoded(store) == b"an entry"
+
+
+def test_the_error_is_the_objects_if_its_spare_is_no_better(store):
+    store.delete(SPARE)
+    store.put(OBJECT, b"damaged")
+    with pytest.raises(CorruptObject):
+        decoded(store)
+    store.delete(OBJECT)
+    with pytest.raises(ObjectMissing):
+        decoded(store)
+
+
+def test_what_is_whole_has_no_faults(store):
+    assert faults(store) == []
+
+
+def test_what_is_missing_is_found_by_names_and_made_again(store):
+    for key in (OBJECT, SPARE):
+        store.delete(key)
+        [fault] = faults(store, contents=False)
+        assert (fault.key, fault.of, fault.is_missing) == (key, OBJECT, True)
+        spare.mend(store, fault)
+        assert (faults(store), store.read(key)) == ([], WHOLE)
+
+
+def test_what_is_damaged_is_found_if_contents_are_read_and_made_again(store):
+    for key in (OBJECT, SPARE):
+        store.put(key, WHOLE[:-1])
+        assert faults(store, contents=False) == []
+        [fault] = faults(store)
+        assert (fault.key, fault.of, fault.is_missing) == (key, OBJECT, False)
+        spare.mend(store, fault)
+        assert (faults(store), store.read(key)) == ([], WHOLE)
+
+
+def test_a_file_of_somebody_else_gets_no_spare(store):
+    store.create(f"{OBJECT}.bak", WHOLE)
+    assert faults(store) == []
+
+
+def test_what_is_lost_with_its_spare_cannot_be_made_again(store):
+    store.put(OBJECT, b"damaged")
+    store.delete(SPARE)
+    assert faults(store) == []
+
+
+def test_a_store_that_takes_no_spare_fails_nothing(store, monkeypatch):
+    def refuse(key, data):
+        raise StoreUnwritable(store.url, key, "the disk is full")
+
+    monkeypatch.setattr(store, "create_unflushed", refuse)
+    spare.add(store, JOURNAL, OBJECT, WHOLE)
+
+
+# Local files
+
+
+def test_a_local_store_keeps_a_spare_that_is_there(tmp_path):
+    store = LocalStore(str(tmp_path / "root"))
+    store.create(OBJECT, WHOLE)
+    spare.add(store, JOURNAL, OBJECT, WHOLE)
+    spare.add(store, JOURNAL, OBJECT, OTHER)
+    assert store.read(SPARE) == WHOLE
+
+
+def test_a_local_store_flushes_no_spare(tmp_path, monkeypatch):
+    store = LocalStore(str(tmp_path / "root"))
+    store.create(OBJECT, WHOLE)
+
+    def flush(fd):
+        raise AssertionError("a commit waits for it")
+
+    monkeypatch.setattr("os.fsync", flush)
+    monkeypatch.setattr("os.fdatasync", flush)
+    store.create_unflushed(SPARE, WHOLE)
+    assert store.read(SPARE) == WHOLE
+
+
+def test_where_the_disk_is_gone_no_folder_is_made_for_a_spare(tmp_path):
+    store = LocalStore(str(tmp_path / "root"))
+    with pytest.raises(StoreError):
+        store.create_unflushed(SPARE, WHOLE)
+    assert list(tmp_path.iterdir()) == []
