@@ -64,8 +64,10 @@ def _is_left_alone(handle: TopicHandle, node: NodeId) -> bool:
     """Return whether a node that is out of sync has missed something for so long that nobody can be following for it.
 
     Segments say nothing of when they were made. A node that lacks one, or lacks nothing and was not told to be back, is
-    taken to be left alone.
+    taken to be left alone. A node that a partition is moving to is not: the process that moves it copies.
     """
+    if any(node in partition.adding for partition in handle.journal.state.partitions):
+        return False
     missing = holding.missing(handle.journal.state, node)
     if missing.segments or not missing.files:
         return True
