@@ -140,6 +140,8 @@ def claimed_length(data: bytes, name: str) -> int:
     magic, _, _, length, *_ = _FIELDS.unpack_from(data)
     if magic != _MAGIC:
         raise CorruptObject(name, f"a chunk begins with {_MAGIC!r}, this with {magic!r}")
+    if length > CHUNK_BYTES_MAX:
+        raise CorruptObject(name, f"it claims to be {length} bytes long, and {CHUNK_BYTES_MAX} is the most")
     return max(int(length), HEADER_BYTES)
 
 
@@ -159,7 +161,15 @@ def verify(data: pa.Buffer, name: str) -> Header:
         raise CorruptObject(name, f"it is {length} bytes long, but {data.size} were read")
     if version > _VERSION:
         raise NewerFormat(name, f"chunk format {version}, this version reads up to {_VERSION}")
-    return Header(length, body_length, rows, schema_id, low, high, crc)
+    return _possible(Header(length, body_length, rows, schema_id, low, high, crc), name)
+
+
+def _possible(header: Header, name: str) -> Header:
+    """Return a header. Raises `CorruptObject` if no writer makes such a chunk."""
+    if not 1 <= header.rows <= CHUNK_ROWS_MAX or HEADER_BYTES + header.body_length > header.length:
+        detail = f"it claims {header.rows} rows in {header.body_length} of its {header.length} bytes"
+        raise CorruptObject(name, detail)
+    return header
 
 
 def decoded_bytes_max(length: int) -> int:
@@ -194,7 +204,7 @@ class Verifier:
             raise CorruptObject(self._name, "its checksum does not match its bytes")
         if self._version > _VERSION:
             raise NewerFormat(self._name, f"chunk format {self._version}, this version reads up to {_VERSION}")
-        return self._header
+        return _possible(self._header, self._name)
 
 
 def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:

@@ -23,8 +23,8 @@
 Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many reads neighbouring
 blocks together. Made from the .log alone, and again where it is missing or damaged.
 
-A right checksum does not make an index true. Each block that is read is checked: its chunks follow one another, in rows
-and in bytes, and lie in the .log and between the bases of the header. Nothing is listed that the file does not hold.
+A right checksum does not make an index true. The entries that are returned are checked: they follow one another, in
+rows and in bytes, and lie within what the header says of the segment. Nothing is listed that the file does not hold.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ _ENTRY = np.dtype(
         ("zero", "<u4"),
     ]
 )
-_PLACES = ("relative_offset", "rows", "position", "length")
 assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTES
 
 
@@ -183,6 +182,8 @@ class Index:
             else:
                 high = middle - 1
         within = int(np.searchsorted(self._block(low)[1]["relative_offset"], relative, side="right")) - 1
+        if within < 0:
+            raise CorruptObject(self._name, f"none of its chunks has offset {offset}")
         return low * BLOCK_ENTRIES + within
 
     def find_time(self, timestamp: int) -> int | None:
@@ -201,26 +202,29 @@ class Index:
     def read(self, first: int, last: int) -> list[IndexEntry]:
         """Return the entries from `first` up to and with `last`. Reads what is missing up to 64 KiB at once."""
         self._load(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES)
-        found: list[IndexEntry] = []
+        found = []
         for number in range(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES + 1):
             _, table = self._block(number)
             start = max(0, first - number * BLOCK_ENTRIES)
             end = min(len(table), last + 1 - number * BLOCK_ENTRIES)
-            block = [
-                IndexEntry(self.base_offset + relative, *rest[:-1]) for relative, *rest in table[start:end].tolist()
-            ]
-            if (
-                found
-                and block
-                and (block[0].base_offset, block[0].position)
-                != (
-                    found[-1].end_offset,
-                    found[-1].position + found[-1].length,
-                )
-            ):
-                raise CorruptObject(self._name, f"block {number} does not go on where the one before it ends")
-            found += block
+            for relative, *rest in table[start:end].tolist():
+                found.append(IndexEntry(self.base_offset + relative, *rest[:-1]))
+        self._check(found, first, last)
         return found
+
+    def _check(self, entries: list[IndexEntry], first: int, last: int) -> None:
+        """Raise `CorruptObject` unless these chunks follow one another, and lie in the segment of the header."""
+        offset = self.base_offset if first == 0 else entries[0].base_offset if entries else -1
+        position = entries[0].position if entries else -1
+        fits = position > 0
+        for each in entries:
+            fits = fits and each.base_offset == offset and each.position == position
+            offset, position = each.base_offset + each.rows, each.position + each.length
+        end = self.end_offset, self.log_bytes
+        is_last = last == self.entries - 1
+        if not fits or offset > end[0] or position > end[1] or ((offset, position) == end) != is_last:
+            detail = f"its chunks {first} to {last} do not follow one another, or lie outside of the segment"
+            raise CorruptObject(self._name, detail)
 
     def read_all(self) -> Iterator[IndexEntry]:
         """Yield every entry. Holds a few blocks in memory, whatever the number of entries."""
@@ -252,26 +256,7 @@ class Index:
             raise CorruptObject(self._name, f"the checksum of block {number} does not match")
         count = min(BLOCK_ENTRIES, self.entries - number * BLOCK_ENTRIES)
         table = np.frombuffer(body, _ENTRY, count, _REACHED.size)
-        if not self._is_possible(number, table):
-            raise CorruptObject(self._name, f"the chunks of block {number} do not follow one another in the .log")
         return _REACHED.unpack_from(body)[0], table
-
-    def _is_possible(self, number: int, table: NDArray[np.void]) -> bool:
-        """Return whether the chunks of a block can be those of a segment with this header."""
-        offsets, rows, positions, lengths = (table[name].astype(np.int64) for name in _PLACES)
-        ends, behind = offsets + rows, positions + lengths
-        is_first, is_last = number == 0, number == self.blocks - 1
-        return bool(
-            (ends[:-1] == offsets[1:]).all()
-            and (behind[:-1] == positions[1:]).all()
-            and rows.min() > 0
-            and lengths.min() > 0
-            and positions[0] > 0
-            and (offsets[0] == 0) == is_first
-            and (ends[-1] == self.end_offset - self.base_offset) == is_last
-            and (behind[-1] == self.log_bytes) == is_last
-            and behind[-1] <= self.log_bytes
-        )
 
 
 def _block_crc(header_crc: int, number: int, body: bytes) -> int:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_storage import keys, writeback
 from pyspark_log_storage.errors import (
+    CorruptObject,
     NodeAway,
     ObjectMissing,
     StoreError,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _TMP = keys.TEMPORARY
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+WHOLE_BYTES_MAX = 2**31
+"""How large an object is that can be read whole: entries and snapshots are far smaller. Others are read in ranges."""
 _TRUSTED_BYTES = 1024 * 1024
 """Up to this a read is prepared for what it asks; for more only if the file has so much."""
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
@@ -109,16 +111,16 @@ class LocalStore:
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         with _errors(self.url, key):
             try:
-                fd = os.open(self._path(key), _READ)
+                self._path(key)
+                fd = self._tree.open(key)
             except FileNotFoundError as error:
                 raise ObjectMissing(self.url, key) from error
-            except OSError as error:
-                if error.errno == errno.ELOOP:
-                    raise self._tree.refused(key) from error
-                raise
             try:
                 if length is None or length > _TRUSTED_BYTES:
                     there = max(0, os.fstat(fd).st_size - start)
+                    if length is None and there > WHOLE_BYTES_MAX:
+                        detail = f"it is {there} bytes long, and what is read whole has {WHOLE_BYTES_MAX} at the most"
+                        raise CorruptObject(f"{self.url}/{key}", detail)
                     length = there if length is None else min(length, there)
                 data = os.pread(fd, length, start)
                 while len(data) < length:

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from pyspark_log_storage import append_file, chunk, index
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
-from pyspark_log_storage.index import Index, IndexEntry
+from pyspark_log_storage.index import SEGMENT_ROWS_MAX, Index, IndexEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import ObjectWriter, Readable, Store
 
 ALIGNMENT = 64
+BASE_OFFSET_MAX = 2**62
+"""What rows add to that stays below 2**63."""
 LEADER_EPOCHS_MAX = 2**20
 """How many leader epochs a header may have: 16 MiB of them."""
 
@@ -165,6 +167,8 @@ def chunks(store: Readable, key: str) -> Iterator[tuple[IndexEntry, chunk.Header
     base_offset, epochs, position = read_header(store, log, name)
     offset = base_offset
     for place, header, data in append_file.scan(store, log, position):
+        if offset + header.rows - base_offset > SEGMENT_ROWS_MAX:
+            raise CorruptObject(name, f"it holds more than {SEGMENT_ROWS_MAX} rows, the most of a segment")
         yield entry_of(header, offset, place, epochs), header, data
         offset += header.rows
 
@@ -231,6 +235,8 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
         raise CorruptObject(name, "the checksum of its header does not match")
     if version > _VERSION:
         raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
+    if not 0 <= base_offset <= BASE_OFFSET_MAX:
+        raise CorruptObject(name, f"it claims to begin at offset {base_offset}, and {BASE_OFFSET_MAX} is the largest")
     starts = (_EPOCH.unpack_from(data, _FIELDS.size + i * _EPOCH.size) for i in range(count))
     return base_offset, tuple((epoch, start) for epoch, _, start in starts), length
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEPTH_MAX = 64
 """How many folders deep a tree is listed; the product makes fewer than ten."""
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -55,6 +56,15 @@ class Tree:
             f"{self._root}/{key} is a symbolic link, and below a store's root none is followed; put what it leads to "
             "in its place",
         )
+
+    def open(self, key: str) -> int:
+        """Open a file for reading. Does not wait for the writer of a pipe. Raises `StoreRefused` if it is a link."""
+        try:
+            return os.open(f"{self._root}/{key}", _FILE)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise self.refused(key) from error
+            raise
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder, sorted; none if it is missing."""

@@ -7,8 +7,8 @@ the message is measured before Arrow decodes it, and the values are checked afte
     measure     how many bytes the buffers take once they are decompressed, from the message's metadata
     check       offsets are in order and within their values, strings are UTF-8, counts of nulls are right
 
-Arrow's own `validate` compares only the first and last offset of a column. `validate(full=True)` compares all; for many
-rows numpy does the same in a quarter of the time.
+Arrow's plain `validate` compares only the first and last offset of a column, so the full one is needed. It reads each
+offset once, which for 80,000 rows takes 0.1 ms; numpy takes as long, for both wait for memory.
 """
 
 from __future__ import annotations
@@ -16,19 +16,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
 BUFFERS_MAX = 1024
 """How many buffers a message may have; one of records has at most 13."""
 
-_FEW_ROWS = 10_000
-"""Up to this Arrow's own check is as quick as numpy."""
 _PREFIX = struct.Struct("<Ii")  # a mark, the length of the metadata with padding
 _MARK = 0xFFFFFFFF
 _U32 = struct.Struct("<I")
@@ -73,26 +68,9 @@ def measure(body: pa.Buffer) -> int:
 def check(batch: pa.RecordBatch) -> None:
     """Raise `WrongBatchError` unless every value of a batch that Arrow decoded lies within its buffers."""
     try:
-        if batch.num_rows <= _FEW_ROWS:
-            batch.validate(full=True)
-            return
-        batch.validate()  # the sizes of all buffers, and the first and last offsets
-        for column in batch.columns:
-            if pa.types.is_binary(column.type):
-                _check_offsets(column)
-            elif not pa.types.is_primitive(column.type):
-                column.validate(full=True)
+        batch.validate(full=True)
     except pa.ArrowException as error:
         raise WrongBatchError(str(error)) from error
-
-
-def _check_offsets(column: pa.Array) -> None:
-    """Hold that the offsets of a column never fall; `validate` has held that both ends are within the data."""
-    ends: NDArray[np.int32] = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1)
-    falls = ends[1:] < ends[:-1]
-    if falls.any():
-        row = int(falls.argmax())
-        raise WrongBatchError(f"the offsets of its values fall from {ends[row]} to {ends[row + 1]} at row {row}")
 
 
 def _compressed_buffers(message: memoryview) -> Iterator[tuple[int, int]] | None:

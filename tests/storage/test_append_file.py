@@ -158,17 +158,18 @@ def test_a_scan_yields_what_lies_before_the_damage(memory):
         next(found)
 
 
-def test_a_damaged_length_does_not_make_a_scan_read_behind_the_file(memory, monkeypatch):
+@pytest.mark.parametrize(("byte", "error"), [(0x7F, "ends after"), (0xFF, "is the most")])
+def test_a_damaged_length_does_not_make_a_scan_read_behind_the_file(memory, monkeypatch, byte, error):
     write(memory, [batch_of(b"a")])
     data = bytearray(memory.read(KEY))
-    data[11] = 0xFF
+    data[11] = byte
     memory.put(KEY, data)
     asked = []
     real = memory.read
     monkeypatch.setattr(
         memory, "read", lambda key, start=0, length=None: asked.append(length) or real(key, start, length)
     )
-    with pytest.raises(CorruptObject, match="ends after"):
+    with pytest.raises(CorruptObject, match=error):
         list(scan(memory, KEY))
     assert asked == [chunk.HEADER_BYTES]
 

@@ -1,6 +1,7 @@
 """The index: it finds what a search of all entries would find, from few blocks, and says when it is damaged."""
 
 import google_crc32c
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -258,3 +259,41 @@ def test_a_newer_index_is_told_from_a_damaged_one():
 def test_a_missing_index_is_missing():
     with pytest.raises(ObjectMissing):
         Index(MemoryStore(), KEY)
+
+
+# A right checksum, and nothing right below it
+
+
+def test_an_index_that_claims_more_than_its_file_holds_is_read_to_its_end_and_no_further():
+    store = CountingStore()
+    found = stored(even(BLOCK_ENTRIES), store)
+    fields = index._FIELDS.pack(b"PLIX", 1, 0, BASE, BASE + 2**32 - 1, found.log_bytes, 2**32 - 1)
+    crc = google_crc32c.value(fields)
+    body = store.read(KEY)[64:-4]
+    block = body + index._block_crc(crc, 0, body).to_bytes(4, "little")
+    store.put(KEY, fields + crc.to_bytes(4, "little") + block)
+    for read in (lambda it: it.read(0, it.entries - 1), lambda it: list(it.read_all()), lambda it: it.find_time(10**9)):
+        with pytest.raises(CorruptObject, match="ends inside block"):
+            read(Index(store, KEY))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base_offset": BASE + 5},
+        {"rows": 11},
+        {"rows": 9},
+        {"position": 1},
+        {"length": 2**32 - 1},
+        {"position": 2**63},
+    ],
+)
+@pytest.mark.parametrize("number", [0, 1, BLOCK_ENTRIES - 1, BLOCK_ENTRIES, 2 * BLOCK_ENTRIES - 2])
+def test_chunks_that_do_not_follow_one_another_are_an_error(number, change):
+    entries = even(2 * BLOCK_ENTRIES)
+    log_bytes = entries[-1].position + entries[-1].length
+    changed = msgspec.structs.replace(entries[number], **change)
+    store = MemoryStore()
+    store.put(KEY, index.encode(BASE, log_bytes, [*entries[:number], changed, *entries[number + 1 :]]))
+    with pytest.raises(CorruptObject, match="follow one another"):
+        Index(store, KEY).read(0, len(entries) - 1)

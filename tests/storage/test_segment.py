@@ -372,3 +372,20 @@ def test_a_newer_index_is_not_taken_for_a_damaged_one(memory):
     memory.put(f"{KEY}.index", header + google_crc32c.value(header).to_bytes(4, "little") + whole[64:])
     with pytest.raises(NewerFormat, match="index format 2"):
         segment.entries_between(memory, KEY, BASE, BASE + 6)
+
+
+@pytest.mark.parametrize("base", [-1, 2**62 + 1, 2**63 - 1])
+def test_a_segment_that_claims_to_begin_behind_all_offsets_is_an_error(memory, base):
+    memory.put(f"{KEY}.log", segment.encode_header(base, EPOCHS))
+    with pytest.raises(CorruptObject, match="begin at offset"):
+        segment.scan(memory, KEY)
+
+
+def test_a_segment_that_claims_more_rows_than_one_holds_is_an_error(memory):
+    """Its index could not be made."""
+    data = bytearray(chunk.encode(batch_of([(b"a", 1)]), RECORD_ID, "none")[1])
+    data[16:20] = chunk.CHUNK_ROWS_MAX.to_bytes(4, "little")
+    data[60:64] = chunk._checksum(bytes(data[:60]), bytes(data[64:])).to_bytes(4, "little")
+    memory.put(f"{KEY}.log", segment.encode_header(0, EPOCHS) + bytes(data) * 3)
+    with pytest.raises(CorruptObject, match="more than"):
+        segment.scan(memory, KEY)

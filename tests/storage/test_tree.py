@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_log_storage import tree
-from pyspark_log_storage.errors import StoreRefused
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.errors import CorruptObject, StoreRefused
+from pyspark_log_storage.local import WHOLE_BYTES_MAX, LocalStore
 
 USES = {
     "create": lambda store, key: store.create(key, b"new"),
@@ -39,8 +39,8 @@ def test_it_is_refused_by_an_optimized_python_too(tmp_path):
     (tmp_path / "outside").write_bytes(b"somebody's")
     script = """
 import sys
-from pyspark_log_storage.errors import StoreRefused
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.errors import CorruptObject, StoreRefused
+from pyspark_log_storage.local import WHOLE_BYTES_MAX, LocalStore
 try:
     LocalStore(sys.argv[1]).delete("../outside")
 except StoreRefused:
@@ -191,3 +191,12 @@ def test_a_folder_is_looked_at_once(local, monkeypatch):
     for _ in range(10):
         local.read("a/b/x")
     assert looks == []
+
+
+def test_an_object_that_is_larger_than_any_is_not_read_whole(local):
+    """It may be a file with holes, which takes no space on the disk."""
+    local.create("a", b"hello")
+    os.truncate(f"{local.url}/a", WHOLE_BYTES_MAX + 1)
+    with pytest.raises(CorruptObject, match="read whole"):
+        local.read("a")
+    assert local.read("a", 1, 4) == b"ello"

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_log_storage import chunk, schema, untrusted_batch
+from pyspark_log_storage import chunk, schema
 from pyspark_log_storage.errors import CorruptObject
 from tests.storage import hostile_chunks as hostile
 from tests.storage.hostile_chunks import chunk_of, message_of, ordered, with_headers, with_offsets
 
 WORKER = Path(__file__).with_name("hostile_worker.py")
 EVERY_COMPRESSION = pytest.mark.parametrize("compression", chunk.COMPRESSIONS)
-FEW_AND_MANY = pytest.mark.parametrize("rows", [3, untrusted_batch._FEW_ROWS, hostile.MANY])
+FEW_AND_MANY = pytest.mark.parametrize("rows", [3, hostile.MANY])
 
 
 def decoded(data):
@@ -122,7 +122,9 @@ def test_a_message_with_metadata_of_its_own_is_not_read():
         decoded(chunk_of(whole[8 + first :] + bytes(4096), 3))
 
 
-@pytest.mark.parametrize(("kind", "count"), [("chunk", 2000), ("body", 2000), ("segment", 100), ("index", 100)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("chunk", 2000), ("body", 2000), ("segment", 100), ("rows", 100), ("index", 100)]
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_is_changed_there_is_a_value_or_an_error(kind, count, seed):
     """In a process of its own: one that reads outside of its buffers may die."""
