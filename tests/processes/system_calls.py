@@ -48,22 +48,23 @@ def watched(watcher: Watcher, names: tuple[str, ...] = CHANGES) -> Iterator[None
     paths: dict[int, str] = {}
     real_open = os.open
 
-    def opened(path: str, flags: int, *rest: int) -> int:
+    def opened(path: str, flags: int, *rest: int, dir_fd: int | None = None) -> int:
         name = "create" if flags & os.O_CREAT else "read"
+        whole = _in(path, dir_fd)
 
         def go() -> int:
-            descriptor = real_open(path, flags, *rest)
-            paths[descriptor] = path
+            descriptor = real_open(path, flags, *rest, dir_fd=dir_fd)
+            paths[descriptor] = whole
             return descriptor
 
         if name not in names or flags & os.O_DIRECTORY:
             return go()
-        return int(watcher(Call(name, path, (path, flags), go, real_open)))
+        return int(watcher(Call(name, whole, (path, flags), go, real_open)))
 
     def around(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             about = arguments[1] if name in {"link", "rename"} else arguments[0]
-            path = paths.get(about, "") if isinstance(about, int) else str(about)
+            path = paths.get(about, "") if isinstance(about, int) else _in(str(about), named.get("dir_fd"))
             return watcher(Call(name, path, arguments, lambda: real(*arguments, **named), real))
 
         return call
@@ -74,6 +75,11 @@ def watched(watcher: Watcher, names: tuple[str, ...] = CHANGES) -> Iterator[None
             if hasattr(os, name) and name != "read":
                 stack.enter_context(mock.patch.object(os, name, around(name, getattr(os, name))))
         yield
+
+
+def _in(path: str, folder: int | None) -> str:
+    """Return the whole path of what a call names in an open folder."""
+    return path if folder is None else f"{os.readlink(f'/proc/self/fd/{folder}')}/{path}"
 
 
 def die() -> None:
