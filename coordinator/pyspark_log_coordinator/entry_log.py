@@ -103,10 +103,13 @@ class EntryLog:
         backoff, doubtful = 0.01, False
         while True:
             try:
+                # An entry that is lost since this process looked for it is not there to refuse another.
+                kept = spare.spare_of(self._store, self._journal, self._key(n))
+                if kept not in {None, data}:
+                    self._store.create(self._key(n), kept)
                 created = self._store.create(self._key(n), data)
                 if created or (found := self.read(n)) == data:
-                    spare.add(self._store, self._journal, self._key(n), data)
-                    return data
+                    return spare.add(self._store, self._journal, self._key(n), data)
                 if found is not None:
                     return found
                 # Whoever was first has been trimmed since: this process slept.

@@ -300,8 +300,7 @@ class Registers:
             # A register that was lost must not be filled with something else.
             if spare.spare_of(store, self._journal, key) in {None, data} and store.create(key, data):
                 # Before the answer: of three stores two may be all that ever get it.
-                spare.add(store, self._journal, key, data)
-                return call.content
+                return decode(call.register, spare.add(store, self._journal, key, data), f"{store.url}/{key}")
         found = spare.read(store, self._journal, key)
         if found is not None:
             return decode(call.register, found, f"{store.url}/{key}")

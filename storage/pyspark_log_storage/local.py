@@ -89,16 +89,17 @@ class LocalStore:
             finally:
                 temporary.remove()
 
-    def create_unflushed(self, key: str, data: bytes) -> None:
+    def create_unflushed(self, key: str, data: bytes) -> bool:
         with _errors(self.url, key):
             try:
                 fd = self._open_new(self._path(key))
             except FileExistsError:
-                return
+                return False
             try:
                 _write_all(fd, data)
             finally:
                 os.close(fd)
+        return True
 
     def put(self, key: str, data: bytes) -> None:
         with _errors(self.url, key):

@@ -28,8 +28,8 @@ class MemoryStore:
             self._objects[key] = bytes(data)
             return True
 
-    def create_unflushed(self, key: str, data: bytes) -> None:
-        MemoryStore.create(self, key, data)
+    def create_unflushed(self, key: str, data: bytes) -> bool:
+        return MemoryStore.create(self, key, data)
 
     def put(self, key: str, data: bytes) -> None:
         keys.check_key(self.url, key)

@@ -55,10 +55,21 @@ def key(journal: str, of: str) -> str:
     return f"{journal}{FOLDER}{of.removeprefix(journal)}"
 
 
-def add(store: Store, journal: str, of: str, data: bytes) -> None:
-    """Write the spare of an object that is durable. A store that refuses it does not fail what was done."""
+def add(store: Store, journal: str, of: str, data: bytes) -> bytes:
+    """Write the spare of an object that holds `data` and is durable; return what the object holds now.
+
+    That is something else only if the object was created before, was lost, and was created with `data` then: the spare
+    that is there already tells, and the object is put back. A store that takes no spare fails nothing. Raises
+    `StoreError` if the object cannot be put back.
+    """
+    other = None
     with contextlib.suppress(StoreError):
-        store.create_unflushed(key(journal, of), data)
+        if not store.create_unflushed(key(journal, of), data):
+            other = spare_of(store, journal, of)
+    if other is None or other == data:
+        return data
+    store.put(of, other)
+    return other
 
 
 def read(store: Store, journal: str, of: str) -> bytes | None:
@@ -70,7 +81,9 @@ def read(store: Store, journal: str, of: str) -> bytes | None:
     if data is not None and is_whole(data):
         return data
     other = spare_of(store, journal, of)
-    return data if other is None else other
+    if other is None and data is not None:
+        return _read(store, of)  # both may have been removed meanwhile, which is no damage
+    return other
 
 
 def spare_of(store: Store, journal: str, of: str) -> bytes | None:
@@ -89,7 +102,13 @@ def decoded(store: Store, journal: str, of: str, decode: Callable[[bytes], T]) -
     except (CorruptObject, ObjectMissing):
         with contextlib.suppress(CorruptObject, ObjectMissing):
             return decode(store.read(key(journal, of)))
-        raise
+        return decode(store.read(of))  # both may have been removed meanwhile, which is no damage
+
+
+def listed(store: Store, journal: str, folder: str) -> tuple[set[str], set[str]]:
+    """Return the objects in one of the journal's folders, and the objects of the spares that are there."""
+    objects = set(store.list(folder))
+    return objects, {journal + each.removeprefix(f"{journal}{FOLDER}") for each in store.list(key(journal, folder))}
 
 
 def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterator[Fault]:
@@ -97,8 +116,7 @@ def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterat
 
     What is missing is found by names; what is damaged only if `contents` are read. Raises `StoreError`.
     """
-    objects = set(store.list(folder))
-    spares = {journal + each.removeprefix(f"{journal}{FOLDER}") for each in store.list(key(journal, folder))}
+    objects, spares = listed(store, journal, folder)
     for of in sorted(each for each in objects | spares if is_of_journal(each.removeprefix(journal))):
         if contents or not (of in objects and of in spares):
             data, other = _read(store, of), _read(store, key(journal, of))

@@ -58,8 +58,8 @@ class Store(Readable, Protocol):
         there or not; after any other error it is not.
         """
 
-    def create_unflushed(self, key: str, data: bytes) -> None:
-        """Put `data` at `key` if nothing is there; neither atomic nor durable.
+    def create_unflushed(self, key: str, data: bytes) -> bool:
+        """Put `data` at `key` if nothing is there; neither atomic nor durable. True where this call did it.
 
         A reader may find only a part of it, so only for bytes that carry a checksum, and that nobody depends on.
         """

@@ -21,9 +21,9 @@ class BreakableStore(MemoryStore):
         self._check(key, writes=True)
         return super().create(key, data)
 
-    def create_unflushed(self, key: str, data: bytes) -> None:
+    def create_unflushed(self, key: str, data: bytes) -> bool:
         self._check(key, writes=True)
-        super().create_unflushed(key, data)
+        return super().create_unflushed(key, data)
 
     def put(self, key: str, data: bytes) -> None:
         self._check(key, writes=True)

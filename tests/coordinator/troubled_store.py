@@ -75,8 +75,8 @@ class TroubledStore:
                     raise trouble.error(self.url, key, "the test made this up")
         return self.inner.create(key, data)
 
-    def create_unflushed(self, key: str, data: bytes) -> None:
-        self.inner.create_unflushed(key, data)
+    def create_unflushed(self, key: str, data: bytes) -> bool:
+        return self.inner.create_unflushed(key, data)
 
     def put(self, key: str, data: bytes) -> None:
         self.inner.put(key, data)

@@ -19,7 +19,7 @@ from pyspark_log_coordinator.rolling import SegmentsSwapped
 from pyspark_log_coordinator.row_loss import RowsLost
 from pyspark_log_coordinator.sequencing import BatchSequenced
 from pyspark_log_coordinator.topic_state import Topic
-from pyspark_log_storage import append_file, chunk, schema, segment
+from pyspark_log_storage import append_file, chunk, schema, segment, spare
 from pyspark_log_storage.layout import born_of, number_of_newest_first
 from pyspark_log_storage.memory import MemoryStore
 from tests.simulator.store import Objects
@@ -78,11 +78,10 @@ class History:
             require(born_of(name) < self.number, f"manifest {name} goes, which the next entry may name")
 
     def snapshots(self) -> list[int]:
-        """Return the numbers of the snapshots that there are, ascending."""
-        folder = f"{self.folder}snapshots/"
-        return sorted(
-            number_of_newest_first(key.removeprefix(folder)) for key in self.objects.data if key.startswith(folder)
-        )
+        """Return the numbers of the snapshots that there are, or their spares, ascending."""
+        folders = f"{self.folder}snapshots/", spare.key(self.folder, f"{self.folder}snapshots/")
+        keys = [key for key in self.objects.data if key.startswith(folders)]
+        return sorted({number_of_newest_first(key.rsplit("/", 1)[1]) for key in keys})
 
     def kept(self) -> list[int]:
         """Return the numbers of the snapshots that must stay; an older one may come late, from one that slept."""
@@ -91,7 +90,10 @@ class History:
     def _entry(self, number: int, data: bytes) -> None:
         require(number <= self.number + 1, f"entry {number} is created after entry {self.number}: a gap")
         if number <= self.number:
-            self.strays += 1
+            if digest(data) != self.hashes[number]:
+                kept = min(self.kept(), default=0)
+                require(number < kept, f"another entry {number} is created, and {kept} is the oldest snapshot")
+                self.strays += 1
             return
         entry = journal_entry.decode(data, f"entry {number}")
         require(entry.previous == self.hashes[-1], f"entry {number} names another hash than its predecessor's")

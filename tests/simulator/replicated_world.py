@@ -43,8 +43,13 @@ class ReplicatedWorld(World):
         self.ballots = Ballots(self.disks, Objects())
         self.objects = self.ballots.decided if self.several_journals else self.root.real
         self.cluster = History(layout.CLUSTER_JOURNAL, cluster.MACHINE, self.objects)
+        if self.several_journals:
+            self.spared = ("entries",)
         for each in self.disks.values():
             each.real.watcher = _DiskWatcher(self, each)
+
+    def journal_stores(self) -> list[Objects]:
+        return [each.real for each in self.disks.values()] if self.several_journals else [self.root.real]
 
     def connect(self, life: Life, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
         def traced(disk: Disk) -> Callable[..., None]:

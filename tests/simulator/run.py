@@ -35,12 +35,12 @@ from pyspark_log_coordinator.log import Log
 from pyspark_log_coordinator.roll_call import RollCall
 from pyspark_log_storage import fan_out
 from pyspark_log_storage.errors import LogError
-from tests.simulator import actors, lanes, nemesis
+from tests.simulator import actors, lanes, losses, nemesis
 from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
 from tests.simulator.store import CALM
-from tests.simulator.world import TOPIC, Settings, World, is_copy_for_people, settings_of
+from tests.simulator.world import TOPIC, Process, Settings, World, is_copy_for_people, settings_of
 
 OPERATIONS = 3000
 BUSY_MS = 15_000
@@ -115,6 +115,7 @@ def _found(world: ReplicatedWorld) -> None:
 
 def _populate(world: World) -> None:
     settings = world.settings
+    world.clock.spawn("loss", functools.partial(losses.lose, world))
     if isinstance(world, ReplicatedWorld):
         world.clock.spawn("nemesis", functools.partial(nemesis.trouble, world))
         actors.supervised(world, "operator", nemesis.operator)
@@ -143,10 +144,12 @@ def _audit(world: World) -> None:
     def look() -> None:
         process = world.begin("auditor")
         if not isinstance(world, ReplicatedWorld):
+            _mend(process)
             _check(world, process.log)
         if isinstance(world, ReplicatedWorld):
             world.clock.pause(BUSY_MS / 1000)  # until all disks are mounted
         handle = actors.open_topic(process)
+        _mend(process)
         if isinstance(world, ReplicatedWorld):
             whole = nemesis.put_right(world, process, handle, ROUNDS)
             require(whole, f"the replicas are not whole again: {world.state.partitions}")
@@ -167,6 +170,13 @@ def _audit(world: World) -> None:
     world.clock.run()
     if world.clock.failure is not None:
         raise world.clock.failure
+
+
+def _mend(process: Process) -> None:
+    """Make the lost and damaged objects of the journals again, as `verify --repair` does."""
+    handle = actors.open_topic(process)
+    for each in (process.log.cluster, handle.journal):
+        each.mend(contents=True)
 
 
 def _check(world: World, log: Log) -> None:

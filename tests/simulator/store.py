@@ -13,6 +13,7 @@ the middle leaves nothing.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -68,6 +69,8 @@ class Objects:
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
         self.since: dict[str, float] = {}
+        self.in_hand: Counter[str] = Counter()
+        """How many operations are under way at each key."""
         self.watcher: Watcher | None = None
 
 
@@ -142,11 +145,11 @@ class SimulatedStore:
         data = bytes(data)
         return self._act("create", key, lambda: self._create(key, data))
 
-    def create_unflushed(self, key: str, data: bytes) -> None:
+    def create_unflushed(self, key: str, data: bytes) -> bool:
         # A crash in the middle leaves a part of it.
         whole = bytes(data)
         part = whole[: self._chance.randrange(len(whole))] if self._chance.random() < _TORN else whole
-        self._act("create unflushed", key, lambda: self._create(key, part))
+        return self._act("create unflushed", key, lambda: self._create(key, part))
 
     def put(self, key: str, data: bytes) -> None:
         data = bytes(data)
@@ -228,8 +231,17 @@ class SimulatedStore:
         self.live()
 
     def _act(self, what: str, key: str, effect: Callable[[], T]) -> T:
-        """Do one operation, with what goes wrong at it."""
+        """Do one operation."""
         self.live()
+        in_hand = self.objects.in_hand
+        in_hand[key] += 1
+        try:
+            return self._acted(what, key, effect)
+        finally:
+            in_hand[key] -= 1
+
+    def _acted(self, what: str, key: str, effect: Callable[[], T]) -> T:
+        """Do one operation, with what goes wrong at it."""
         weather, chance = self.life.weather, self._chance
         self._delay(what, key, weather.sleep * (_SLEEPS_BEFORE_CREATE if what == "create" else 1))
         fate = chance.random()

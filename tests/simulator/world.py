@@ -218,6 +218,8 @@ class World:
         self.weather = settings.weather
         self.cluster = History(layout.CLUSTER_JOURNAL, cluster.MACHINE, self.objects)
         self.rows: Rows | None = None
+        self.taken: dict[str, set[bytes]] = {}
+        """What a fault took or damaged of the journals, as it was."""
         self.process_of: dict[str, Process] = {}
         self.counts: Counter[str] = Counter()
         self.operations = 0
@@ -232,6 +234,13 @@ class World:
     def log(self, process: Process) -> Log:
         """Return the log as a part of a process sees it that has just begun."""
         return Log(process.store, process.environment)
+
+    spared = ("entries", "snapshots", "manifests")
+    """The objects of a journal that have spares."""
+
+    def journal_stores(self) -> list[Objects]:
+        """Return what is on each store that holds journals."""
+        return [self.objects]
 
     def stored_objects(self) -> list[dict[str, bytes]]:
         """Return what each store holds."""
@@ -287,6 +296,8 @@ class World:
             self.rows.created(key, data)
 
     def replaced(self, key: str, data: bytes) -> None:
+        if data in self.taken.get(key, ()):
+            return
         if f"/{spare.FOLDER}" in f"/{key}":
             of = self.objects.data.get(key.replace(spare.FOLDER, "", 1), data)
             require(data == of, f"{key} is replaced by something else than it is the spare of")

@@ -145,6 +145,36 @@ def test_a_store_that_takes_no_spare_fails_nothing(store, monkeypatch):
     spare.add(store, JOURNAL, OBJECT, WHOLE)
 
 
+def test_what_is_created_in_the_place_of_a_lost_object_gives_way_to_its_spare(store):
+    store.put(OBJECT, OTHER)
+    assert spare.add(store, JOURNAL, OBJECT, OTHER) == WHOLE
+    assert store.read(OBJECT) == WHOLE
+
+
+def test_what_is_created_in_the_place_of_an_object_whose_spare_is_torn_stays(store):
+    store.put(SPARE, WHOLE[:-1])
+    assert spare.add(store, JOURNAL, OBJECT, OTHER) == OTHER
+
+
+def test_an_object_that_is_removed_with_its_spare_while_it_is_read_is_missing_and_not_damaged(store, monkeypatch):
+    reading = store.read
+    store.put(OBJECT, b"damaged")
+
+    def slow(key):
+        found = reading(key)
+        store.delete(OBJECT)
+        store.delete(SPARE)
+        return found
+
+    monkeypatch.setattr(store, "read", slow)
+    assert read(store) is None
+    monkeypatch.setattr(store, "read", reading)
+    store.put(OBJECT, b"damaged")
+    monkeypatch.setattr(store, "read", slow)
+    with pytest.raises(ObjectMissing):
+        decoded(store)
+
+
 # Local files
 
 
