@@ -538,3 +538,16 @@ def test_the_newest_snapshot_that_is_damaged_with_its_spare_gives_way_to_the_one
     fill(shelf, 10)
     replace_both(store, f"{SNAPSHOTS}{newest_first(8)}", b"damaged")
     assert open_shelf(another(store)).refresh() == shelf.state
+
+
+@one_store
+def test_an_entry_that_is_lost_while_another_is_created_in_its_slot_stays(shelf, store):
+    fill(shelf, 3)
+
+    def meanwhile():
+        place(open_shelf(another(store)), "first")
+        store.inner.delete(entry_key(4))
+
+    store.be_slow(ENTRIES, meanwhile)
+    assert place(shelf, "second").number == 5
+    assert open_shelf(another(store)).refresh().things[-2:] == ("first", "second")
