@@ -88,11 +88,15 @@ class TopicHandle:
         return state
 
     def _check_nodes(self, state: topic.Topic) -> None:
-        """Raise `CorruptObject` if the topic has replicas on nodes that the cluster does not know, also when asked."""
+        """Raise `CorruptObject` if the topic has replicas on nodes that the cluster never had.
+
+        A node that was removed may have replicas for a moment: a reassignment to it may have begun at the same time.
+        """
         members = {member for each in state.partitions for member in each.replicas}
         if members <= self.log.cluster.state.nodes.keys():
             return
-        unknown = members - self.log.cluster.refresh().nodes.keys()
+        present = self.log.cluster.refresh()
+        unknown = members - present.nodes.keys() - {each.node_id for each in present.former_nodes}
         if unknown:
             raise CorruptObject(
                 f"journal of topic {self.name!r} ({self.topic_id})",
