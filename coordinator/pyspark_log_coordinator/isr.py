@@ -129,12 +129,17 @@ def next_due_ms(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) ->
 
 
 def _behind(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) -> dict[Follower, int]:
-    """Return for how long (ms) at least those have been behind that are, in the order of partitions and ISRs."""
+    """Return for how long (ms) at least those have been behind that are, in the order of partitions and ISRs.
+
+    What was known of a follower under another leader does not count: a new leader gives everybody its time again.
+    """
     return {
         (number, node): now - lag.caught_up_ms
         for number, partition in enumerate(topic.partitions)
         for node in partition.isr
-        if (lag := lags.get((number, node))) is not None and partition.log_end_offsets[node] < partition.leader_end
+        if (lag := lags.get((number, node))) is not None
+        and lag.leader_epoch == partition.leader_epoch
+        and partition.log_end_offsets[node] < partition.leader_end
     }
 
 

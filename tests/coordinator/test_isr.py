@@ -122,6 +122,13 @@ def test_a_new_leader_gives_everybody_its_time_again():
     assert observe(lag, at_ends(1, A=10, B=0).partitions[0], "B", 90) == FollowerLag(0, ((90, 10),), 90, 1)
 
 
+def test_what_was_seen_under_a_leader_before_does_not_count_if_another_was_elected_since_the_look():
+    lags = watch({}, at_ends(A=10, B=0), 0)
+    assert lagging(lags, at_ends(A=10, B=0), LAG_MAX + 1) != ()
+    assert lagging(lags, at_ends(leader_epoch=1, A=10, B=0), LAG_MAX + 1) == ()
+    assert next_due_ms(lags, at_ends(leader_epoch=1, A=10, B=0), 0) is None
+
+
 def test_only_followers_in_the_isr_are_watched():
     state = after(started(replicas=ABC), commit(None, file({0: 1}, on=("A", "B"))))
     assert set(watch({}, state, 0)) == {(0, "B")}
