@@ -3,6 +3,7 @@
 import pytest
 
 from pyspark_log_storage import node
+from tests.coordinator.spares import spare_file
 from tests.plain_log import NOON_MS, flip_bit
 from tests.spark.spark_log import SparkLog, refused
 
@@ -143,9 +144,10 @@ def test_a_missing_file_is_named_with_topic_partition_and_offset(log):
     assert "verify --repair" in shown.first_line
 
 
-def test_a_flipped_bit_of_the_newest_journal_entry_names_it(log):
+def test_a_flipped_bit_of_the_newest_journal_entry_names_it_if_its_spare_is_damaged_too(log):
     entry = log.newest_entry("t")
-    flip_bit(entry, 8 * 40)
+    for each in (entry, spare_file(entry)):
+        flip_bit(each, 8 * 40)
     with refused() as shown:
         log.read(subscribe="t").collect()
     assert f"CorruptObject: journal entry {entry} is damaged: its checksum does not match" in shown.first_line

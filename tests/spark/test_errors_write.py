@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from pyspark_log_storage import node
+from tests.coordinator.spares import spare_file
 from tests.plain_log import flip_bit
 from tests.spark.spark_log import SparkLog, refused
 
@@ -91,7 +92,8 @@ def test_a_path_that_is_a_file_is_refused(log):
 
 def test_a_damaged_journal_is_refused_and_left_alone(log):
     entry = log.newest_entry("t")
-    flip_bit(entry, 8 * 40)
+    for each in (entry, spare_file(entry)):
+        flip_bit(each, 8 * 40)
     with refused() as shown:
         log.write(log.spark.sql(GOOD), topic="t")
     assert f"CorruptObject: journal entry {entry} is damaged" in shown.first_line
