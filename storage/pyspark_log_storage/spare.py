@@ -68,7 +68,8 @@ def add(store: Store, journal: str, of: str, data: bytes) -> bytes:
             other = spare_of(store, journal, of)
     if other is None or other == data:
         return data
-    store.put(of, other)
+    if _read(store, of) == data:  # else the slot was trimmed and filled again while this process slept
+        store.put(of, other)
     return other
 
 
