@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.report import Line, at_most, information
 from benchmarks.stopwatch import percentile
-from pyspark_log_coordinator import topic
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
-from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage import node
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.staged_chunk import StagedChunk
@@ -87,7 +87,7 @@ def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> l
     base = folder / "journal"
     roots = [base / f"disk-{number}" for number in range(STORES)]
     for number, root in enumerate(roots):
-        LocalStore(str(root)).create(node.KEY, node.encode(node.Marker("c", str(number), "life")))
+        LocalStore(str(root)).create(layout.KEY, node.encode(node.Marker("c", str(number), "life")))
 
     def three() -> SeveralStores:
         stores = [LocalStore(str(root)) for root in roots]

@@ -20,16 +20,16 @@ import pyarrow as pa
 from benchmarks.prefill import US_PER_MS, VALUE, Writer, opened, without_flushing
 from benchmarks.report import Line, at_most, detail, information
 from benchmarks.stopwatch import percentile
-from pyspark_log.sink.staging import StagedFile
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
-from pyspark_log.source.positions import offset_for_time
-from pyspark_log_coordinator.partition import SegmentRef
-from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.sequenced_file import SequencedFile
-from pyspark_log_coordinator.topic import MaintainSegments
-from pyspark_log_coordinator.topic_config import parse
-from pyspark_log_coordinator.topic_state import Holder
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log.client.write.staging import StagedFile
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import SegmentRef
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.model.topic_state import Holder
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import chunk, schema, segment
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, segment_name
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.log.log import Log
 
 TOPIC = "long"
 LOOKUPS = 2_000

@@ -20,8 +20,8 @@ from benchmarks.rows import fresh_rows
 from benchmarks.stopwatch import percentile, timed
 from benchmarks.unmaintained import Unmaintained
 from pyspark_log.source.row import COLUMNS, arrow_schema
-from pyspark_log_coordinator.history import history
-from pyspark_log_coordinator.rolling import SegmentsSwapped
+from pyspark_log_coordinator.journal.history import history
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable

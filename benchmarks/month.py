@@ -27,10 +27,11 @@ from benchmarks import plot
 from benchmarks.planning import KILO, MILLI, Reader, opening
 from benchmarks.prefill import STEP_MS, Clock, Producer, another_process, without_flushing
 from benchmarks.report import Line, at_most
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator import maintenance, topic
-from pyspark_log_coordinator.topic_config import parse
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.layout import topic_folder
 
 if TYPE_CHECKING:
@@ -182,8 +183,8 @@ def measure_month(folder: Path, scale: int, log: Callable[[str], object]) -> tup
     days = []
     with (
         without_flushing(),
-        mock.patch.object(maintenance, "ROLL_CHUNKS", ROLL_CHUNKS),
-        mock.patch.object(maintenance, "MERGE_COUNT", MERGE_COUNT),
+        mock.patch.object(roll_plan, "ROLL_CHUNKS", ROLL_CHUNKS),
+        mock.patch.object(roll_plan, "MERGE_COUNT", MERGE_COUNT),
     ):
         for number in range(1, DAYS + 1):
             days.append(month.live_a_day())

@@ -14,7 +14,7 @@ from benchmarks.prefill import PARTITIONS, Clock, Producer, another_process, wit
 from benchmarks.report import Line, at_most, detail, information
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
-from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.topic import machine as topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

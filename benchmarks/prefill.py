@@ -15,15 +15,15 @@ from unittest import mock
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.sink.in_passing import planned_work, ride_along
-from pyspark_log.sink.rows import rows_of
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import StagedFile, Staging, destination_of
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.inline_maintenance import planned_work, ride_along
+from pyspark_log.client.write.rows import rows_of
+from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
 from pyspark_log_coordinator.environment import Environment, real_environment
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.sequenced_file import SequencedFile
-from pyspark_log_coordinator.topic_state import Holder
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_state import Holder
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from pyspark_log_coordinator.log import TopicHandle
-    from pyspark_log_coordinator.rolling import SwapSegments
-    from pyspark_log_coordinator.topic_config import TopicConfig
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
+    from pyspark_log_coordinator.segments.swap import SwapSegments
 
 VALUE = '{{"id":{},"carrier":"UA","origin":"EWR","delay":14,"at":"2013-12-16 21:10:16","air":441}}'
 

@@ -18,13 +18,14 @@ import pyarrow as pa
 from benchmarks.report import Line, at_least, information
 from benchmarks.rows import persisted_rows
 from benchmarks.stopwatch import by_turns
-from pyspark_log.opening import log_at, open_log
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log_coordinator import copying, founding, membership
+from pyspark_log.client.opening import log_at, open_log
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.log import bootstrap, node_admin
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_storage import schema
 from pyspark_log_storage.store import open_store
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.sequencing import Acks
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.batch import Acks
 
 NODES = 3
 PARTITIONS = 8
@@ -54,7 +55,7 @@ SLOW_SECONDS = 0.05
 def found(folder: Path, name: str) -> tuple[Log, list[Path]]:
     """Return a cluster of three nodes with the journals on all, and their folders."""
     folders = [folder / f"{name}-{number}" for number in range(NODES)]
-    founding.mark([open_store(str(each)) for each in folders], real_environment())
+    bootstrap.mark([open_store(str(each)) for each in folders], real_environment())
     return open_log(",".join(map(str, folders)), create=True), folders
 
 
@@ -99,9 +100,9 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
         shutil.rmtree(folders[-1] / "topics")
         (folders[-1] / "node").unlink()
         begun = time.perf_counter()
-        membership.renew(log, "2")
+        node_admin.renew(log, "2")
         log.call_roll()
-        copying.catch_up(log, handle, "2")
+        catch_up.catch_up(log, handle, "2")
         ours.append(time.perf_counter() - begun)
         assert "2" in handle.journal.state.partitions[0].isr
         plain.append(_plain_copy(folders[0] / "topics", folder / "plain"))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from benchmarks.prefill import PARTITIONS, Clock, SmallBatches, another_process, without_flushing
 from benchmarks.report import Line, at_most, detail
 from benchmarks.rows import fresh_rows
-from pyspark_log.opening import open_log
-from pyspark_log_coordinator import upkeep
-from pyspark_log_coordinator.topic import AlterConfig
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.layout import topic_folder
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 SMALL_BATCH_ROWS = 1_000
 SMALL_BATCH_TASKS = 1
@@ -46,8 +46,8 @@ def bytes_per_row(root: Path, handle: TopicHandle) -> float:
 def merge_everything(log: Log, handle: TopicHandle) -> None:
     """Roll what is there, merge it, and remove what was replaced, as `pyspark-log maintain` does."""
     handle.submit(AlterConfig({"segment.ms": "1", "file.delete.delay.ms": "0"}))
-    upkeep.maintain(log, handle, log.environment.nonce)
-    upkeep.housekeep(log, handle)
+    housekeeping.maintain(log, handle, log.environment.nonce)
+    housekeeping.housekeep(log, handle)
     assert not any(each.chunks for each in handle.refresh().partitions), "some rows were not rolled"
 
 
@@ -78,7 +78,7 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         newest = bytes_per_row(path, small.handle)
         # A minute later the next housekeeping removes what was replaced.
         clock.step(PAUSE_STEPS)
-        upkeep.housekeep(another, small.handle, thorough=False)
+        housekeeping.housekeep(another, small.handle, thorough=False)
         kept = bytes_per_row(path, small.handle)
         segments = small.segments
         merge_everything(another, small.handle)

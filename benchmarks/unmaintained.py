@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from pyspark_log import DefaultSource
+from pyspark_log.client.write import inline_maintenance
 from pyspark_log.options import parse_sink
-from pyspark_log.sink import in_passing, writer
+from pyspark_log.sink import writer
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SinkOptions
-    from pyspark_log_coordinator.log import TopicHandle
-    from pyspark_log_coordinator.segment_work import Work
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.maintenance.roll_job import Work
 
 NEVER = 2**62
 
@@ -37,11 +38,11 @@ class Unmaintained(DefaultSource):
 
 class UnmaintainedWriter(writer.StreamWriter):
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
-        with mock.patch.object(in_passing, "planned_work", _no_work):
+        with mock.patch.object(inline_maintenance, "planned_work", _no_work):
             super().__init__(schema, options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        with mock.patch.object(in_passing, "HOUSEKEEPING_EVERY", NEVER):
+        with mock.patch.object(inline_maintenance, "HOUSEKEEPING_EVERY", NEVER):
             super().commit(messages, batchId)
 
 

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.store import open_store
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_place import OneStore
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import MACHINE
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import OneStore
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.topic.machine import MACHINE
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import read_chunk, scan
 from pyspark_log_storage.chunk import decode

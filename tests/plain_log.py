@@ -6,13 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import Staging, destination_of
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_storage import schema
 from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.store import Store, open_store

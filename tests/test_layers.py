@@ -117,9 +117,9 @@ def test_a_task_imports_neither_state_machines_nor_what_the_driver_does(imported
     assert coordinator <= MAY_COME_WITH_A_TASK
     assert not [name for name in imported[task] if name.startswith("pyspark_log.options")]
     assert not imported[task] & {
-        "pyspark_log.source.planning",
-        "pyspark_log.sink.sequence",
-        "pyspark_log.sink.in_passing",
+        "pyspark_log.client.read.planning",
+        "pyspark_log.client.write.commit",
+        "pyspark_log.client.write.inline_maintenance",
     }
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from flights.nodes import Nodes
 
-    from pyspark_log_coordinator.log import Log
-    from pyspark_log_coordinator.topic import Topic
+    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.topic.machine import Topic
 
 WIPE_PERCENT = 25
 DAMAGE_PERCENT = 60

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark_log_coordinator.log import TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
 
 NODES = 3
 PARTITIONS = 8

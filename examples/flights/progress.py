@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 TOPIC = "flights"
 

@@ -17,9 +17,9 @@ import pyarrow.json
 from pyspark_log_storage.append_file import read_chunk
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import TopicHandle
-    from pyspark_log_coordinator.partition import ChunkRef
-    from pyspark_log_coordinator.topic import Topic
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import ChunkRef
+    from pyspark_log_coordinator.topic.machine import Topic
     from pyspark_log_storage.store import Store
 
 

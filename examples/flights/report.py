@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from flights.progress import Unfinished
     from rich.console import Console
 
-    from pyspark_log_coordinator.log import Log
-    from pyspark_log_coordinator.topic import Topic
+    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.topic.machine import Topic
 
 COLUMNS_BESIDE_CHART = 46
 CHART_COLUMNS_MAX = 60

@@ -32,13 +32,13 @@ def add_partitions(
     """
     wanted = None if replica_assignment is None else arguments.assignment(replica_assignment)
 
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import moving
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.sync import reassigner
 
     log = open_log(path)
     handle = log.topic(name)
     assignments = None if wanted is None else tuple(tuple(each) for each in wanted)
-    first, added = moving.add_partitions(log, handle, partitions, assignments)
+    first, added = reassigner.add_partitions(log, handle, partitions, assignments)
     if json:
         from pyspark_log.cli.output import print_json
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.sink.patient_staging import PatientStaging
-from pyspark_log.sink.rows import rows_of
-from pyspark_log.sink.sequence import Patience, look_at_nodes, retrying, sequence
-from pyspark_log.sink.staging import Staging, destination_of
+from pyspark_log.client.write.commit import Patience, look_at_nodes, retrying, sequence
+from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.rows import rows_of
+from pyspark_log.client.write.staging import Staging, destination_of
 
 if TYPE_CHECKING:
     from pyspark_log.options import Acks, Compression
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_storage.errors import LogError
 
 T = TypeVar("T")

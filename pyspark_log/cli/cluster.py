@@ -12,7 +12,7 @@ from pyspark_log.cli.words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.log.log import Log
 
 app = typer.Typer(
     help="Create, describe and rebuild a cluster, move its journals.",
@@ -40,14 +40,14 @@ def create(
     the cluster's first nodes; move-journals puts others in their place later. A cluster on one store needs no command:
     the first topic begins it.
     """
-    from pyspark_log_coordinator import founding
     from pyspark_log_coordinator.environment import real_environment
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.log import bootstrap
+    from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.store import absolute_url, open_store
 
     stores = [open_store(absolute_url(each)) for each in nodes.split(",")]
     environment = real_environment()
-    founding.mark(stores, environment)
+    bootstrap.mark(stores, environment)
     log = Log(stores, environment)
     log.open(create=True)
     assert log.journal_nodes is not None
@@ -64,7 +64,7 @@ def create(
 def describe(path: arguments.Path, json: arguments.Json = False) -> None:
     """Show the journal nodes, and whether all take part."""
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
 
     log = open_log(path)
     nodes = _journal_nodes(log)
@@ -108,12 +108,12 @@ def move_journals(
     what was cut short. Older versions of a topic than the move cannot be read
     any more (versionAsOf).
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import journal_move
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.maintenance import journal_migration
 
     log = open_log(path)
     ids = tuple(each.strip() for each in to.split(","))
-    done = journal_move.move(log, ids, _telling(json=json))
+    done = journal_migration.move(log, ids, _telling(json=json))
     for folder, error in done.damaged.items():
         typer.echo(f"pyspark-log: {folder}, of a deleted topic, stays where it is: {error.message}", err=True)
     if json:

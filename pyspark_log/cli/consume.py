@@ -23,7 +23,7 @@ from pyspark_log.cli.arguments import Format
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 POLL_SECONDS = 0.1
 EXAMPLES = """\b
@@ -87,7 +87,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
     if not (start in {"earliest", "latest"} or _TIME.fullmatch(start) or _OFFSET.fullmatch(start)):
         arguments.refuse("--from", f"{start!r} is not earliest, latest, an offset, or @ and milliseconds since 1970")
     try:
-        from pyspark_log.opening import open_log
+        from pyspark_log.client.opening import open_log
 
         log = open_log(path)
         handle = log.topic(topic)
@@ -122,8 +122,8 @@ class _Reading:
     def poll(self, log: Log, rows_max: int | None) -> int:
         """Print the rows that are there now, at most `rows_max`, and return how many these were."""
         from pyspark_log.cli import json_rows, text_rows
-        from pyspark_log.source.fetch import BATCH_ROWS, fetch
-        from pyspark_log.source.planning import Range, find_again, split_of
+        from pyspark_log.client.read.fetch import BATCH_ROWS, fetch
+        from pyspark_log.client.read.planning import Range, find_again, split_of
 
         rows = 0
         ends = {number: self._handle.journal.state.partitions[number].high_watermark for number in self._next}
@@ -158,8 +158,8 @@ def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
 
 def _begins(log: Log, handle: TopicHandle, partitions: list[int], start: str) -> dict[int, int]:
     """Return the first offset to read of each partition."""
+    from pyspark_log.client.read.positions import Subscribed, resolve
     from pyspark_log.options import Earliest, GlobalTimestamp, Latest, NoMatch
-    from pyspark_log.source.positions import Subscribed, resolve
 
     if _OFFSET.fullmatch(start):
         return _at_offset(handle, partitions, int(start))

@@ -26,8 +26,8 @@ def delete_records(
 ) -> None:
     """Delete the oldest rows of a partition. Readers that still want them fail, or go on behind them."""
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator.topic import DeleteRecords
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.topic.machine import DeleteRecords
 
     handle = open_log(path).topic(topic)
     count = len(handle.journal.state.partitions)

@@ -9,9 +9,9 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.partition import Partition
-    from pyspark_log_coordinator.topic_config import TopicConfig
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
 
 EXAMPLES = """\b
 Examples:
@@ -67,7 +67,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
         arguments.refuse("--under-replicated-partitions and the like", "give one of these")
 
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
 
     log = open_log(path)
     described = [(each, _document(each)) for each in _handles(log, topics)]
@@ -100,7 +100,7 @@ def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
 
 def _troubles(partition: Partition, config: TopicConfig) -> set[str]:
     """Return of which kinds a partition is."""
-    from pyspark_log_coordinator import replicas
+    from pyspark_log_coordinator.replication import replicas
 
     in_sync, needed = len(partition.isr), replicas.needed(partition, config)
     kinds = {
@@ -113,7 +113,7 @@ def _troubles(partition: Partition, config: TopicConfig) -> set[str]:
 
 
 def _document(handle: TopicHandle) -> dict[str, Any]:
-    from pyspark_log_coordinator import topic_config
+    from pyspark_log_coordinator.model import topic_config
 
     state = handle.journal.state
     return {
@@ -164,7 +164,7 @@ def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: s
 
 def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
     from pyspark_log.cli import output
-    from pyspark_log_coordinator import topic_config
+    from pyspark_log_coordinator.model import topic_config
 
     settings = topic_config.words(handle.journal.state.config)
     defaults = topic_config.words(topic_config.TopicConfig())

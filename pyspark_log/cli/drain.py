@@ -29,20 +29,21 @@ def drain(
     is lost is drained too, from the other replicas. Where it was stopped, the
     same again goes on.
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import membership, moving
-    from pyspark_log_coordinator.nodes import node_of
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.cluster.nodes import node_of
+    from pyspark_log_coordinator.log import node_admin
+    from pyspark_log_coordinator.sync import reassigner
 
     log = open_log(path)
     node_of(log.cluster.state.nodes, node_id)
-    wanted = moving.on(log, node_id)  # what cannot be is told before anything moves
+    wanted = reassigner.on(log, node_id)  # what cannot be is told before anything moves
     if dry_run:
         reassign.show_plan(wanted, json=json)
         return
     moved: dict[str, dict[str, Any]] = {}
     while True:
         for handle, assignment in wanted:
-            found = moving.begin(log, handle, assignment)
+            found = reassigner.begin(log, handle, assignment)
             done = reassign.carry_out(log, handle, throttle)
             counts = moved.setdefault(handle.name, {"topic": handle.name, "partitions": 0, "objects": 0, "bytes": 0})
             counts["partitions"] += len(found)
@@ -51,12 +52,12 @@ def drain(
             reassign.tell_failures(handle.name, done)
         # A topic may have been created on it meanwhile, as long as it is not fenced.
         is_fenced = log.cluster.refresh().nodes[node_id].fenced
-        wanted = moving.on(log, node_id)
+        wanted = reassigner.on(log, node_id)
         if is_fenced and not wanted:
             break
         if not is_fenced:
-            membership.set_fenced(log, node_id, fenced=True)
-            wanted = moving.on(log, node_id)
+            node_admin.set_fenced(log, node_id, fenced=True)
+            wanted = reassigner.on(log, node_id)
     if json:
         from pyspark_log.cli.output import print_json
 
@@ -68,7 +69,7 @@ def drain(
             f"{counted(each['objects'], 'file')}, {each['bytes']:,} bytes"
         )
     said = f"node {node_id} has no replicas any more, and is fenced"
-    if membership.has_journals(log, node_id):
+    if node_admin.has_journals(log, node_id):
         typer.echo(f"{said}; the journals are on it, so it stays")
     else:
         typer.echo(f"{said}; take it away with: pyspark-log nodes remove {node_id}")

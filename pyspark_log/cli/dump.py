@@ -79,14 +79,14 @@ def _marker(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
 def _journal_nodes(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     import msgspec
 
-    from pyspark_log_coordinator import journal_nodes
+    from pyspark_log_coordinator.journal import journal_nodes
 
     yield {"file": name, "is": "journal nodes", **msgspec.to_builtins(journal_nodes.decode(store.read(key), name))}
 
 
 def _register(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     """Show a register; of a vote that has a value the entry, which is decided where a majority has the same."""
-    from pyspark_log_coordinator import registers
+    from pyspark_log_coordinator.journal import registers
     from pyspark_log_storage.errors import CorruptObject
 
     found = registers.parse(key)
@@ -112,7 +112,7 @@ def _entry(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
 def _entry_in(data: bytes, name: str) -> Iterator[dict[str, Any]]:
     import msgspec
 
-    from pyspark_log_coordinator import journal_entry
+    from pyspark_log_coordinator.journal import journal_entry
 
     entry = journal_entry.decode(data, name)
     yield {
@@ -130,7 +130,7 @@ def _entry_in(data: bytes, name: str) -> Iterator[dict[str, Any]]:
 def _manifest(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     import msgspec
 
-    from pyspark_log_coordinator import manifest
+    from pyspark_log_coordinator.journal import manifest
 
     yield {"file": name, "is": "manifest"}
     yield from _events(msgspec.msgpack.decode(manifest.decode(store.read(key), name)))
@@ -140,7 +140,8 @@ def _events(events: list[list[Any]]) -> Iterator[dict[str, Any]]:
     """Name the fields of each event by its type, where it is known."""
     from typing import get_args
 
-    from pyspark_log_coordinator import cluster, topic
+    from pyspark_log_coordinator.cluster import machine as cluster
+    from pyspark_log_coordinator.topic import machine as topic
 
     # Events of topics and of the cluster have some names in common; of how many values they are tells which it is.
     known = {
@@ -163,7 +164,7 @@ def _plain(value: Any) -> Any:
 def _snapshot(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     import msgspec
 
-    from pyspark_log_coordinator import snapshot
+    from pyspark_log_coordinator.journal import snapshot
 
     found = snapshot.decode(store.read(key), name)
     yield {"file": name, "is": "snapshot", "entry": found.number, "hashes": len(found.hashes)}
@@ -173,7 +174,8 @@ def _snapshot(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
 def _description(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     import msgspec
 
-    from pyspark_log_coordinator import topic_description, topic_state
+    from pyspark_log_coordinator.maintenance import topic_description
+    from pyspark_log_coordinator.model import topic_state
 
     found = topic_description.decode(store.read(key), name)
     nodes = [msgspec.structs.asdict(each) for each in found.nodes]

@@ -10,8 +10,8 @@ from pyspark_log.cli import arguments
 from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import TopicHandle
-    from pyspark_log_coordinator.row_loss import RowsLost
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.replication.row_loss import RowsLost
 
 EXAMPLES = """\b
 Examples:
@@ -40,7 +40,7 @@ def elect_leaders(
     the lost ones had is given up.
     """
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
 
     log = open_log(path)
     handles = [log.topic(each) for each in ([name] if name is not None else sorted(log.topics()))]
@@ -59,8 +59,8 @@ def elect_leaders(
 
 def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
     """Return a document for each partition that its preferred leader did not lead."""
-    from pyspark_log_coordinator.election import ElectPreferred
-    from pyspark_log_coordinator.observer import live
+    from pyspark_log_coordinator.replication.election import ElectPreferred
+    from pyspark_log_coordinator.sync.replica_probe import live
 
     before = handle.refresh().partitions
     able = live(handle)
@@ -82,16 +82,16 @@ def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
 
 def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
     """Return a document for each partition that nobody led."""
-    from pyspark_log_coordinator import leaderless
-    from pyspark_log_coordinator.election import LeaderElected
+    from pyspark_log_coordinator.replication.election import LeaderElected
+    from pyspark_log_coordinator.sync import unclean_election
 
-    gone = leaderless.find_gone(handle, timeout_ms)
+    gone = unclean_election.find_gone(handle, timeout_ms)
     state = handle.journal.state
-    headless = leaderless.partitions(state)
+    headless = unclean_election.partitions(state)
     if not headless:
         return []
-    command = leaderless.giving_up(handle, gone)
-    lost = leaderless.would_lose(state, command)
+    command = unclean_election.giving_up(handle, gone)
+    lost = unclean_election.would_lose(state, command)
     for number, rows in lost.items():
         count = counted(rows.end - rows.start, "row")
         offsets = f"offsets {rows.start} to {rows.end - 1}"
@@ -103,10 +103,10 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
         raise typer.Exit(1)
     events = handle.submit(command).events
     leaders = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
-    told = leaderless.lost(events)
+    told = unclean_election.lost(events)
     found = []
     for number in headless:
-        why = None if leaders.get(number) is not None else leaderless.why_nobody(handle, command, number)
+        why = None if leaders.get(number) is not None else unclean_election.why_nobody(handle, command, number)
         preferred = {"preferred": state.partitions[number].replicas[0], "not_elected": why}
         found.append(_document(handle, number, leaders.get(number), told.get(number)) | preferred)
     return found

@@ -13,8 +13,8 @@ from pyspark_log.cli.words import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.upkeep import Expired
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.maintenance.housekeeping import Expired
 
 EXAMPLES = """\b
 Examples:
@@ -53,9 +53,9 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     and preferred leaders get the lead back.
     """
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator.cluster import topic_of
-    from pyspark_log_coordinator.watching import WatchSettings
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.cluster.machine import topic_of
+    from pyspark_log_coordinator.sync.controller import WatchSettings
 
     log = open_log(path)
     for name in topics or ():
@@ -130,19 +130,20 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     """Do what is due in one topic, and note it in the document. Raises what ends all of that."""
     from pyspark_log.cli.progress import bar
-    from pyspark_log_coordinator import maintenance, retention, upkeep
-    from pyspark_log_coordinator.maintenance import Job
+    from pyspark_log_coordinator.maintenance import housekeeping
+    from pyspark_log_coordinator.segments import retention, roll_plan
+    from pyspark_log_coordinator.segments.roll_plan import Job
     from pyspark_log_storage.errors import LogError
 
     handle = log.topic(document["topic"])
     state = handle.journal.state
-    due = maintenance.plan(state, handle.now_ms(), state.config.segment_bytes)
+    due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes)
     size = sum(job.bytes for job in due)
-    document["orphans"] = sum(len(each) for each in upkeep.all_orphans(log, handle).values())
+    document["orphans"] = sum(len(each) for each in housekeeping.all_orphans(log, handle).values())
     if len(log.cluster.state.nodes) > 1:
         document["copied"] = _catch_up(log, handle, document["failures"], dry_run=dry_run)
     if dry_run:
-        expired = upkeep.expired_by(state, retention.decide_retention(state, handle.now_ms()))
+        expired = housekeeping.expired_by(state, retention.decide_retention(state, handle.now_ms()))
         document.update(segments=len(due), bytes=size, expired=_expired(expired))
         return
 
@@ -151,12 +152,12 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         document["failures"].append(f"topic {handle.name!r}, partition {job.partition}: {what}: {error.message}")
 
     with bar(f"maintain {handle.name}", size) as progress:
-        document.update(upkeep.maintain(log, handle, log.environment.nonce, progress, failed))
+        document.update(housekeeping.maintain(log, handle, log.environment.nonce, progress, failed))
 
     def not_cleaned(node: str, error: LogError) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
-    done = upkeep.housekeep(log, handle, failed=not_cleaned)
+    done = housekeeping.housekeep(log, handle, failed=not_cleaned)
     document.update(removed=done.removed, expired=_expired(done.expired), waiting=done.waiting)
 
 
@@ -169,8 +170,8 @@ def _expired(found: Sequence[Expired]) -> list[dict[str, int]]:
 
 def _catch_up(log: Log, handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
     """Copy to each node that is there what it lacks of a topic; return how many files that were, or would be."""
-    from pyspark_log_coordinator import copying
-    from pyspark_log_coordinator.nodes import live
+    from pyspark_log_coordinator.cluster.nodes import live
+    from pyspark_log_coordinator.sync import catch_up, replica_file
     from pyspark_log_storage.errors import LogError
 
     count = 0
@@ -178,10 +179,10 @@ def _catch_up(log: Log, handle: TopicHandle, failures: list[str], *, dry_run: bo
         if node in log.missing_nodes or not any(node in each.replicas for each in handle.journal.state.partitions):
             continue
         if dry_run:
-            count += len(copying.missing(handle, node))
+            count += len(replica_file.missing(handle, node))
             continue
         try:
-            copied = copying.catch_up(log, handle, node)
+            copied = catch_up.catch_up(log, handle, node)
         except LogError as error:
             failures.append(f"topic {handle.name!r}, node {node!r} was not brought up to date: {error.message}")
         else:
@@ -194,7 +195,7 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     """Do what is due in the cluster, and note it in the document. Raises what ends all of that."""
     import msgspec
 
-    from pyspark_log_coordinator import cluster_upkeep
+    from pyspark_log_coordinator.maintenance import cluster_cleanup
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.layout import TOPICS
 
@@ -203,7 +204,7 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         what = f"what a deleted topic left in {where} stays" if is_topic else f"{where} was not tidied up"
         document["failures"].append(f"{what}: {error.message}")
 
-    document.update(msgspec.to_builtins(cluster_upkeep.tidy(log, dry_run=dry_run, failed=failed)))
+    document.update(msgspec.to_builtins(cluster_cleanup.tidy(log, dry_run=dry_run, failed=failed)))
 
 
 def _has_done_something(document: dict[str, Any]) -> bool:

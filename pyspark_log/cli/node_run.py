@@ -14,7 +14,7 @@ from pyspark_log.cli import arguments, scrubbing, watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.following import Follower, Round
+    from pyspark_log_coordinator.sync.follower import Follower, Round
 
 CLEAN_SECONDS = 60.0
 """How often files that nothing names are looked for."""
@@ -57,10 +57,10 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     And it reads what the node holds, slowly and again and again: what is
     damaged or gone there is copied again from a node that has it whole.
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator.copying import Throttle
-    from pyspark_log_coordinator.following import Follower, Round, clean
-    from pyspark_log_coordinator.watching import WatchSettings
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.sync.controller import WatchSettings
+    from pyspark_log_coordinator.sync.follower import Follower, Round, clean
+    from pyspark_log_coordinator.sync.throttle import Throttle
     from pyspark_log_storage.errors import StoreError
 
     log = open_log(path)

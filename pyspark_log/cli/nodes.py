@@ -9,9 +9,9 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.cluster import Node
-    from pyspark_log_coordinator.log import Log
-    from pyspark_log_coordinator.topic import Topic
+    from pyspark_log_coordinator.cluster.machine import Node
+    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.topic.machine import Topic
 
 app = typer.Typer(
     help="Add, list, describe, fence, renew and remove nodes.",
@@ -42,8 +42,8 @@ def add(
     It is tried first, and refused where it would lose rows. Every process of
     the cluster must reach it under this address.
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import membership
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.log import node_admin
     from pyspark_log_storage.names import check_node, check_rack
     from pyspark_log_storage.store import absolute_url
 
@@ -51,7 +51,7 @@ def add(
         check_node(node_id)
     check_rack(rack)
     log = open_log(path)
-    node, new = membership.join(log, absolute_url(address), node_id, rack)
+    node, new = node_admin.join(log, absolute_url(address), node_id, rack)
     if json:
         from pyspark_log.cli.output import print_json
 
@@ -66,8 +66,8 @@ def add(
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the nodes, and which of them are missing now."""
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator.assignment import by_number
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.model.node_order import by_number
 
     log = open_log(path)
     nodes = log.cluster.state.nodes
@@ -87,8 +87,8 @@ def describe(node_id: NodeId, path: arguments.Path, json: arguments.Json = False
     Rows behind are those that the leaders have and the node has not.
     """
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator.nodes import node_of
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.cluster.nodes import node_of
 
     log = open_log(path)
     document = _document(log, node_of(log.cluster.state.nodes, node_id))
@@ -120,13 +120,13 @@ def alter(
     It counts from the next replica that is placed, and the next read. Replicas
     that are there stay where they are; topics reassign moves them.
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import membership
-    from pyspark_log_coordinator.nodes import node_of
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.cluster.nodes import node_of
+    from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
     before = node_of(log.cluster.state.nodes, node_id).rack
-    changed = membership.set_rack(log, node_id, rack)
+    changed = node_admin.set_rack(log, node_id, rack)
     if json:
         from pyspark_log.cli.output import print_json
 
@@ -170,9 +170,9 @@ def renew(
     For a node whose disk was wiped or replaced, or is at another address now. An empty store holds nothing of what the
     node held: that is copied from the other replicas. A store that was only moved keeps what it holds.
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import membership
-    from pyspark_log_coordinator.nodes import node_of
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.cluster.nodes import node_of
+    from pyspark_log_coordinator.log import node_admin
     from pyspark_log_storage.node import read_marker
     from pyspark_log_storage.store import absolute_url
 
@@ -187,7 +187,7 @@ def renew(
         if not arguments.agreed(f"begin again with an empty node {node_id} there?"):
             typer.echo("pyspark-log: nothing was changed", err=True)
             raise typer.Exit(1)
-    node, renewed = membership.renew(log, node_id, url)
+    node, renewed = node_admin.renew(log, node_id, url)
     if json:
         from pyspark_log.cli.output import print_json
 
@@ -209,17 +209,17 @@ def remove(node_id: NodeId, path: arguments.Path, yes: Yes = False, json: argume
 
     Its id is never used again. What is on its disk stays there.
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import membership
-    from pyspark_log_coordinator.nodes import node_of
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.cluster.nodes import node_of
+    from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
     node_of(log.cluster.state.nodes, node_id)
-    membership.check_removable(log, node_id)  # a question about what is refused anyway would be in vain
+    node_admin.check_removable(log, node_id)  # a question about what is refused anyway would be in vain
     if not yes and not arguments.agreed(f"remove node {node_id}, for good?"):
         typer.echo("pyspark-log: nothing was removed", err=True)
         raise typer.Exit(1)
-    removed = membership.remove(log, node_id)
+    removed = node_admin.remove(log, node_id)
     if json:
         from pyspark_log.cli.output import print_json
 
@@ -229,11 +229,11 @@ def remove(node_id: NodeId, path: arguments.Path, yes: Yes = False, json: argume
 
 
 def _set_fenced(path: str, node_id: str, *, fenced: bool, json: bool) -> None:
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import membership
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
-    changed = membership.set_fenced(log, node_id, fenced=fenced)
+    changed = node_admin.set_fenced(log, node_id, fenced=fenced)
     if json:
         from pyspark_log.cli.output import print_json
 

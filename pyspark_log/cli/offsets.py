@@ -10,7 +10,7 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 EARLIEST_TIME = -2
 LATEST_TIME = -1
@@ -47,7 +47,7 @@ def offsets(
     ms = None if time is None else _milliseconds(time)
 
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
 
     log = open_log(path)
     handle = log.topic(topic)
@@ -80,7 +80,7 @@ def _milliseconds(text: str) -> int:
 
 def _print_offsets_of_time(log: Log, handle: TopicHandle, time: int, *, json: bool) -> None:
     from pyspark_log.cli import output
-    from pyspark_log.source.positions import offset_for_time
+    from pyspark_log.client.read.positions import offset_for_time
 
     found: list[tuple[int, Any]] = []
     for number, partition in enumerate(handle.journal.state.partitions):

@@ -23,7 +23,7 @@ from pyspark_log_storage.errors import LogError, OutcomeUnknown
 if TYPE_CHECKING:
     from pyspark_log.cli.batches import Batches
     from pyspark_log.cli.lines import Lines
-    from pyspark_log_coordinator.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 EXAMPLES = """\b
 Examples:
@@ -94,10 +94,10 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     from pyspark_log.cli import json_rows, text_rows
     from pyspark_log.cli.batches import Batches
     from pyspark_log.cli.lines import Lines
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
+    from pyspark_log.client.write.commit import Patience, retrying
     from pyspark_log.options import table
     from pyspark_log.options.produce import parse_produce
-    from pyspark_log.sink.sequence import Patience, retrying
     from pyspark_log_storage.names import check_topic
 
     durability = arguments.read_as(table.ACKS, acks, "--acks")

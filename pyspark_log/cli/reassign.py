@@ -11,9 +11,9 @@ from pyspark_log.cli import arguments
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark_log_coordinator.assignment import Assignment
-    from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.moving import Carried, Move
+    from pyspark_log_coordinator.cluster.placement import Assignment
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.sync.reassigner import Carried, Move
 
 EXAMPLES = """\b
 Examples:
@@ -56,7 +56,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     if sum(chosen) > 1:
         arguments.refuse("--replica-assignment, --to-nodes or --replication-factor, --cancel", "give one of these")
 
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
 
     log = open_log(path)
     handle = log.topic(name)
@@ -64,10 +64,10 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     if dry_run:
         show_plan([(handle, wanted)], json=json)
         return
-    from pyspark_log_coordinator import moving
+    from pyspark_log_coordinator.sync import reassigner
 
-    found = moving.begin(log, handle, wanted)
-    is_under_way = bool(found or moving.under_way(handle.refresh()))
+    found = reassigner.begin(log, handle, wanted)
+    is_under_way = bool(found or reassigner.under_way(handle.refresh()))
     done = carry_out(log, handle, throttle)
     if json:
         from pyspark_log.cli.output import print_json
@@ -87,7 +87,7 @@ def _wanted(
     *,
     cancel: bool,
 ) -> Assignment:
-    from pyspark_log_coordinator import moving
+    from pyspark_log_coordinator.sync import reassigner
 
     state = handle.journal.state
     if replica_assignment is not None:
@@ -96,26 +96,26 @@ def _wanted(
         nodes = [node.strip() for node in to_nodes.split(",")]
         if not all(nodes) or len(set(nodes)) != len(nodes):
             arguments.refuse("--to-nodes", f"{to_nodes!r} is not NODE,NODE, such as 3,4,5, each node once")
-        return moving.onto(log, state, nodes, replication_factor)
+        return reassigner.onto(log, state, nodes, replication_factor)
     if replication_factor is not None:
-        return moving.with_factor(log, state, replication_factor)
-    return moving.originals(state) if cancel else moving.targets(state)
+        return reassigner.with_factor(log, state, replication_factor)
+    return reassigner.originals(state) if cancel else reassigner.targets(state)
 
 
 def carry_out(log: Log, handle: TopicHandle, throttle: int | None) -> Carried:
     """Copy until the topic's reassignments have ended, with a bar where a person looks."""
     from pyspark_log.cli.progress import bar
-    from pyspark_log_coordinator import moving
-    from pyspark_log_coordinator.copying import Throttle
+    from pyspark_log_coordinator.sync import reassigner
+    from pyspark_log_coordinator.sync.throttle import Throttle
 
     wait = bool if throttle is None else Throttle(log.environment, throttle)
-    with bar(f"reassign {handle.name}", moving.behind(handle)) as progress:
+    with bar(f"reassign {handle.name}", reassigner.behind(handle)) as progress:
 
         def moved(count: int) -> None:
             progress(count)
             wait(count)
 
-        return moving.carry_out(log, handle, moved)
+        return reassigner.carry_out(log, handle, moved)
 
 
 def document(topic: str, found: Iterable[Move]) -> dict[str, Any]:
@@ -147,17 +147,17 @@ def _result(done: Carried) -> dict[str, Any]:
 def show_plan(wanted: Iterable[tuple[TopicHandle, Assignment]], *, json: bool) -> None:
     """Print what would move, and about how many bytes that would copy."""
     from pyspark_log.cli import output
-    from pyspark_log_coordinator import moving
+    from pyspark_log_coordinator.sync import reassigner
 
     rows: list[tuple[Any, ...]] = []
     for handle, assignment in wanted:
         state = handle.journal.state
-        found = moving.moves(state, assignment)
+        found = reassigner.moves(state, assignment)
         if json:
-            output.print_json(document(handle.name, found) | {"bytes": moving.bytes_to_copy(state, found)})
+            output.print_json(document(handle.name, found) | {"bytes": reassigner.bytes_to_copy(state, found)})
         for each in found:
             before, after = ", ".join(each.before), ", ".join(each.after)
-            rows.append((handle.name, each.partition, before, after, moving.bytes_to_copy(state, [each])))
+            rows.append((handle.name, each.partition, before, after, reassigner.bytes_to_copy(state, [each])))
     if json:
         return
     if not rows:

@@ -9,7 +9,7 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.rebuild_survey import Survey
+    from pyspark_log_coordinator.rebuild.rebuild_survey import Survey
 
 EXAMPLES = """\b
 Examples:
@@ -46,9 +46,9 @@ def rebuild(
     finished by the same command again.
     """
     from pyspark_log.cli import output
-    from pyspark_log_coordinator import rebuilding
     from pyspark_log_coordinator.environment import real_environment
-    from pyspark_log_coordinator.rebuild_survey import survey
+    from pyspark_log_coordinator.rebuild import execute
+    from pyspark_log_coordinator.rebuild.rebuild_survey import survey
     from pyspark_log_storage.store import absolute_urls, open_store
 
     environment = real_environment()
@@ -59,7 +59,7 @@ def rebuild(
         _print(found)
     aside = ""
     if yes:
-        aside = rebuilding.carry_out(found, environment, journals_are_lost=journals_lost)
+        aside = execute.carry_out(found, environment, journals_are_lost=journals_lost)
         _write_checkpoints(found)
     if json:
         output.print_json(_document(found, done=yes))
@@ -75,12 +75,12 @@ def rebuild(
 
 
 def _write_checkpoints(found: Survey) -> None:
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import upkeep
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.maintenance import housekeeping
 
     log = open_log(_address(found))
     for name in log.topics():
-        upkeep.write_checkpoints(log, log.topic(name))
+        housekeeping.write_checkpoints(log, log.topic(name))
 
 
 def _address(found: Survey) -> str:
@@ -112,7 +112,7 @@ def _print(found: Survey) -> None:
 
 def _sentences(found: Survey) -> list[str]:
     """Return what else there is to know."""
-    from pyspark_log_coordinator.nodes import AT_THE_ROOT
+    from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 
     said = []
     for each in found.absent:

@@ -11,8 +11,8 @@ from pyspark_log.cli import arguments
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.folders import Life
-    from pyspark_log_coordinator.unrolled import KnownTopic
+    from pyspark_log_coordinator.audit.unrolled import KnownTopic
+    from pyspark_log_coordinator.rebuild.folder_scan import Life
     from pyspark_log_storage.store import Store
 
 EXAMPLES = """\b
@@ -77,8 +77,8 @@ def recover(
 
 def _store_of(path: str, node: str | None) -> Store:
     """Return the store of a node. Only where its id is given the cluster is asked for it."""
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator.nodes import node_of
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.cluster.nodes import node_of
     from pyspark_log_storage.errors import InvalidOption, NoCluster
     from pyspark_log_storage.layout import TOPICS
     from pyspark_log_storage.node import read_marker, require_marker
@@ -108,8 +108,8 @@ def _recovered(
     """
     import msgspec
 
-    from pyspark_log_coordinator import unrolled
-    from pyspark_log_coordinator.folders import Life
+    from pyspark_log_coordinator.audit import unrolled
+    from pyspark_log_coordinator.rebuild.folder_scan import Life
     from pyspark_log_storage import checkpoints, recovery
     from pyspark_log_storage.node import read_marker
 
@@ -169,8 +169,8 @@ def _known_by(path: str, store: Store, node: str | None) -> Callable[[Life], Kno
 
     Otherwise the node's folder alone, for the journals may be lost.
     """
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import unrolled
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.audit import unrolled
     from pyspark_log_coordinator.environment import real_environment
 
     def by_folder(life: Life) -> KnownTopic | None:
@@ -193,17 +193,17 @@ def _returned(path: str, node: str, wanted: list[str] | None, *, dry_run: bool) 
     """Hold the node's folder against the journals, remove strays, and return the partitions where something differs."""
     import msgspec
 
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import returning
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.audit import returned_node
 
     log = open_log(path)
     found = []
     for name in sorted(log.topics()):
         if wanted is None or name in wanted:
-            here = returning.inspect(log, log.topic(name), node)
+            here = returned_node.inspect(log, log.topic(name), node)
             found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
             if not dry_run:
-                returning.remove_strays(log, node, here)
+                returned_node.remove_strays(log, node, here)
     return [msgspec.to_builtins(each) for each in found]
 
 

@@ -28,9 +28,9 @@ def start(path: str, node_id: str, bytes_per_second: int) -> None:
 
 
 def _scrub(path: str, node_id: str, bytes_per_second: int) -> None:
-    from pyspark_log.opening import own_log
-    from pyspark_log_coordinator.copying import Throttle
-    from pyspark_log_coordinator.scrubbing import scrub
+    from pyspark_log.client.opening import own_log
+    from pyspark_log_coordinator.sync.scrubber import scrub
+    from pyspark_log_coordinator.sync.throttle import Throttle
     from pyspark_log_storage.errors import LogError
 
     log = own_log(path)

@@ -11,8 +11,8 @@ from pyspark_log.cli import arguments
 from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.cluster import TopicRecord
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.cluster.machine import TopicRecord
+    from pyspark_log_coordinator.log.log import Log
 
 app = typer.Typer(
     help="Create, list, describe, alter, move and delete topics.",
@@ -57,8 +57,8 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
             arguments.refuse("--replica-assignment", "it says by itself how many partitions and replicas there are")
         replicas = arguments.assignment(replica_assignment)
 
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import topic_config
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.model import topic_config
     from pyspark_log_storage.errors import TopicExists
     from pyspark_log_storage.names import check_topic
 
@@ -92,7 +92,7 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the topics."""
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
 
     log = open_log(path)
     records = sorted(log.topics().items())
@@ -153,9 +153,9 @@ def alter(
     if both:
         arguments.refuse("--delete-config", f"{min(both)} is set too; say one of the two")
 
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator import topic_config
-    from pyspark_log_coordinator.topic import AlterConfig
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.model import topic_config
+    from pyspark_log_coordinator.topic.machine import AlterConfig
 
     settings |= topic_config.defaults(delete_config or ())
     handle = open_log(path).topic(name)
@@ -187,7 +187,7 @@ def delete(
 
     A topic made later under the name shares nothing with it.
     """
-    from pyspark_log.opening import open_log
+    from pyspark_log.client.opening import open_log
     from pyspark_log_storage.errors import UnknownTopic
 
     log = open_log(path)

@@ -10,8 +10,8 @@ from pyspark_log.cli import arguments
 from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log import Log
-    from pyspark_log_coordinator.verify import Report
+    from pyspark_log_coordinator.audit.verify import Report
+    from pyspark_log_coordinator.log.log import Log
 
 EXAMPLES = """\b
 Examples:
@@ -40,10 +40,10 @@ def verify(
     import msgspec
 
     from pyspark_log.cli import output
-    from pyspark_log.opening import open_log
-    from pyspark_log_coordinator.cluster import topic_of
-    from pyspark_log_coordinator.nodes import node_of
-    from pyspark_log_coordinator.verify import verify_cluster
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_coordinator.audit.verify import verify_cluster
+    from pyspark_log_coordinator.cluster.machine import topic_of
+    from pyspark_log_coordinator.cluster.nodes import node_of
     from pyspark_log_storage.errors import UnknownTopic
 
     log = open_log(path)
@@ -78,8 +78,8 @@ def verify(
 def _audit(log: Log, name: str, node: str | None, *, repair: bool) -> tuple[Report, list[str]]:
     """Return the audit of a topic, and what was made again before. Raises `UnknownTopic`."""
     from pyspark_log.cli.progress import bar
-    from pyspark_log_coordinator import repair as repairs
-    from pyspark_log_coordinator import verify as audit
+    from pyspark_log_coordinator.audit import repair as repairs
+    from pyspark_log_coordinator.audit import verify as audit
     from pyspark_log_storage.errors import LogError, UnknownTopic
 
     try:

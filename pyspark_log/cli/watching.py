@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.watching import WatchSettings
+    from pyspark_log_coordinator.sync.controller import WatchSettings
 
 LOOK_SECONDS = 1.0
 """How often the nodes are asked whether they are there."""
@@ -51,8 +51,8 @@ def start(path: str, settings: WatchSettings) -> None:
 
 
 def _watch(path: str, settings: WatchSettings) -> None:
-    from pyspark_log.opening import own_log
-    from pyspark_log_coordinator.watching import Watcher
+    from pyspark_log.client.opening import own_log
+    from pyspark_log_coordinator.sync.controller import Watcher
     from pyspark_log_storage.errors import LogError
 
     log = own_log(path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from pyspark_log.options.option import EVERYWHERE, SINK, SOURCE, Kind
-from pyspark_log_coordinator import broker_settings
+from pyspark_log_coordinator.model import broker_settings
 
 KAFKA_PREFIX = "kafka."
 

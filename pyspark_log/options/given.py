@@ -15,7 +15,7 @@ import msgspec
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
 from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option, is_among
 from pyspark_log.options.table import TABLE
-from pyspark_log_coordinator import broker_settings
+from pyspark_log_coordinator.model import broker_settings
 from pyspark_log_storage.errors import InvalidOption
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
         if option.ignored_elsewhere:
             return Ignored(option.name, option.not_here)
         raise InvalidOption(option.name, f"option {option.name} is not for {kind.value}: {option.not_here}")
-    from pyspark_log_coordinator import topic_config  # nobody else needs it
+    from pyspark_log_coordinator.model import topic_config  # nobody else needs it
 
     known = names(kind)
     setting = key.removeprefix(KAFKA_PREFIX)

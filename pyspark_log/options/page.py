@@ -9,7 +9,7 @@ from typing import Any
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
 from pyspark_log.options.table import TABLE
-from pyspark_log_coordinator import topic_config
+from pyspark_log_coordinator.model import topic_config
 
 HEAD = """\
 # Options

@@ -16,9 +16,8 @@ from pyspark_log.options.value import (
     choice,
     integer,
 )
+from pyspark_log_storage.compression import Compression
 
-# As in `chunk.COMPRESSIONS` and `sequencing.Acks` (a test compares them), whose modules bring pyarrow along.
-Compression = Literal["none", "lz4", "zstd"]
 Acks = Literal["all", "1", "0"]
 
 

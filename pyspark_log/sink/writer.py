@@ -23,10 +23,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_log.opening import canonical, open_log, stores_at
-from pyspark_log.sink.patient_staging import PatientStaging
-from pyspark_log.sink.rows import check_columns, rows_of
-from pyspark_log.sink.staging import Destination, StagedFile, Staging, destination_of
+from pyspark_log.client.opening import canonical, open_log, stores_at
+from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.rows import check_columns, rows_of
+from pyspark_log.client.write.staging import Destination, StagedFile, Staging, destination_of
 from pyspark_log.spark_errors import spark_entry
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_storage.errors import InvalidOption, LogError
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from pyspark_log.sink.options import SinkOptions
-    from pyspark_log.sink.sequence import Patience
-    from pyspark_log_coordinator.log import Log, TopicHandle
-    from pyspark_log_coordinator.producers import ProducerClaim
-    from pyspark_log_coordinator.rolling import SwapSegments
-    from pyspark_log_coordinator.segment_work import Work
+    from pyspark_log.client.write.commit import Patience
+    from pyspark_log.options.sink_options import SinkOptions
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.maintenance.roll_job import Work
+    from pyspark_log_coordinator.model.producers import ProducerClaim
+    from pyspark_log_coordinator.segments.swap import SwapSegments
 
 T = TypeVar("T")
 
@@ -76,11 +76,11 @@ class _Sink:
         options = self.options
         log = open_log(options.path, create=options.auto_create_topics)
         if options.topic is not None:
-            from pyspark_log.sink import in_passing
+            from pyspark_log.client.write import inline_maintenance
 
             handle = self._find(log, options.topic)
             self._destinations[options.topic] = self._destination(handle)
-            self._works = in_passing.planned_work(handle)
+            self._works = inline_maintenance.planned_work(handle)
 
     def _find(self, log: Log, topic: str) -> TopicHandle:
         """Return the hold on a topic, created where the options say so. Raises `UnknownTopic`."""
@@ -126,9 +126,9 @@ class _Sink:
         run_id = (context.getLocalProperty(RUN_ID) or "") if streaming else ""
         swaps: tuple[SwapSegments, ...] = ()
         if (task := context.partitionId()) < len(self._works):
-            from pyspark_log.sink import in_passing
+            from pyspark_log.client.write import inline_maintenance
 
-            swaps = in_passing.ride_along(store_at, self._works[task], nonce())
+            swaps = inline_maintenance.ride_along(store_at, self._works[task], nonce())
         return StagedMessage(tuple(files), swaps, query_id, run_id)
 
     def _destination_named(self, topic: str) -> Destination:
@@ -137,7 +137,7 @@ class _Sink:
 
     def _destination_now(self, topic: str) -> Destination:
         """Return a topic as it is now. Look at its nodes first: another may have to lead before anything is written."""
-        from pyspark_log.sink.sequence import look_at_nodes
+        from pyspark_log.client.write.commit import look_at_nodes
 
         handle = self._find(open_log(self.options.path), topic)
         look_at_nodes(handle, self.patience)
@@ -151,13 +151,13 @@ class _Sink:
             return self._retry(attempt, error)
 
     def _retry(self, attempt: Callable[[], T], failed: LogError) -> T:
-        from pyspark_log.sink.sequence import retrying
+        from pyspark_log.client.write.commit import retrying
 
         return retrying(self.patience, attempt, failed=failed)
 
     @property
     def patience(self) -> Patience:
-        from pyspark_log.sink.sequence import Patience
+        from pyspark_log.client.write.commit import Patience
 
         options = self.options
         return Patience(
@@ -168,7 +168,7 @@ class _Sink:
         )
 
     def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
-        from pyspark_log.sink.sequence import sequence
+        from pyspark_log.client.write.commit import sequence
 
         options = self.options
         staged = [message for message in messages if isinstance(message, StagedMessage)]
@@ -195,7 +195,7 @@ class BatchWriter(DataSourceArrowWriter):
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Sequence what the tasks staged."""
-        from pyspark_log_coordinator.producers import ProducerClaim
+        from pyspark_log_coordinator.model.producers import ProducerClaim
 
         options = self._sink.options
         claim = None
@@ -223,7 +223,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Sequence a micro-batch; does nothing where an earlier run did it."""
-        from pyspark_log_coordinator.producers import ProducerClaim
+        from pyspark_log_coordinator.model.producers import ProducerClaim
 
         first = next(message for message in messages if isinstance(message, StagedMessage))
         options = self._sink.options

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log.opening import canonical, open_log
+from pyspark_log.client.opening import canonical, open_log
+from pyspark_log.client.read.data_loss import report_loss
+from pyspark_log.client.read.planning import Range, divide, split_of
+from pyspark_log.client.read.positions import resolve, subscribed
 from pyspark_log.options.read_range import ending_option, starting_option
-from pyspark_log.source.planning import Range, divide, split_of
-from pyspark_log.source.positions import resolve, subscribed
 from pyspark_log.source.split_reader import SplitPartition
-from pyspark_log.source.tracking import report_loss
-from pyspark_log_coordinator import history
+from pyspark_log_coordinator.journal import history
 from pyspark_log_storage.errors import InvalidInput, InvalidOption
 
 if TYPE_CHECKING:
+    from pyspark_log.client.read.positions import Subscribed
     from pyspark_log.options import SourceOptions
-    from pyspark_log.source.positions import Subscribed
-    from pyspark_log_coordinator.topic_state import Topic
+    from pyspark_log_coordinator.model.topic_state import Topic
 
 
 def plan(options: SourceOptions) -> list[SplitPartition]:

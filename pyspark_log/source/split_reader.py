@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_log.opening import open_log, stores_at
-from pyspark_log.source.fetch import Split, fetch
+from pyspark_log.client.opening import open_log, stores_at
+from pyspark_log.client.read.fetch import Split, fetch
 from pyspark_log.source.row import arrow_schema, rows
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[
     split, url, schema = partition.split, partition.url, arrow_schema(columns)
 
     def find_again(offset: int) -> Split:
-        from pyspark_log.source.planning import find_again
+        from pyspark_log.client.read.planning import find_again
 
         return find_again(open_log(url), split, offset)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.opening import canonical, open_log
+from pyspark_log.client.opening import canonical, open_log
+from pyspark_log.client.read.data_loss import report_loss
+from pyspark_log.client.read.planning import Range, divide, split_of
+from pyspark_log.client.read.positions import Subscribed, resolve, subscribed
 from pyspark_log.source import limits, offsets
 from pyspark_log.source.offsets import Position, SourceOffset, TopicPositions
-from pyspark_log.source.planning import Range, divide, split_of
-from pyspark_log.source.positions import Subscribed, resolve, subscribed
 from pyspark_log.source.split_reader import SplitPartition
-from pyspark_log.source.tracking import Start, go_on, report_loss, within
+from pyspark_log.source.tracking import Start, go_on, within
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.options import SourceOptions
     from pyspark_log.source.offsets import TopicPartition
-    from pyspark_log_coordinator.log import Log
+    from pyspark_log_coordinator.log.log import Log
 
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds nothing waits for news before it returns."""

@@ -6,20 +6,16 @@ expired or truncated under a query (`failOnDataLoss`).
 
 from __future__ import annotations
 
-import functools
-import logging
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.source.offsets import Position, SourceOffset, TopicPartition
-from pyspark_log_storage.errors import DataLoss
 
 if TYPE_CHECKING:
-    from pyspark_log.source.positions import Subscribed
-    from pyspark_log_coordinator.partition import Partition
-
-_logger = logging.getLogger("pyspark_log")
+    from pyspark_log.client.read.positions import Subscribed
+    from pyspark_log_coordinator.model.partition import Partition
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -73,18 +69,3 @@ def within(
         report_loss(what, fail=fail_on_data_loss)
         return end
     return offset
-
-
-def report_loss(what: str, *, fail: bool) -> None:
-    """Raise `DataLoss`, or log a warning where the query said that it can do without the rows."""
-    if fail:
-        raise DataLoss(
-            f"{what}, so rows that this query has not read may be lost; set failOnDataLoss=false to go on with the rest"
-        )
-    warn_of_loss(what)
-
-
-@functools.lru_cache(maxsize=1024)
-def warn_of_loss(what: str) -> None:
-    """Log what was lost: an idle query finds it again many times a second."""
-    _logger.warning("%s; going on with the rest (failOnDataLoss=false)", what)

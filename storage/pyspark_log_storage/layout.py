@@ -136,3 +136,10 @@ def entries(journal: str, generation: int = 1) -> str:
 def append_file(topic: str, topic_id: str, name: str) -> str:
     """Return the key of an append file."""
     return f"{topic_folder(topic, topic_id)}append/{name}"
+
+
+KEY = "node"
+
+
+SELF_TEST = "selftest/"
+"""What a store is tried with, before it has a marker."""

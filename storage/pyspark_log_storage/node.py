@@ -18,14 +18,12 @@ import msgspec
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import CorruptObject, NodeAway, NodeMissing, ObjectMissing, StoreUnfit
+from pyspark_log_storage.layout import KEY, SELF_TEST
 from pyspark_log_storage.stored_names import NodeName
 
 if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
-KEY = "node"
-SELF_TEST = "selftest/"
-"""What a store is tried with, before it has a marker."""
 _MAGIC = b"PLND"
 _VERSION = 1
 

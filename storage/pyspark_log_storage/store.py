@@ -166,7 +166,7 @@ def open_store(url: str) -> Store:
         scheme = url.partition("://")[0]
         message = f"this version cannot use {scheme}:// stores ({url!r}); give a local or mounted folder"
         raise InvalidOption("path", message)
-    from pyspark_log_storage import node
+    from pyspark_log_storage import layout
     from pyspark_log_storage.local import LocalStore
 
-    return LocalStore(url, marker=node.KEY, first=node.SELF_TEST)
+    return LocalStore(url, marker=layout.KEY, first=layout.SELF_TEST)

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from pyspark_log_coordinator.store_calls import Answer
+from pyspark_log_coordinator.journal.store_threads import Answer
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed
 

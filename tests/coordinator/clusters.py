@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator import cluster
+from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_storage.errors import InvalidOption
 
 NOW = 1_700_000_000_000

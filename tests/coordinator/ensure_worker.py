@@ -6,7 +6,7 @@ Prints the topic's id.
 import sys
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.local import LocalStore
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator import journal_entry
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_entry import Entry
+from pyspark_log_coordinator.journal import journal_entry
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.journal_entry import Entry
 from pyspark_log_storage.store import Store
 
 

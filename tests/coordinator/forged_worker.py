@@ -6,22 +6,26 @@ Prints a line for each: what it is, and the error that it was, or "folded".
 from collections.abc import Callable
 from typing import Any
 
-from pyspark_log_coordinator import cluster, generations, nodes, orphans, topic
-from pyspark_log_coordinator.cluster import TopicCreated, TopicRemoved
-from pyspark_log_coordinator.damage import Damaged
-from pyspark_log_coordinator.election import LeaderElected
-from pyspark_log_coordinator.holding import FilesHeld
-from pyspark_log_coordinator.isr import IsrShrunk
-from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
-from pyspark_log_coordinator.reassignment import PartitionsAdded, ReplicasAltered
-from pyspark_log_coordinator.restoring import RestoredPartition, TopicRestored
-from pyspark_log_coordinator.retention import LogStartMoved
-from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged
-from pyspark_log_coordinator.row_loss import RowsLost
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import SequencedFile, TopicStarted
-from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_coordinator.topic_state import FloorMark
+from pyspark_log_coordinator.cluster import journal_generations, nodes
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.machine import TopicCreated, TopicRemoved
+from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_state import FloorMark
+from pyspark_log_coordinator.replication.damage import Damaged
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.replication.file_holders import FilesHeld
+from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.segments import orphans
+from pyspark_log_coordinator.segments.retention import LogStartMoved
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.topic import journal_move
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import SequencedFile, TopicStarted
+from pyspark_log_coordinator.topic.restore import RestoredPartition, TopicRestored
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.layout import born_name, segment_name
 from pyspark_log_storage.staged_chunk import StagedChunk
@@ -104,7 +108,7 @@ OF_A_TOPIC: dict[str, Any] = {
     "an orphan floor behind the journal's end": orphans.OrphanFloor(10**18),
     "an orphan floor that goes back": Entries([orphans.OrphanFloor(3), orphans.OrphanFloor(0)]),
     "a mark behind the journal's end": orphans.FloorMarked(FloorMark(10**18, 0)),
-    "a generation that was before": generations.JournalMoved(0),
+    "a generation that was before": journal_move.JournalMoved(0),
     "a setting that nobody can set": topic.ConfigAltered(TopicConfig(segment_bytes=-5)),
     "a topic that starts a second time": TopicStarted("t", "1", TopicConfig(), (), {"0": "i"}, (("0",),)),
     "a topic that is restored though it is there": restored(),
@@ -145,7 +149,7 @@ OF_THE_CLUSTER: dict[str, Any] = {
     "a topic whose id is a path": record("u", "../1"),
     "a topic of which a partition is twice on a node": record("u", "1", "0", "0"),
     "a topic that there is not is removed": TopicRemoved("u"),
-    "the journals move to one node": generations.JournalsMoved(2, (), ()),
+    "the journals move to one node": journal_generations.JournalsMoved(2, (), ()),
 }
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_place import JournalPlace, OneStore, SeveralStores
-from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_storage import node
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.node import Marker
 from tests.coordinator.shelf import FOLDER, MACHINE, Move, Place, Shelf
@@ -15,7 +15,7 @@ from tests.coordinator.shelf import FOLDER, MACHINE, Move, Place, Shelf
 def begin(roots: Sequence[str]) -> None:
     """Mark several folders as nodes; one alone needs no marker."""
     for number, root in enumerate(roots if len(roots) > 1 else []):
-        LocalStore(root).create(node.KEY, node.encode(Marker("c", str(number), f"life-{number}")))
+        LocalStore(root).create(layout.KEY, node.encode(Marker("c", str(number), f"life-{number}")))
 
 
 def open_at(roots: Sequence[str]) -> Journal[Shelf, Place | Move]:

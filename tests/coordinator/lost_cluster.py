@@ -6,15 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator import copying, maintenance, membership, rebuilding, upkeep
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.rebuild_survey import Survey, survey
-from pyspark_log_coordinator.segment_work import carry_out, work_of
-from pyspark_log_coordinator.topic import MaintainSegments
-from pyspark_log_coordinator.topic_config import parse
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance.roll_job import work_of
+from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.rebuild.rebuild_survey import Survey, survey
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.sync import catch_up as copying
+from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.store import Store, open_store
 from tests.coordinator.replicated_topic import ALL, write
 
@@ -29,7 +34,7 @@ class LostCluster:
         self.log = Log(open_store(self.url("0")), real_environment())
         self.log.open(create=True)
         for node in ("1", "2"):
-            membership.join(self.log, self.url(node))
+            node_admin.join(self.log, self.url(node))
         self.expected: dict[tuple[str, int], list[bytes]] = defaultdict(list)
         self.batches = 0
 
@@ -62,14 +67,14 @@ class LostCluster:
         handle = self.log.topic(topic)
         one = handle.refresh().partitions[partition]
         taken = tuple(one.chunks[:chunks])
-        job = maintenance.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        job = roll_plan.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
         swap = carry_out(self.log.store_at, work_of(handle, job), self.log.environment.nonce())
         handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 
     def checkpoint(self, topic: str) -> None:
         """Write what housekeeping writes: checkpoints and descriptions."""
-        upkeep.write_checkpoints(self.log, self.log.topic(topic))
+        housekeeping.write_checkpoints(self.log, self.log.topic(topic))
 
     def folder(self, node: str, topic: str) -> Path:
         """Return the topic's folder on a node."""
@@ -96,7 +101,7 @@ class LostCluster:
     def rebuild(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = (), **flags: Any) -> Survey:
         """Rebuild the cluster from some nodes; the log is the new one then."""
         found = self.survey(nodes, journals)
-        rebuilding.carry_out(found, real_environment(), **flags)
+        execute.carry_out(found, real_environment(), **flags)
         self.log = Log(list(found.journal_stores), real_environment())
         self.log.open(create=False)
         return found

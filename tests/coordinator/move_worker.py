@@ -6,7 +6,7 @@ and a count; or the number of the generation to which the journal moves.
 
 import sys
 
-from pyspark_log_coordinator import journal
+from pyspark_log_coordinator.journal import journal
 from tests.coordinator.local_stores import open_moving
 from tests.coordinator.shelf import Move, Place
 

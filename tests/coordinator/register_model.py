@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pyspark_log_coordinator import agreement
-from pyspark_log_coordinator.agreement import NIL, Attempt, Call, Found, Register, Task
+from pyspark_log_coordinator.journal import paxos
+from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Found, Register, Task
 
 STORES = 3
 MAJORITY = 2
@@ -38,7 +38,7 @@ class Flaws(NamedTuple):
 
     close_writes_nothing: bool = False
     everybody_leads: bool = False
-    highest: Callable[[Attempt], Found | None] = agreement.highest
+    highest: Callable[[Attempt], Found | None] = paxos.highest
     claims_are_not_counted: bool = False
     marker_is_not_read: bool = False
     backup_keeps_its_marker: bool = False
@@ -133,19 +133,19 @@ class Model:
         for i in range(proposers):
             leads = i == 0 or self.flaws.everybody_leads
             value, nonce = b"%c" % (ord("p") + i), b"%c" % (ord("P") + i)
-            starts.append(Process(_bare(agreement.propose(STORES, nonce, value, leads=leads)), begun=True))
-        reads = [agreement.read(STORES, b"R%d" % i, durable=i % 2 == 1) for i in range(readers)]
+            starts.append(Process(_bare(paxos.propose(STORES, nonce, value, leads=leads)), begun=True))
+        reads = [paxos.read(STORES, b"R%d" % i, durable=i % 2 == 1) for i in range(readers)]
         starts += [Process(_bare(attempt), begun=False) for attempt in reads]
         empty = Column((None,) * (ballots + 1), (None,) * (ballots + 1), ((),) * len(starts), frozenset())
         self.first: State = (tuple(map(self._number, starts)), (self._number(empty),) * STORES)
 
     def search(self, states_max: int | None = None) -> Result:
         """Visit all states, the nearest first, up to the first one that breaks a rule."""
-        agreement_highest, agreement.highest = agreement.highest, self.flaws.highest
+        agreement_highest, paxos.highest = paxos.highest, self.flaws.highest
         try:
             return self._search(states_max)
         finally:
-            agreement.highest = agreement_highest
+            paxos.highest = agreement_highest
 
     def _search(self, states_max: int | None) -> Result:
         came_from: dict[State, State | None] = {self.first: None}
@@ -231,7 +231,7 @@ class Model:
         calls = self._wanted.get((number, answers))
         if calls is None:
             attempt = msgspec.structs.replace(process.attempt, answers=answers)
-            calls = self._wanted[number, answers] = agreement.wanted(attempt)
+            calls = self._wanted[number, answers] = paxos.wanted(attempt)
         for s, call in calls.items():
             column = columns[s]
             if self._is_lost(column) or state[1][s] in state[1][:s]:
@@ -265,9 +265,9 @@ class Model:
         if (after := self._stepped.get(key)) is None:
             attempt = msgspec.structs.replace(self._processes[number].attempt, answers=answers)
             if store is None:
-                after = agreement.silent(attempt, list(agreement.wanted(attempt)))
+                after = paxos.silent(attempt, list(paxos.wanted(attempt)))
             else:
-                after = agreement.answered(attempt, store, content)
+                after = paxos.answered(attempt, store, content)
             self._stepped[key] = after
         return after
 

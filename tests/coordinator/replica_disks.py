@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyspark_log_coordinator.partition import Partition
-from pyspark_log_coordinator.topic_state import Topic
-from pyspark_log_coordinator.truncation import divergence
+from pyspark_log_coordinator.model.partition import Partition
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.truncation import divergence
 
 NOTHING = -1
 Row = tuple[int, int]

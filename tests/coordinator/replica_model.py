@@ -30,11 +30,13 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log_coordinator import high_watermark, topic
-from pyspark_log_coordinator.isr import Lagging
-from pyspark_log_coordinator.partition import ChunkRef
-from pyspark_log_coordinator.tail import Tail
-from pyspark_log_coordinator.topic import (
+from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.partition import ChunkRef
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.replication import high_watermark
+from pyspark_log_coordinator.replication.isr import Lagging
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import (
     AlterNode,
     CancelSuspicion,
     CommitBatch,
@@ -50,7 +52,6 @@ from pyspark_log_coordinator.topic import (
     Suspicion,
     Topic,
 )
-from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage.errors import NotEnoughReplicas
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.staged_chunk import StagedChunk

@@ -37,18 +37,21 @@ What they come to is told in the order of the entry: `holds`, `p0 isr=A,B`, `p0 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pyspark_log_coordinator import holding, isr, node_checkpoints, topic
-from pyspark_log_coordinator.damaged import Damaged
-from pyspark_log_coordinator.election import LeaderElected
-from pyspark_log_coordinator.holding import FilesHeld
-from pyspark_log_coordinator.isr import IsrShrunk, Lagging
-from pyspark_log_coordinator.node_changes import NodeFenced, NodeRenewed, NodeUnfenced
-from pyspark_log_coordinator.reassignment import PartitionsAdded, ReplicasAltered
-from pyspark_log_coordinator.rolling import SegmentsSwapped, SegmentStaged
-from pyspark_log_coordinator.row_loss import RowsLost
-from pyspark_log_coordinator.set_back import SetBack
-from pyspark_log_coordinator.suspicion import NodeSuspected, SuspicionCancelled
-from pyspark_log_coordinator.topic import (
+from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.replication import file_holders, isr
+from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.replication.file_holders import FilesHeld
+from pyspark_log_coordinator.replication.isr import IsrShrunk, Lagging
+from pyspark_log_coordinator.replication.node_changes import NodeFenced, NodeRenewed, NodeUnfenced
+from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.replication.set_back import SetBack
+from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
+from pyspark_log_coordinator.replication.truncation import divergence
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
     AlterNode,
     AlterReplicas,
@@ -65,7 +68,6 @@ from pyspark_log_coordinator.topic import (
     Suspicion,
     Topic,
 )
-from pyspark_log_coordinator.truncation import divergence
 from pyspark_log_storage import checkpoints
 from tests.coordinator import topics
 from tests.coordinator.scenario_words import StoryError, partition_number, settings, split
@@ -97,7 +99,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
 
     def copy(words: list[str]) -> str:
         said = told(_copy)(words)
-        known[here(), words[0]] = node_checkpoints.contents(here().state, words[0])
+        known[here(), words[0]] = checkpoint_files.contents(here().state, words[0])
         return said
 
     def checkpoint(words: list[str]) -> str:
@@ -147,7 +149,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
 def _copy(state: Topic, words: list[str]) -> HoldFiles:
     node, *rest = words
     given = settings(rest, "files")
-    missing = holding.missing(state, node)
+    missing = file_holders.missing(state, node)
     files = tuple(number for number, _ in missing.files)
     segments = tuple((number, each.name) for number, each in (*missing.segments, *missing.staged))
     if "files" in given:
@@ -207,7 +209,7 @@ def _elect(state: Topic, words: list[str]) -> ElectLeaders:
 
 
 def _set_back(state: Topic, node: str, offset: int) -> SetBack:
-    held = holding.held(state, node)
+    held = file_holders.held(state, node)
     rows = [chunk for each in state.partitions for chunk in each.chunks if chunk.end_offset > offset]
     files = {number for number, _ in held.files} & {chunk.file for chunk in rows}
     segments = tuple((n, each.name) for n, each in (*held.segments, *held.staged) if each.end_offset > offset)

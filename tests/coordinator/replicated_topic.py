@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pyspark_log_coordinator import maintenance, segment_work
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.partition import Partition
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.sequencing import Acks
-from pyspark_log_coordinator.topic import CommitBatch, Holder, MaintainSegments, SequencedFile
-from pyspark_log_coordinator.topic_config import parse
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.maintenance import roll_job, roll_run
+from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.partition import Partition
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, topic_folder
@@ -73,9 +74,9 @@ class ReplicatedTopic:
         """Roll the oldest chunks of a partition into a segment on one node; return its name."""
         one = self.partition(partition)
         taken = tuple(one.chunks[:chunks])
-        job = maintenance.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
-        work = msgspec.structs.replace(segment_work.work_of(self.handle, job), targets=(on,))
-        swap = segment_work.carry_out(self.log.store_at, work, self.log.environment.nonce())
+        job = roll_plan.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        work = msgspec.structs.replace(roll_job.work_of(self.handle, job), targets=(on,))
+        swap = roll_run.carry_out(self.log.store_at, work, self.log.environment.nonce())
         self.handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 

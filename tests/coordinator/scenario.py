@@ -33,10 +33,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark_log_coordinator import topic
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.sequenced_file import SequencedFile
-from pyspark_log_coordinator.topic import CommitBatch, DeleteTopic, Holder, Topic
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import CommitBatch, DeleteTopic, Holder, Topic
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.memory import MemoryStore

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from pyspark_log_coordinator import membership, roll_call
-from pyspark_log_coordinator.cluster import Node
+from pyspark_log_coordinator.cluster.machine import Node
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.log import liveness, node_admin
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.store import Store
@@ -41,11 +41,11 @@ class Stores:
         """Return a log whose cluster has nodes 0, at the root, to count - 1, at /disk/N."""
         log = self.log(environment)
         for number in range(1, count):
-            membership.join(log, f"/disk/{number}")
+            node_admin.join(log, f"/disk/{number}")
         return log
 
 
 def one_after_another(members: Sequence[tuple[Node, Store]]) -> dict[str, LogError]:
     """Ask for the markers without threads."""
-    asked = ((node.node_id, roll_call.check(node, store)) for node, store in members)
+    asked = ((node.node_id, liveness.check(node, store)) for node, store in members)
     return {name: error for name, error in asked if error is not None}

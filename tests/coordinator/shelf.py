@@ -3,9 +3,9 @@
 import msgspec
 
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_place import JournalPlace, OneStore
-from pyspark_log_coordinator.replay import Machine, events_decoder
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import JournalPlace, OneStore
+from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import Store
 from tests.coordinator.fake_environment import fake_environment

@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator import maintenance
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.segment_work import carry_out, work_of
-from pyspark_log_coordinator.topic import CommitBatch, Holder, MaintainSegments, SequencedFile
-from pyspark_log_coordinator.topic_config import parse
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.maintenance.roll_job import work_of
+from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, topic_folder
@@ -102,19 +103,19 @@ class StoredTopic:
             start = len(self.expected[partitions[0]])
             self.append({p: [b"row %d of %d" % (start + row, p) for row in range(rows)] for p in partitions})
 
-    def job(self, chunks: int | None = None, partition: int = 0) -> maintenance.Job:
+    def job(self, chunks: int | None = None, partition: int = 0) -> roll_plan.Job:
         """Return the job of rolling the oldest chunks of a partition, all where no number is given."""
         one = self.handle.refresh().partitions[partition]
         taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
-        return maintenance.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        return roll_plan.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
 
-    def merge_job(self, segments: int | None = None, partition: int = 0) -> maintenance.Job:
+    def merge_job(self, segments: int | None = None, partition: int = 0) -> roll_plan.Job:
         """Return the job of merging the oldest segments of a partition."""
         one = self.handle.refresh().partitions[partition]
         taken = one.segments[: len(one.segments) if segments is None else segments]
-        return maintenance.Job(partition, one.leader_epoch, 2, taken, (), one.epoch_starts)
+        return roll_plan.Job(partition, one.leader_epoch, 2, taken, (), one.epoch_starts)
 
-    def carry_out(self, job: maintenance.Job) -> SwapSegments:
+    def carry_out(self, job: roll_plan.Job) -> SwapSegments:
         """Write a job's segment, and swap nothing in."""
         return carry_out(self.log.store_at, work_of(self.handle, job), self.log.environment.nonce())
 

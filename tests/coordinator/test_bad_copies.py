@@ -4,15 +4,17 @@ import shutil
 
 import pytest
 
-from pyspark_log_coordinator import bad_copies, copying, leaderless, scrubbing, verify
-from pyspark_log_coordinator.damage import ReportDamage
-from pyspark_log_coordinator.election import ElectLeaders
-from pyspark_log_coordinator.history import history
-from pyspark_log_coordinator.membership import set_fenced
-from pyspark_log_coordinator.observer import live, observer_of
-from pyspark_log_coordinator.repair import repair
-from pyspark_log_coordinator.topic import AlterConfig
-from pyspark_log_coordinator.topic_config import parse
+from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.audit.repair import repair
+from pyspark_log_coordinator.journal.history import history
+from pyspark_log_coordinator.log.node_admin import set_fenced
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.replication.damage import ReportDamage
+from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file, scrubber, unclean_election
+from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
 from tests.coordinator.lost_cluster import KEEP, LostCluster
@@ -66,20 +68,20 @@ def test_what_is_bad_on_a_node_is_found_and_made_again(cluster, node, how):
     whole = [path.read_bytes() for path in spoiled]
     for path in spoiled:
         flip_bit(path, 8 * 100) if how == "damaged" else path.unlink()
-    done = scrubbing.scrub(cluster.log, node)
+    done = scrubber.scrub(cluster.log, node)
     assert (done.objects, done.failures) == (3, ())
     # What is gone is put back together with the first that was found.
     assert len(done.mended) == (2 if how == "damaged" else 1)
     assert [path.read_bytes() for path in spoiled] == whole
     assert set(reported(cluster)) == {node}
     is_sound(cluster)
-    again = scrubbing.scrub(cluster.log, node)
+    again = scrubber.scrub(cluster.log, node)
     assert (again.objects, again.mended) == (3, ())
 
 
 def test_where_nothing_is_wrong_all_is_read_and_nothing_is_written(cluster):
     number, told = cluster.log.topic("t").journal.number, []
-    done = scrubbing.scrub(cluster.log, "1", told.append)
+    done = scrubber.scrub(cluster.log, "1", told.append)
     assert (done.objects, done.bytes, done.mended) == (3, sum(told), ())
     assert (cluster.log.topic("t").journal.number, reported(cluster)) == (number, [])
 
@@ -90,7 +92,7 @@ def test_what_is_whole_nowhere_stays_and_is_told(cluster):
         path = paths(cluster, node)[1]
         flip_bit(path, 8 * 100)
         before[path] = path.read_bytes()
-    done = scrubbing.scrub(cluster.log, "1")
+    done = scrubber.scrub(cluster.log, "1")
     (failure,) = done.failures
     assert paths(cluster, "1")[1].name in failure
     assert {path: path.read_bytes() for path in before} == before
@@ -104,7 +106,7 @@ def test_a_copy_that_the_isr_cannot_do_without_is_made_again_in_its_place(cluste
     whole = path.read_bytes()
     flip_bit(path, 8 * 100)
     number = cluster.log.topic("u").journal.number
-    assert [key.rsplit("/", 1)[1] for key in scrubbing.scrub(cluster.log, "1").mended] == [name]
+    assert [key.rsplit("/", 1)[1] for key in scrubber.scrub(cluster.log, "1").mended] == [name]
     assert path.read_bytes() == whole
     assert cluster.log.topic("u").refresh().partitions[0].isr == ALL
     assert cluster.log.topic("u").journal.number == number
@@ -121,7 +123,7 @@ def test_a_disk_that_was_read_wrongly_once_is_not_reported(cluster, monkeypatch)
         return bytes(data)
 
     monkeypatch.setattr(type(store), "read", wrongly)
-    done = scrubbing.scrub(cluster.log, "1")
+    done = scrubber.scrub(cluster.log, "1")
     assert type(store).read is read
     assert (done.mended, done.failures, reported(cluster)) == ((), (), [])
 
@@ -131,7 +133,7 @@ def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
     mounted.rename(cluster.path / "elsewhere")
     mounted.mkdir()
     with pytest.raises(NodeMissing, match="is its disk mounted"):
-        scrubbing.scrub(cluster.log, "1")
+        scrubber.scrub(cluster.log, "1")
     assert [path for path in mounted.rglob("*") if path.is_file()] == []
     assert reported(cluster) == []
 
@@ -170,7 +172,7 @@ def test_a_repair_that_was_killed_leaves_no_node_that_counts_and_has_nothing(clu
         repair(cluster.log, cluster.log.topic("t"))
     monkeypatch.undo()
     assert one(cluster).isr == ("0", "2")
-    copying.catch_up(cluster.log, cluster.log.topic("t"), "1")
+    catch_up.catch_up(cluster.log, cluster.log.topic("t"), "1")
     is_sound(cluster)
 
 
@@ -184,12 +186,12 @@ def test_after_a_repair_the_node_is_in_sync_again(cluster):
 def test_of_a_store_that_is_another_nothing_is_said(cluster):
     flip_bit(paths(cluster, "1")[1], 8 * 100)
     handle = cluster.log.topic("t")
-    (piece,) = [each for each in copying.held(handle, "1") if each.key.endswith(paths(cluster, "1")[1].name)]
+    (piece,) = [each for each in replica_file.held(handle, "1") if each.key.endswith(paths(cluster, "1")[1].name)]
     marker = cluster.path / "node1" / "node"
     marker.rename(cluster.path / "kept")
-    assert not bad_copies.report(handle, "1", piece)
+    assert not damage_reports.report(handle, "1", piece)
     (cluster.path / "kept").rename(marker)
-    assert bad_copies.report(handle, "1", piece)
+    assert damage_reports.report(handle, "1", piece)
 
 
 # A leader's disk is restored from an old backup
@@ -309,8 +311,8 @@ def test_where_only_a_disk_that_was_set_back_is_left_it_leads_with_the_rows_that
     observer_of(handle, session_timeout_ms=0).look(handle)
     if not enabled:
         assert handle.refresh().partitions[0].leader is None
-        command = leaderless.giving_up(handle, observer_of(handle).gone)
-        assert [(each.start, each.end) for each in leaderless.would_lose(handle.refresh(), command).values()] == [
+        command = unclean_election.giving_up(handle, observer_of(handle).gone)
+        assert [(each.start, each.end) for each in unclean_election.would_lose(handle.refresh(), command).values()] == [
             (1, 4)
         ]
         handle.submit(command)

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import cluster
-from pyspark_log_coordinator.cluster import (
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.machine import (
     AT_THE_ROOT,
     PARTITIONS_MAX,
     Cluster,
@@ -13,7 +13,7 @@ from pyspark_log_coordinator.cluster import (
     RemoveTopic,
     StartCluster,
 )
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
 from tests.coordinator.clusters import NOW, after
 

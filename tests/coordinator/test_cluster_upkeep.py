@@ -6,12 +6,13 @@ from functools import partial
 
 import pytest
 
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, find_again, split_of
-from pyspark_log_coordinator import cluster_upkeep, snapshot
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator.cluster_upkeep import tidy
-from pyspark_log_coordinator.topic import CommitBatch
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, find_again, split_of
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.maintenance import cluster_cleanup
+from pyspark_log_coordinator.maintenance.cluster_cleanup import tidy
+from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.local import LocalStore
@@ -343,7 +344,7 @@ def test_a_cluster_that_has_forgotten_a_topic_removes_nothing_of_it(topic):
 
 
 def test_a_topic_whose_name_has_not_gone_yet_is_left_alone(topic):
-    topic.handle.submit(cluster_upkeep.topic.DeleteTopic())
+    topic.handle.submit(cluster_cleanup.topic.DeleteTopic())
     topic.clock.now_ms = LATER_MS
     before = contents(topic.store)
     assert tidy(topic.log).deleted_topics == ()

@@ -5,11 +5,14 @@ import itertools
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import copying, membership
-from pyspark_log_coordinator.cluster import FenceNode, UnfenceNode
-from pyspark_log_coordinator.copying import Throttle, catch_up, missing, sources
-from pyspark_log_coordinator.topic import Holder, Suspect
-from pyspark_log_storage import node
+from pyspark_log_coordinator.cluster.machine import FenceNode, UnfenceNode
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.sync import catch_up as copying
+from pyspark_log_coordinator.sync.catch_up import catch_up
+from pyspark_log_coordinator.sync.replica_file import missing, sources
+from pyspark_log_coordinator.sync.throttle import Throttle
+from pyspark_log_coordinator.topic.machine import Holder, Suspect
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment
@@ -40,7 +43,7 @@ class Watched(MemoryStore):
         super().delete(key)
 
     def read(self, key, start=0, length=None):
-        if key == node.KEY:
+        if key == layout.KEY:
             self.before_marker(key)
         if "/append/" in key or key.endswith((".log", ".index")):
             self.reads.append(key)
@@ -180,7 +183,7 @@ def test_a_wiped_node_gets_all_again(topic):
     log, handle = topic.open()
     with pytest.raises(NodeMissing):
         catch_up(log, handle, "1")
-    membership.renew(log, "1")
+    node_admin.renew(log, "1")
     log.open(create=False)
     assert handle.refresh().partitions[0].isr == ("0", "2")
     assert handle.journal.state.partitions[0].log_end_offsets["1"] == 0
@@ -194,8 +197,8 @@ def test_a_topic_that_was_not_told_of_a_renewal_learns_of_it_from_the_copier(top
     topic.stores.at["/disk/1"] = Watched("/disk/1")
     log, handle = topic.open()
     with monkeypatch.context() as patch:
-        patch.setattr(membership, "tell_topics", bool_of_all)
-        membership.renew(log, "1")
+        patch.setattr(node_admin, "tell_topics", bool_of_all)
+        node_admin.renew(log, "1")
     assert handle.refresh().partitions[0].isr == ("0", "1", "2")
     assert catch_up(log, handle, "1").objects == 1
     assert handle.journal.state.incarnations["1"] == log.cluster.state.nodes["1"].incarnation
@@ -206,12 +209,12 @@ def bool_of_all(*_):
 
 
 def test_a_fenced_node_gets_its_copies_and_is_in_no_isr_until_it_is_unfenced(topic):
-    membership.set_fenced(topic.log, "1", fenced=True)
+    node_admin.set_fenced(topic.log, "1", fenced=True)
     topic.append(on=("0", "2"), acks="all")
     copy(topic)
     assert topic.partition().isr == ("0", "2")
     assert topic.partition().log_end_offsets["1"] == 1
-    membership.set_fenced(topic.log, "1", fenced=False)
+    node_admin.set_fenced(topic.log, "1", fenced=False)
     assert copy(topic).objects == 0
     assert topic.partition().isr == ("0", "1", "2")
 
@@ -255,7 +258,7 @@ def test_the_journal_is_told_in_time_where_copying_is_slow(topic):
 
 def test_the_marker_is_looked_at_before_anything_is_written(topic):
     topic.append()
-    topic.log.node_store("1").delete(node.KEY)
+    topic.log.node_store("1").delete(layout.KEY)
     with pytest.raises(NodeMissing):
         copy(topic)
     assert topic.keys("1") == []
@@ -263,11 +266,11 @@ def test_the_marker_is_looked_at_before_anything_is_written(topic):
 
 def test_what_was_copied_to_a_disk_that_is_gone_is_not_told(topic):
     topic.append()
-    marker = topic.log.node_store("1").read(node.KEY)
+    marker = topic.log.node_store("1").read(layout.KEY)
     with pytest.raises(NodeMissing):
-        copy(topic, moved=lambda _: topic.log.node_store("1").delete(node.KEY))
+        copy(topic, moved=lambda _: topic.log.node_store("1").delete(layout.KEY))
     assert topic.partition().log_end_offsets["1"] == 0
-    topic.log.node_store("1").create(node.KEY, marker)
+    topic.log.node_store("1").create(layout.KEY, marker)
     assert copy(topic).objects == 1
 
 
@@ -424,7 +427,7 @@ def test_what_was_copied_while_the_disk_was_not_mounted_is_not_counted(topic):
     below = iter([key])
 
     def mount(read):
-        if read == node.KEY and store.size(node.KEY) and key in store.list(""):
+        if read == layout.KEY and store.size(layout.KEY) and key in store.list(""):
             for written in below:
                 store.delete(written)  # what lay below the mount point is hidden by the disk
 
@@ -509,7 +512,7 @@ def test_the_nearest_holder_comes_first_and_fenced_ones_last():
     stores = Stores()
     log = stores.log()
     for number, rack in ((1, "east"), (2, "west"), (3, "east"), (4, "west")):
-        membership.join(log, f"/disk/{number}", rack=rack)
+        node_admin.join(log, f"/disk/{number}", rack=rack)
     handle = log.create_topic("t", 1, replicas=[list("01234")])
     state = handle.journal.state
     holders = tuple(Holder(name, state.incarnations[name]) for name in "42310")

@@ -4,11 +4,12 @@ import random
 
 import pytest
 
-from pyspark_log_coordinator import holding, replicas, topic
-from pyspark_log_coordinator.damaged import Damaged
-from pyspark_log_coordinator.isr import IsrShrunk
-from pyspark_log_coordinator.row_loss import RowsLost
-from pyspark_log_coordinator.topic import HoldFiles, MaintainSegments, ReportDamage, Suspect
+from pyspark_log_coordinator.replication import file_holders, replicas
+from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import HoldFiles, MaintainSegments, ReportDamage, Suspect
 from pyspark_log_storage.errors import NotEnoughReplicas
 from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, rolled, started, swap
 
@@ -38,7 +39,7 @@ def test_a_damaged_file_ends_what_the_node_has_of_all_partitions_that_it_has_row
     ]
     state = after(filled(), bad("B", (0, 64)))
     assert [one.log_end_offsets for one in state.partitions] == [{"A": 5, "B": 0, "C": 5}, {"A": 1, "B": 0, "C": 1}]
-    assert [number for number, _ in holding.missing(state, "B").files] == [0]
+    assert [number for number, _ in file_holders.missing(state, "B").files] == [0]
     state = after(state, HoldFiles("B", incarnation("B"), (0,)))
     assert state.partitions == filled().partitions
 
@@ -192,7 +193,7 @@ def step_of(state, dice, step):
 
 
 def copies(state, node):
-    missing = holding.missing(state, node)
+    missing = file_holders.missing(state, node)
     segments = tuple((number, each.name) for number, each in (*missing.segments, *missing.staged))
     return HoldFiles(node, incarnation(node), tuple(number for number, _ in missing.files), segments)
 

@@ -17,33 +17,26 @@ import msgspec
 import pytest
 
 from pyspark_log.cli import describe, dump
-from pyspark_log.sink.staging import destination_of
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator import (
-    cluster,
-    copying,
-    journal_entry,
-    journal_nodes,
-    manifest,
-    observer,
-    registers,
-    snapshot,
-    topic,
-    topic_description,
-    upkeep,
-    verify,
-)
-from pyspark_log_coordinator.agreement import NIL, Register
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.client.write.staging import destination_of
+from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_coordinator.journal_place import OneStore
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.replay import Machine, Replay
-from pyspark_log_coordinator.retention import ApplyRetention, DeleteRecords
-from pyspark_log_coordinator.suspicion import Suspect
-from pyspark_log_coordinator.topic import AlterConfig, ElectLeaders, ElectPreferred, Holder
+from pyspark_log_coordinator.journal import journal_entry, journal_nodes, manifest, registers, snapshot
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
+from pyspark_log_coordinator.journal.paxos import NIL, Register
+from pyspark_log_coordinator.journal.place import OneStore
+from pyspark_log_coordinator.journal.replay import Replay
+from pyspark_log_coordinator.journal.state_machine import Machine
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.maintenance import housekeeping, topic_description
+from pyspark_log_coordinator.replication.suspicion import Suspect
+from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
+from pyspark_log_coordinator.sync import catch_up, failure_detector
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, ElectPreferred, Holder
 from pyspark_log_storage import checkpoints, decoding, layout, node, schema
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.memory import MemoryStore
@@ -211,12 +204,12 @@ def use(log: Log, handle: TopicHandle) -> None:
         *(lambda command=command: handle.submit(command) for command in commands(state)),
         lambda: destination_of(handle, None, 10**6),
         lambda: write(log, handle, 99, {0: [b"more"]}, on=["0"]),
-        lambda: upkeep.maintain(log, handle, log.environment.nonce),
-        lambda: upkeep.housekeep(log, handle),
+        lambda: housekeeping.maintain(log, handle, log.environment.nonce),
+        lambda: housekeeping.housekeep(log, handle),
         lambda: verify.verify(log, handle),
         lambda: verify.verify_cluster(log),
-        lambda: [copying.catch_up(log, handle, each) for each in log.cluster.state.nodes],
-        lambda: observer.observer_of(handle).consider(handle),
+        lambda: [catch_up.catch_up(log, handle, each) for each in log.cluster.state.nodes],
+        lambda: failure_detector.observer_of(handle).consider(handle),
         lambda: log.create_topic("another", 2),
         lambda: log.delete_topic("t"),
     ):

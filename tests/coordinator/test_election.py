@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.election import LeaderElected
-from pyspark_log_coordinator.row_loss import LostBatch, RowsLost
-from pyspark_log_coordinator.set_back import SetBack
-from pyspark_log_coordinator.topic import (
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.replication.row_loss import LostBatch, RowsLost
+from pyspark_log_coordinator.replication.set_back import SetBack
+from pyspark_log_coordinator.topic.machine import (
     AlterNode,
     DeleteRecords,
     ElectLeaders,

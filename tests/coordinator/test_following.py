@@ -2,9 +2,11 @@
 
 import pytest
 
-from pyspark_log_coordinator import following, membership, node_checkpoints, topic_description
-from pyspark_log_coordinator.following import Follower, Round
-from pyspark_log_coordinator.topic import AlterNode, DeleteTopic, RaiseOrphanFloor
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
+from pyspark_log_coordinator.sync import follower as following
+from pyspark_log_coordinator.sync.follower import Follower, Round
+from pyspark_log_coordinator.topic.machine import AlterNode, DeleteTopic, RaiseOrphanFloor
 from pyspark_log_storage import checkpoints, layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
 from tests.coordinator.replicated_topic import ReplicatedTopic, write
@@ -87,7 +89,7 @@ def test_the_recovery_point_is_the_end_of_the_segments_that_the_node_has(topic):
         topic.append(on=("0", "2"), acks="all")
     topic.roll(2)
     Follower(topic.log, "2").round()
-    contents = node_checkpoints.contents(topic.handle.refresh(), "1")
+    contents = checkpoint_files.contents(topic.handle.refresh(), "1")
     assert checkpoints.decode_offsets(contents[checkpoints.RECOVERY_POINT], "") == {("t", 0): 0}
     assert checkpoints.decode_offsets(contents[checkpoints.REPLICATION], "") == {("t", 0): 0}
     Follower(topic.log, "1").round()
@@ -115,7 +117,7 @@ def test_a_node_that_has_no_rows_of_an_epoch_does_not_know_it(topic):
     state = topic.handle.refresh()
     epochs = {
         name: checkpoints.decode_epochs(
-            node_checkpoints.contents(state, name)[f"0/{checkpoints.LEADER_EPOCH}"], "epochs"
+            checkpoint_files.contents(state, name)[f"0/{checkpoints.LEADER_EPOCH}"], "epochs"
         )
         for name in "012"
     }
@@ -169,5 +171,5 @@ def test_nothing_is_removed_from_a_disk_that_is_another():
     topic.log.node_store("1").delete("node")
     with pytest.raises(NodeMissing):
         following.clean(topic.log, "1")
-    membership.renew(topic.log, "1")
+    node_admin.renew(topic.log, "1")
     assert following.clean(topic.log, "1") == 0

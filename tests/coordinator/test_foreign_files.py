@@ -7,14 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import following, returning, upkeep
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator.cluster_upkeep import tidy
-from pyspark_log_coordinator.journal_entry import ManifestName
-from pyspark_log_coordinator.journal_nodes import JournalNode
-from pyspark_log_coordinator.nodes import Node
-from pyspark_log_coordinator.sequenced_file import SequencedFile
-from pyspark_log_coordinator.topic_state import FileRef, Released
+from pyspark_log_coordinator.audit import returned_node
+from pyspark_log_coordinator.cluster.nodes import Node
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal.journal_entry import ManifestName
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance.cluster_cleanup import tidy
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.topic_state import FileRef, Released
+from pyspark_log_coordinator.sync import follower
 from pyspark_log_storage import checkpoints, decoding, layout, node
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.local import LocalStore
@@ -100,11 +102,11 @@ def test_upkeep_deletes_only_what_the_log_has_made(topic):
     for _ in range(4):
         topic.clock.now_ms += 1
         topic.fill(1)
-        upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
-        upkeep.housekeep(topic.log, topic.handle)
+        housekeeping.maintain(topic.log, topic.handle, topic.log.environment.nonce)
+        housekeeping.housekeep(topic.log, topic.handle)
         tidy(topic.log)
-        following.clean(topic.log, "0")
-        returning.remove_strays(topic.log, "0", returning.inspect(topic.log, topic.handle, "0"))
+        follower.clean(topic.log, "0")
+        returned_node.remove_strays(topic.log, "0", returned_node.inspect(topic.log, topic.handle, "0"))
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()
@@ -135,8 +137,8 @@ def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(other)
     for use in (
-        lambda: upkeep.housekeep(topic.log, topic.handle),
-        lambda: following.clean(topic.log, "0"),
+        lambda: housekeeping.housekeep(topic.log, topic.handle),
+        lambda: follower.clean(topic.log, "0"),
         lambda: topic.log.delete_topic("t"),
         lambda: tidy(topic.log),
     ):

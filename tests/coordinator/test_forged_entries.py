@@ -8,9 +8,14 @@ import sys
 
 import pytest
 
-from pyspark_log_coordinator import generations, orphans, reassignment, retention, topic, upkeep
-from pyspark_log_coordinator.journal_nodes import JournalNode
-from pyspark_log_coordinator.topic_state import FloorMark
+from pyspark_log_coordinator.cluster import journal_generations
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.model.topic_state import FloorMark
+from pyspark_log_coordinator.replication import reassignment
+from pyspark_log_coordinator.segments import orphans, retention, swap
+from pyspark_log_coordinator.topic import journal_move
+from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.forged import forge, within
@@ -41,21 +46,21 @@ def stored() -> StoredTopic:
 
 
 def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored):
-    name = forge(stored.store, stored.handle.journal, generations.JournalMoved(2))
+    name = forge(stored.store, stored.handle.journal, journal_move.JournalMoved(2))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open().topic("t")
     assert raised.value.object == name
 
 
 def test_a_topic_on_one_store_that_moved_far_away_is_an_error(stored):
-    forge(stored.store, stored.handle.journal, generations.JournalMoved(7))
+    forge(stored.store, stored.handle.journal, journal_move.JournalMoved(7))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 7"):
         stored.handle.refresh()
 
 
 def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
     nodes = tuple(JournalNode(name, f"/{name}", name) for name in "abc")
-    name = forge(stored.store, stored.log.cluster, generations.JournalsMoved(2, nodes, nodes))
+    name = forge(stored.store, stored.log.cluster, journal_generations.JournalsMoved(2, nodes, nodes))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open()
     assert raised.value.object == name
@@ -70,7 +75,7 @@ def test_an_orphan_floor_behind_the_journals_end_is_an_error(stored, event):
     stored.fill(70)
     name = forge(stored.store, stored.handle.journal, event)
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject) as raised:
-        upkeep.maintain(stored.log, stored.handle, stored.log.environment.nonce)
+        housekeeping.maintain(stored.log, stored.handle, stored.log.environment.nonce)
     assert raised.value.object == name
 
 
@@ -90,7 +95,7 @@ def test_what_a_command_decides_is_not_written_if_it_cannot_be_folded(stored, mo
 
 def test_maintenance_ends_though_what_it_makes_never_counts(stored, monkeypatch):
     stored.fill(70)
-    monkeypatch.setattr(topic.rolling, "decide", lambda *_: [])
+    monkeypatch.setattr(swap, "decide", lambda *_: [])
     with within(PATIENCE_SECONDS):
-        done = upkeep.maintain(stored.log, stored.handle, stored.log.environment.nonce)
+        done = housekeeping.maintain(stored.log, stored.handle, stored.log.environment.nonce)
     assert done == {"segments": 0, "bytes": 0}

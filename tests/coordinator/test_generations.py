@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_log_coordinator import cluster, topic
-from pyspark_log_coordinator.cluster import (
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.machine import (
     AddNode,
     CreateTopic,
     FenceNode,
@@ -15,9 +15,10 @@ from pyspark_log_coordinator.cluster import (
     SettleJournals,
     StartCluster,
 )
-from pyspark_log_coordinator.journal_nodes import JournalNode
-from pyspark_log_coordinator.topic import DeleteTopic, MoveJournal, StartTopic
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import DeleteTopic, MoveJournal, StartTopic
 from tests.coordinator.clusters import NOW, after, refusal
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.high_watermark import advance
+from pyspark_log_coordinator.replication.high_watermark import advance
 
 
 @pytest.mark.parametrize(

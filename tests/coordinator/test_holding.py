@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_log_coordinator.holding import FilesHeld, held_alone, missing, newest_held
-from pyspark_log_coordinator.topic import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, missing, newest_held
+from pyspark_log_coordinator.topic.machine import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_storage.errors import NodeMissing
 from tests.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
 

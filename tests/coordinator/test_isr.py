@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.isr import (
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.replication.isr import (
     FollowerLag,
     IsrShrunk,
     Lagging,
@@ -14,9 +15,8 @@ from pyspark_log_coordinator.isr import (
     observe,
     watch,
 )
-from pyspark_log_coordinator.suspicion import CancelSuspicion, Suspect, Suspicion
-from pyspark_log_coordinator.topic import HoldFiles
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.topic.machine import HoldFiles
 from tests.coordinator.topics import after, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry, snapshot
-from pyspark_log_coordinator.journal_entry import NO_HASH, Entry, digest
-from pyspark_log_coordinator.replay import EntryMissing
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry, snapshot
+from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
+from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import (
     CorruptObject,

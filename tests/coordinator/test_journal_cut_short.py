@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry
-from pyspark_log_coordinator.history import history, state_at
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry
+from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
 from pyspark_log_storage.memory import MemoryStore

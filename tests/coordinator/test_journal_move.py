@@ -9,16 +9,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import cluster_upkeep, journal_move, journal_nodes, membership, rebuilding, verify
-from pyspark_log_coordinator.cluster import MoveJournals
-from pyspark_log_coordinator.history import state_at
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_place import SeveralStores
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_coordinator.rebuild_survey import survey
-from pyspark_log_coordinator.topic import AlterConfig, MoveJournal
-from pyspark_log_storage import layout, node
+from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.cluster.machine import MoveJournals
+from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.journal.history import state_at
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import cluster_cleanup, journal_migration
+from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.rebuild.rebuild_survey import survey
+from pyspark_log_coordinator.topic.machine import AlterConfig, MoveJournal
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidInput,
     InvalidOption,
@@ -88,7 +92,7 @@ def cluster_of_six():
     disks.found()
     log = disks.log(create=True)
     for url in NEW:
-        membership.join(log, url)
+        node_admin.join(log, url)
     for name in ("t", "u", "gone"):
         log.create_topic(name, 1)
     log.delete_topic("gone")
@@ -106,7 +110,7 @@ def written(log, name):
 
 
 def move(disks, *ids, log=None):
-    return journal_move.move(log or disks.log(), ids)
+    return journal_migration.move(log or disks.log(), ids)
 
 
 def assert_whole(disks, *urls, value=1):
@@ -159,11 +163,11 @@ def test_they_move_back_and_forth(six):
 def test_who_was_given_the_addresses_before_goes_on_when_nodes_that_left_are_gone(six, how):
     move(six, "2", "3", "4")
     for url in ("/disk/a", "/disk/b"):
-        marker = six.at[url].read(node.KEY)
+        marker = six.at[url].read(layout.KEY)
         for key in list(six.at[url].list("")):
             six.at[url].delete(key)
         if how in {"only the marker", "marker damaged"}:
-            six.at[url].create(node.KEY, marker if how == "only the marker" else marker[:-1])
+            six.at[url].create(layout.KEY, marker if how == "only the marker" else marker[:-1])
         elif how == "away":
             six.away.add(url)
     write(six.log(), "t", 2)
@@ -190,7 +194,7 @@ def test_a_node_that_was_renewed_holds_journals_again(six):
     six.at["/disk/b"]._objects.clear()
     log = six.log()
     assert list(log.missing_journal_nodes()) == ["1"]
-    membership.renew(log, "1")
+    node_admin.renew(log, "1")
     assert list(six.log().missing_journal_nodes()) == ["1"]
     assert move(six, "0", "1", "2").changed
     assert six.log().missing_journal_nodes() == {}
@@ -244,20 +248,20 @@ def test_journals_of_a_cluster_on_one_store_stay_there():
     disks = Disks("/cluster")
     log = disks.log("/cluster", create=True)
     for url in NEW:
-        membership.join(log, url)
+        node_admin.join(log, url)
     with pytest.raises(InvalidOption, match="at the cluster's root, and stay there"):
-        journal_move.move(log, ("1", "2", "3"))
+        journal_migration.move(log, ("1", "2", "3"))
 
 
 def test_a_journal_node_is_removed_after_the_move_and_not_before(six):
     log = six.log()
-    membership.set_fenced(log, "1", fenced=True)
+    node_admin.set_fenced(log, "1", fenced=True)
     with pytest.raises(InvalidInput, match="where the journals are"):
-        membership.remove(log, "1")
+        node_admin.remove(log, "1")
     move(six, "0", "2", "3")
     for name in ("t", "u"):
         log.delete_topic(name)
-    assert membership.remove(log, "1")
+    assert node_admin.remove(log, "1")
 
 
 # Cut short, or without a store
@@ -269,7 +273,7 @@ def finish(disks, value=1):
     log = disks.log()
     assert sorted(log.topics()) == ["t", "u"]  # half-moved journals are read, too
     assert written(log, "t") == value
-    assert journal_move.move(log, ("0", "3", "4")).nodes.generation == 2
+    assert journal_migration.move(log, ("0", "3", "4")).nodes.generation == 2
     assert_whole(disks, *URLS, "/disk/3", "/disk/4", value=value)
 
 
@@ -288,7 +292,7 @@ def test_a_move_that_is_killed_anywhere_is_finished_by_another(part):
         log = disks.log()
         disks.creates_left = creates
         with contextlib.suppress(LogError):
-            journal_move.move(log, ("0", "3", "4"))
+            journal_migration.move(log, ("0", "3", "4"))
         finish(disks)
         assert written(slept, "t") == 1
         write(slept, "t", 2)
@@ -305,7 +309,7 @@ def test_any_store_may_be_lost_at_any_call_of_a_move(url):
         log = disks.log()
         disks.away_from = {url: call}
         with contextlib.suppress(LogError):
-            journal_move.move(log, ("0", "3", "4"))
+            journal_migration.move(log, ("0", "3", "4"))
         # Whatever came of it: without the store all is there, and it is finished without it, or with it.
         disks.calls[url] = 10**8
         disks.away_from = {url: 1}
@@ -345,7 +349,7 @@ def test_who_slept_until_the_stores_were_gone_that_he_knew_finds_the_journals(si
     write(six.log(*NEW), "t", 2)
     for url in URLS:
         for key in list(six.at[url].list("")):
-            if key == node.KEY or key.startswith(("topics/", "cluster/entries", "cluster/snapshots")):
+            if key == layout.KEY or key.startswith(("topics/", "cluster/entries", "cluster/snapshots")):
                 six.at[url].delete(key)
     assert handle.refresh().config.retention_ms == 2
     assert written(log, "t") == 2
@@ -384,8 +388,8 @@ def test_who_slept_holds_on_to_a_topic_that_was_deleted_meanwhile_in_vain(six):
     six.log().delete_topic("u")
     move(six, "0", "3", "4")
     move(six, "3", "4", "5")
-    cluster_upkeep.tidy(later(six))
-    cluster_upkeep.tidy(later(six))
+    cluster_cleanup.tidy(later(six))
+    cluster_cleanup.tidy(later(six))
     six.away = {"/disk/a"}
     with pytest.raises(UnknownTopic):
         handle.submit(AlterConfig({"retention.ms": "3"}))
@@ -452,7 +456,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
     forget_where_they_went(six, *left)
     stores = [six.open(url) for url in (*URLS, "/disk/3", "/disk/4")]
     found = survey(stores, fake_environment(), URLS, open_node=six.open)
-    rebuilding.carry_out(found, fake_environment(), journals_are_lost=True)
+    execute.carry_out(found, fake_environment(), journals_are_lost=True)
     six.at["/disk/5"] = old
     for urls in (URLS, (*URLS, "/disk/5")):
         rebuilt = six.log(*urls)
@@ -475,25 +479,25 @@ def later(disks, *urls):
 @pytest.mark.parametrize("tidied_before", [False, True])
 def test_the_bytes_of_a_topic_that_was_deleted_go_after_the_move_too(six, tidied_before):
     log = later(six, *URLS)
-    [(name, topic_id)] = cluster_upkeep.former_lives(log)
+    [(name, topic_id)] = cluster_cleanup.former_lives(log)
     folder = layout.topic_folder(name, topic_id)
     if tidied_before:
-        cluster_upkeep.tidy(log)
+        cluster_cleanup.tidy(log)
     for store in six.at.values():
         store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")
     move(six, "0", "3", "4")
     for _ in range(2):
-        cluster_upkeep.tidy(later(six, *URLS))
-    journal = cluster_upkeep.journal_of(later(six, *URLS), name, topic_id)
+        cluster_cleanup.tidy(later(six, *URLS))
+    journal = cluster_cleanup.journal_of(later(six, *URLS), name, topic_id)
     assert journal.refresh().deleted
     for store in six.at.values():
         assert set(store.list(folder)) <= set(journal.end_keys())
-    assert cluster_upkeep.tidy(later(six, *URLS)).deleted_topics == ()
+    assert cluster_cleanup.tidy(later(six, *URLS)).deleted_topics == ()
 
 
 def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(six, monkeypatch):
     log = later(six, *URLS)
-    end = cluster_upkeep.journal_of(log, *cluster_upkeep.former_lives(log)[0])
+    end = cluster_cleanup.journal_of(log, *cluster_cleanup.former_lives(log)[0])
     real = type(end).end_keys
 
     def end_keys(journal):
@@ -503,11 +507,11 @@ def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(s
         return found
 
     monkeypatch.setattr(type(end), "end_keys", end_keys)
-    cluster_upkeep.tidy(log)
+    cluster_cleanup.tidy(log)
     moved = later(six, "/disk/3")
     assert moved.journal_nodes.generation == 2
-    [life] = cluster_upkeep.former_lives(moved)
-    assert cluster_upkeep.journal_of(moved, *life).refresh().deleted
+    [life] = cluster_cleanup.former_lives(moved)
+    assert cluster_cleanup.journal_of(moved, *life).refresh().deleted
 
 
 def test_a_journal_node_that_was_away_is_told_by_the_next_upkeep(six):
@@ -516,7 +520,7 @@ def test_a_journal_node_that_was_away_is_told_by_the_next_upkeep(six):
         if key.startswith(layout.JOURNAL_NODES):
             six.at["/disk/4"].delete(key)
     assert list(six.log().missing_journal_nodes()) == ["4"]
-    cluster_upkeep.tidy(six.log())
+    cluster_cleanup.tidy(six.log())
     assert six.log().missing_journal_nodes() == {}
     assert six.log("/disk/4").journal_nodes.generation == 2
 
@@ -567,7 +571,7 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(mon
     monkeypatch.setattr(reader.entries, "confirm", confirm)
     with pytest.raises(StoreUnavailable, match="entry 2 is not flushed"):
         reader.refresh()
-    assert [list(store.list("")) for store in shelves.stores[3:]] == [[node.KEY]] * 3
+    assert [list(store.list("")) for store in shelves.stores[3:]] == [[layout.KEY]] * 3
     monkeypatch.undo()
     assert reader.refresh().things == ("book",)
     assert reader.place.generation == 2

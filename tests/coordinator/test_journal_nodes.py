@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import cluster_upkeep, founding, journal_nodes, verify
-from pyspark_log_coordinator.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.replay import EntryMissing
+from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
+from pyspark_log_coordinator.journal.replay import EntryMissing
+from pyspark_log_coordinator.log import bootstrap
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -57,7 +60,7 @@ class Disks:
         return store
 
     def found(self, *urls):
-        return founding.mark([self.open(url) for url in urls or URLS], fake_environment())
+        return bootstrap.mark([self.open(url) for url in urls or URLS], fake_environment())
 
     def log(self, *urls, create=False):
         """Return the log as a process sees it that was given these addresses."""
@@ -114,7 +117,7 @@ def test_founding_that_is_cut_short_anywhere_is_finished_by_another_call(disks, 
         return store
 
     def process(open_store):
-        founding.mark([open_store(url) for url in URLS], fake_environment())
+        bootstrap.mark([open_store(url) for url in URLS], fake_environment())
         log = Log([open_store(url) for url in URLS], fake_environment(), open_node=open_store)
         log.open(create=True)
 
@@ -172,7 +175,7 @@ def test_one_store_by_two_addresses_is_refused(disks):
 
 
 def test_a_node_that_is_no_root_does_not_begin_a_cluster(disks):
-    disks.at["/disk/a"].create(node.KEY, node.encode(node.Marker("c", "7", "i")))
+    disks.at["/disk/a"].create(layout.KEY, node.encode(node.Marker("c", "7", "i")))
     with pytest.raises(NoCluster, match="node '7' of the cluster c, and no root"):
         disks.log("/disk/a", create=True)
 
@@ -283,15 +286,15 @@ def test_a_deleted_topic_leaves_the_end_of_its_journal_on_each_store(founded):
         store.create(handle.append_file(layout.born_name(0, "x")), b"bytes")
     later = Log([founded.open(url) for url in URLS], patient(), open_node=founded.open, roll_call=one_after_another)
     later.open(create=False)
-    [gone] = cluster_upkeep.tidy(later).deleted_topics
+    [gone] = cluster_cleanup.tidy(later).deleted_topics
     assert gone.objects > 3
     # The third store may have been behind; what comes late goes the next time.
-    cluster_upkeep.tidy(later)
-    journal = cluster_upkeep.journal_of(later, "t", handle.topic_id)
+    cluster_cleanup.tidy(later)
+    journal = cluster_cleanup.journal_of(later, "t", handle.topic_id)
     assert journal.refresh().deleted
     for store in founded.at.values():
         assert set(store.list(layout.topic_folder("t", handle.topic_id))) <= set(journal.end_keys())
-    assert cluster_upkeep.tidy(later).deleted_topics == ()
+    assert cluster_cleanup.tidy(later).deleted_topics == ()
 
 
 def patient():

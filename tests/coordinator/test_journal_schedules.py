@@ -8,14 +8,14 @@ import random
 
 import pytest
 
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry, registers
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.history import history
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.journal_place import SeveralStores
-from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_storage import node
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry, registers
+from pyspark_log_coordinator.journal.history import history
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from pyspark_log_storage.node import Marker
 from tests.coordinator.calls import SimulatedCalls
@@ -53,7 +53,7 @@ class World:
         )  # fmt: skip
         self.disks = [Objects() for _ in range(self.disk_count)]
         for i, disk in enumerate(self.disks):
-            disk.data[node.KEY] = node.encode(Marker("c", str(i), f"life-{i}"))
+            disk.data[layout.KEY] = node.encode(Marker("c", str(i), f"life-{i}"))
             disk.away = False
         self.readings = []
         """States as somebody was told them, with the time of it."""

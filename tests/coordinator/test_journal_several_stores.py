@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry, registers, snapshot
-from pyspark_log_coordinator.agreement import Register
-from pyspark_log_coordinator.history import history, state_at
-from pyspark_log_coordinator.journal import SNAPSHOTS_KEPT, Journal
-from pyspark_log_coordinator.journal_place import SeveralStores
-from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_storage import node
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry, registers, snapshot
+from pyspark_log_coordinator.journal.history import history, state_at
+from pyspark_log_coordinator.journal.journal import SNAPSHOTS_KEPT, Journal
+from pyspark_log_coordinator.journal.paxos import Register
+from pyspark_log_coordinator.journal.place import SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import (
     CorruptObject,
     OutcomeUnknown,
@@ -164,7 +164,7 @@ def test_a_commit_of_who_wrote_last_is_one_call_at_each_store(monkeypatch):
     store.keys()
     for each in store.connections:
         assert (each.reads, each.creates, each.lists) == (
-            [spare_of(f"{ENTRIES}{number(4)}.0"), node.KEY],
+            [spare_of(f"{ENTRIES}{number(4)}.0"), layout.KEY],
             [f"{ENTRIES}{number(4)}.0"],
             [SNAPSHOTS],
         )
@@ -182,7 +182,7 @@ def test_a_refresh_without_news_is_one_call_at_each_store():
     store.keys()
     for each in store.connections:
         vote = f"{ENTRIES}{number(4)}.0"
-        assert (each.reads, each.lists) == ([vote, spare_of(vote), node.KEY], [SNAPSHOTS])
+        assert (each.reads, each.lists) == ([vote, spare_of(vote), layout.KEY], [SNAPSHOTS])
 
 
 def test_who_leads_and_is_refused_has_seen_the_newest_entry(cluster):
@@ -483,7 +483,7 @@ def test_a_burial_reaches_it_the_next_time(returned):
     shelf.bury()
     returned.finish()
     for store in returned.stores:
-        assert set(store.keys()) - {node.KEY} <= set(shelf.end_keys())
+        assert set(store.keys()) - {layout.KEY} <= set(shelf.end_keys())
     assert returned.open().refresh().things == returned.things
 
 

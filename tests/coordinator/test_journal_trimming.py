@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry, replay, snapshot
-from pyspark_log_coordinator.history import history, state_at
-from pyspark_log_coordinator.journal import SNAPSHOTS_KEPT
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry, replay, snapshot
+from pyspark_log_coordinator.journal.history import history, state_at
+from pyspark_log_coordinator.journal.journal import SNAPSHOTS_KEPT
 from pyspark_log_storage.errors import CorruptObject, OutcomeUnknown, StoreError, StoreUnavailable, UnknownVersion
 from pyspark_log_storage.layout import born_name, newest_first, number
 from pyspark_log_storage.local import LocalStore

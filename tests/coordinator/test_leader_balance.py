@@ -2,8 +2,8 @@
 
 import msgspec
 
-from pyspark_log_coordinator.leader_balance import imbalanced
-from pyspark_log_coordinator.partition import empty
+from pyspark_log_coordinator.model.partition import empty
+from pyspark_log_coordinator.replication.leader_balance import imbalanced
 
 
 def led(by, *replicas):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.longest_prefix import longest
+from pyspark_log_coordinator.rebuild.longest_prefix import longest
 
 
 class Rows:

@@ -8,8 +8,8 @@ import itertools
 
 import pytest
 
-from pyspark_log_coordinator import founding
-from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.log import bootstrap
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.several_nodes import one_after_another
@@ -52,7 +52,7 @@ def filled(urls: tuple[str, ...]) -> Contents:
     """Return what a small log consists of in which everything has happened once, and rows are not rolled yet."""
     cluster = Cluster({url: {} for url in urls})
     if len(urls) > 1:
-        founding.mark(list(cluster.stores.values()), seeded(1))
+        bootstrap.mark(list(cluster.stores.values()), seeded(1))
     life = cluster.begin()
     life.create()
     life.log.create_topic("other", 1)

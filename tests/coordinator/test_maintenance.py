@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import maintenance
-from pyspark_log_coordinator.maintenance import (
+from pyspark_log_coordinator.model.partition import Holder, SegmentRef
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.roll_plan import (
     LEVEL_MAX,
     MERGE_COUNT,
     MERGE_LOOK_BACK,
@@ -19,9 +20,8 @@ from pyspark_log_coordinator.maintenance import (
     must_roll,
     plan,
 )
-from pyspark_log_coordinator.partition import Holder, SegmentRef
-from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.topic import DeleteRecords, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments, SequencedFile
 from tests.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
 
 CHUNK = 64
@@ -168,7 +168,7 @@ def test_the_run_that_is_merged_is_the_oldest_there_is(made, size_max):
         and {each.level for each in run} == {run[0].level}
         and sum(each.log_bytes for each in run) <= size_max
     ]
-    assert maintenance._to_merge(segments, size_max) == (tuple(fitting[0]) if fitting else ())
+    assert roll_plan._to_merge(segments, size_max) == (tuple(fitting[0]) if fitting else ())
 
 
 # Budgets

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from pyspark_log_coordinator import membership
-from pyspark_log_coordinator.cluster import AT_THE_ROOT, FenceNode, Node, UnfenceNode
-from pyspark_log_coordinator.roll_call import RollCall
+from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node, UnfenceNode
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.liveness import RollCall
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import (
@@ -48,7 +48,7 @@ def refusal(action, *arguments):
 
 
 def test_a_store_that_joins_has_the_marker_that_the_cluster_knows(log, stores):
-    joined, new = membership.join(log, "/disk/1", rack="east")
+    joined, new = node_admin.join(log, "/disk/1", rack="east")
     marker = node.read_marker(stores.at["/disk/1"])
     assert new
     assert joined == log.cluster.state.nodes["1"] == Node("1", "/disk/1", "east", marker.incarnation)
@@ -56,7 +56,7 @@ def test_a_store_that_joins_has_the_marker_that_the_cluster_knows(log, stores):
 
 
 def test_every_process_sees_the_node(log, stores):
-    membership.join(log, "/disk/1")
+    node_admin.join(log, "/disk/1")
     other = stores.log()
     assert other.cluster.state == log.cluster.state
     assert other.node_store("1") is stores.at["/disk/1"]
@@ -64,14 +64,14 @@ def test_every_process_sees_the_node(log, stores):
 
 
 def test_to_join_again_changes_nothing(log):
-    first, _ = membership.join(log, "/disk/1")
+    first, _ = node_admin.join(log, "/disk/1")
     number = log.cluster.number
-    assert membership.join(log, "/disk/1") == (first, False)
+    assert node_admin.join(log, "/disk/1") == (first, False)
     assert log.cluster.number == number
 
 
 def test_the_root_is_a_node_already(log):
-    assert membership.join(log, "/cluster") == (log.cluster.state.nodes["0"], False)
+    assert node_admin.join(log, "/cluster") == (log.cluster.state.nodes["0"], False)
 
 
 def test_a_store_that_would_lose_rows_is_refused_and_left_as_it_was(log, stores):
@@ -82,7 +82,7 @@ def test_a_store_that_would_lose_rows_is_refused_and_left_as_it_was(log, stores)
 
     stores.at["/disk/1"] = Overwriting("/disk/1")
     with pytest.raises(StoreUnfit, match="overwrites"):
-        membership.join(log, "/disk/1")
+        node_admin.join(log, "/disk/1")
     assert list(stores.at["/disk/1"].list("")) == []
     assert list(log.cluster.state.nodes) == ["0"]
 
@@ -90,49 +90,49 @@ def test_a_store_that_would_lose_rows_is_refused_and_left_as_it_was(log, stores)
 def test_a_node_of_another_cluster_is_refused(log):
     other = Stores()
     other.at["/disk/1"] = log.store_at("/disk/1")
-    membership.join(other.log(), "/disk/1")
-    assert "is node '1' of another cluster" in refusal(membership.join, log, "/disk/1")
+    node_admin.join(other.log(), "/disk/1")
+    assert "is node '1' of another cluster" in refusal(node_admin.join, log, "/disk/1")
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a:b"])
 def test_an_id_that_cannot_be_is_refused_before_the_store_is_touched(log, stores, name):
     with pytest.raises(InvalidName):
-        membership.join(log, "/disk/1", name)
+        node_admin.join(log, "/disk/1", name)
     assert list(stores.at["/disk/1"].list("")) == []
 
 
 def test_an_id_that_is_taken_is_refused_before_the_store_is_touched(log, stores):
-    assert "there is a node '0' already" in refusal(membership.join, log, "/disk/1", "0")
+    assert "there is a node '0' already" in refusal(node_admin.join, log, "/disk/1", "0")
     assert list(stores.at["/disk/1"].list("")) == []
 
 
 @pytest.mark.parametrize("url", ["/cluster/below", "/disk"])
 def test_a_store_in_another_node_is_refused(log, url):
-    membership.join(log, "/disk/1")
-    assert "lie in one another" in refusal(membership.join, log, url)
+    node_admin.join(log, "/disk/1")
+    assert "lie in one another" in refusal(node_admin.join, log, url)
 
 
 def test_a_joining_cut_after_the_marker_is_finished_by_the_next_process(log, stores):
     stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):
-        membership.join(log, "/disk/1", "east-1")
+        node_admin.join(log, "/disk/1", "east-1")
     marker = node.read_marker(stores.at["/disk/1"])
-    assert "has the marker of node 'east-1'" in refusal(membership.join, log, "/disk/1", "other")
-    joined, new = membership.join(stores.log(), "/disk/1")
+    assert "has the marker of node 'east-1'" in refusal(node_admin.join, log, "/disk/1", "other")
+    joined, new = node_admin.join(stores.log(), "/disk/1")
     assert (joined.node_id, joined.incarnation, new) == ("east-1", marker.incarnation, True)
 
 
 def test_of_two_that_let_a_store_join_at_once_both_get_the_same_node(log, stores):
     others = []
-    stores.open("/disk/1").be_slow(node.KEY, lambda: others.append(membership.join(stores.log(), "/disk/1")))
-    assert membership.join(log, "/disk/1") == (others[0][0], True)
+    stores.open("/disk/1").be_slow(layout.KEY, lambda: others.append(node_admin.join(stores.log(), "/disk/1")))
+    assert node_admin.join(log, "/disk/1") == (others[0][0], True)
 
 
 def test_who_is_late_for_an_id_leaves_the_store_as_it_was(log, stores):
-    stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, lambda: membership.join(stores.log(), "/disk/1"))
-    assert "there is a node '1' already" in refusal(membership.join, log, "/disk/2")
+    stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, lambda: node_admin.join(stores.log(), "/disk/1"))
+    assert "there is a node '1' already" in refusal(node_admin.join, log, "/disk/2")
     assert node.read_marker(stores.at["/disk/2"]) is None
-    assert membership.join(log, "/disk/2")[0].node_id == "2"
+    assert node_admin.join(log, "/disk/2")[0].node_id == "2"
 
 
 # Who is missing
@@ -149,7 +149,7 @@ def test_where_all_nodes_are_there_none_is_missing(stores):
 
 def test_a_node_without_its_marker_is_missing_and_the_others_go_on(stores):
     stores.with_nodes(3)
-    stores.at["/disk/1"].delete(node.KEY)
+    stores.at["/disk/1"].delete(layout.KEY)
     missing = opened(stores)
     assert list(missing) == ["1"]
     assert isinstance(missing["1"], NodeMissing)
@@ -157,25 +157,25 @@ def test_a_node_without_its_marker_is_missing_and_the_others_go_on(stores):
 
 def test_a_node_in_another_incarnation_is_missing(stores):
     log = stores.with_nodes(3)
-    stores.at["/disk/1"].put(node.KEY, node.encode(Marker(log.cluster.state.cluster_id, "1", "another")))
+    stores.at["/disk/1"].put(layout.KEY, node.encode(Marker(log.cluster.state.cluster_id, "1", "another")))
     assert isinstance(opened(stores)["1"], NodeMissing)
 
 
 def test_of_several_nodes_the_root_may_be_the_one_that_is_missing(stores):
     stores.with_nodes(3)
-    stores.at["/cluster"].delete(node.KEY)
+    stores.at["/cluster"].delete(layout.KEY)
     assert list(opened(stores)) == ["0"]
 
 
 def test_a_damaged_marker_is_a_missing_node(stores):
     stores.with_nodes(3)
-    stores.at["/disk/1"].put(node.KEY, b"?")
+    stores.at["/disk/1"].put(layout.KEY, b"?")
     assert isinstance(opened(stores)["1"], CorruptObject)
 
 
 def test_a_marker_of_a_newer_version_is_not_guessed_at(stores):
     stores.with_nodes(3)
-    stores.at["/disk/1"].put(node.KEY, seal(b"PLND", 2, b"{}"))
+    stores.at["/disk/1"].put(layout.KEY, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
         stores.log()
 
@@ -184,18 +184,18 @@ def test_a_fenced_node_is_not_asked(stores):
     log = stores.with_nodes(3)
     log.cluster.submit(FenceNode("1"))
     stores.at["/disk/1"].reads.clear()
-    stores.at["/disk/1"].delete(node.KEY)
+    stores.at["/disk/1"].delete(layout.KEY)
     assert opened(stores) == {}
     assert stores.at["/disk/1"].reads == []
 
 
 def test_a_node_that_comes_back_is_missing_no_longer(stores):
     log = stores.with_nodes(3)
-    marker = stores.at["/disk/1"].read(node.KEY)
-    stores.at["/disk/1"].delete(node.KEY)
+    marker = stores.at["/disk/1"].read(layout.KEY)
+    stores.at["/disk/1"].delete(layout.KEY)
     log.open(create=False)
     assert list(log.missing_nodes) == ["1"]
-    stores.at["/disk/1"].put(node.KEY, marker)
+    stores.at["/disk/1"].put(layout.KEY, marker)
     log.open(create=False)
     assert log.missing_nodes == {}
 
@@ -218,7 +218,7 @@ def test_a_store_that_hangs_is_given_up_and_not_asked_again_until_it_answers():
     hanging, well = Hanging("/disk/1"), MemoryStore("/disk/2")
     members = [(Node(name, store.url, "", "i"), store) for name, store in (("1", hanging), ("2", well))]
     for name, store in (("1", hanging), ("2", well)):
-        store.create(node.KEY, node.encode(Marker("c", name, "i")))
+        store.create(layout.KEY, node.encode(Marker("c", name, "i")))
     roll_call = RollCall(seconds=0.05)
     for _ in range(3):
         missing = roll_call.missing(members)
@@ -235,14 +235,14 @@ def test_a_store_that_hangs_is_given_up_and_not_asked_again_until_it_answers():
 def test_threads_find_what_is_missing_as_one_after_another_does():
     stores = {name: MemoryStore(f"/disk/{name}") for name in "123"}
     for name in "13":
-        stores[name].create(node.KEY, node.encode(Marker("c", name, "i")))
+        stores[name].create(layout.KEY, node.encode(Marker("c", name, "i")))
     missing = RollCall().missing([(Node(name, store.url, "", "i"), store) for name, store in stores.items()])
     assert list(missing) == ["2"]
 
 
 def test_what_is_no_error_of_a_store_comes_through_the_threads():
     newer = MemoryStore("/disk/1")
-    newer.create(node.KEY, seal(b"PLND", 2, b"{}"))
+    newer.create(layout.KEY, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
         RollCall().missing([(Node("1", newer.url, "", "i"), newer)])
 
@@ -256,7 +256,7 @@ def test_a_wiped_node_comes_back_in_a_new_incarnation(stores):
     stores.at["/disk/1"] = TroubledStore(MemoryStore("/disk/1"))
     log = stores.log()
     assert list(log.missing_nodes) == ["1"]
-    after, renewed = membership.renew(log, "1")
+    after, renewed = node_admin.renew(log, "1")
     assert renewed
     assert (after.node_id, after.url) == ("1", "/disk/1")
     assert after.incarnation != before.incarnation
@@ -265,16 +265,16 @@ def test_a_wiped_node_comes_back_in_a_new_incarnation(stores):
 
 def test_a_node_that_is_whole_is_not_renewed(stores):
     log = stores.with_nodes(3)
-    assert membership.renew(log, "1") == (log.cluster.state.nodes["1"], False)
+    assert node_admin.renew(log, "1") == (log.cluster.state.nodes["1"], False)
 
 
 def test_a_renewal_cut_after_the_marker_is_finished_by_the_next_process(stores):
     log = stores.with_nodes(3)
-    stores.at["/disk/1"].delete(node.KEY)
+    stores.at["/disk/1"].delete(layout.KEY)
     stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):
-        membership.renew(log, "1")
-    assert membership.renew(stores.log(), "1")[1]
+        node_admin.renew(log, "1")
+    assert node_admin.renew(stores.log(), "1")[1]
     assert opened(stores) == {}
 
 
@@ -283,18 +283,18 @@ def test_the_disk_that_was_replaced_does_not_come_back_as_it_was(stores):
     old = stores.at["/disk/1"]
     stores.at["/disk/1"] = TroubledStore(MemoryStore("/disk/1"))
     log = stores.log()
-    membership.renew(log, "1")
+    node_admin.renew(log, "1")
     stores.at["/disk/1"] = old
     log = stores.log()
     assert isinstance(log.missing_nodes["1"], NodeMissing)
-    assert "what it holds may be old" in refusal(membership.renew, log, "1")
+    assert "what it holds may be old" in refusal(node_admin.renew, log, "1")
 
 
 def test_a_node_that_moved_keeps_what_it_holds(stores):
     log = stores.with_nodes(3)
     stores.at["/moved"] = stores.at["/disk/1"]
     before = log.cluster.state.nodes["1"]
-    after, renewed = membership.renew(log, "1", "/moved")
+    after, renewed = node_admin.renew(log, "1", "/moved")
     assert renewed
     assert (after.url, after.incarnation) == ("/moved", before.incarnation)
     assert log.node_store("1") is stores.at["/moved"]
@@ -302,9 +302,9 @@ def test_a_node_that_moved_keeps_what_it_holds(stores):
 
 def test_a_node_does_not_go_on_with_the_store_of_another(stores):
     log = stores.with_nodes(3)
-    assert "is node '2', not '1'" in refusal(membership.renew, log, "1", "/disk/2")
-    stores.at["/disk/1"].put(node.KEY, node.encode(Marker("another", "1", "x")))
-    assert "of another cluster" in refusal(membership.renew, log, "1")
+    assert "is node '2', not '1'" in refusal(node_admin.renew, log, "1", "/disk/2")
+    stores.at["/disk/1"].put(layout.KEY, node.encode(Marker("another", "1", "x")))
+    assert "of another cluster" in refusal(node_admin.renew, log, "1")
 
 
 # Leaving
@@ -314,12 +314,12 @@ def test_a_node_leaves_when_it_is_fenced_and_no_topic_has_replicas_on_it(stores)
     log = stores.with_nodes(3)
     log.create_topic("t", 1, replicas=[["1", "2"]])
     log.create_topic("u", 1, replicas=[["0"]])
-    assert "fence it first" in refusal(membership.remove, log, "1")
+    assert "fence it first" in refusal(node_admin.remove, log, "1")
     log.cluster.submit(FenceNode("1"))
-    assert "has replicas of t; move" in refusal(membership.remove, log, "1")
+    assert "has replicas of t; move" in refusal(node_admin.remove, log, "1")
     log.delete_topic("t")
-    assert membership.remove(log, "1")
-    assert not membership.remove(log, "1")
+    assert node_admin.remove(log, "1")
+    assert not node_admin.remove(log, "1")
     assert list(stores.log().cluster.state.nodes) == ["0", "2"]
 
 
@@ -334,10 +334,10 @@ def test_a_topic_that_is_created_meanwhile_keeps_its_node(stores):
         other.cluster.submit(FenceNode("1"))
 
     stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, meanwhile)
-    assert "has replicas of t; move" in refusal(membership.remove, log, "1")
+    assert "has replicas of t; move" in refusal(node_admin.remove, log, "1")
 
 
 def test_the_root_stays(log):
     assert log.cluster.state.nodes["0"].url == AT_THE_ROOT
     with pytest.raises(InvalidOption, match="is the cluster root"):
-        membership.remove(log, "0")
+        node_admin.remove(log, "0")

@@ -2,11 +2,13 @@
 
 import pytest
 
-from pyspark_log_coordinator import membership, moving, upkeep
-from pyspark_log_coordinator.cluster import FenceNode, RemoveNode
-from pyspark_log_coordinator.following import Follower
-from pyspark_log_coordinator.moving import Carried, Move
-from pyspark_log_coordinator.topic import AddPartitions, DeleteRecords
+from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.sync.follower import Follower
+from pyspark_log_coordinator.sync.reassigner import Carried, Move
+from pyspark_log_coordinator.topic.machine import AddPartitions, DeleteRecords
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.replicated_topic import ReplicatedTopic
@@ -23,7 +25,7 @@ class SixNodes(ReplicatedTopic):
     def __init__(self, **settings):
         super().__init__(Stores(BreakableStore), replicas=HERE, **settings)
         for number in (3, 4, 5):
-            membership.join(self.log, f"/disk/{number}")
+            node_admin.join(self.log, f"/disk/{number}")
         for _ in range(3):
             self.append(ROWS, on=("0", "1"), acks="all")
 
@@ -40,11 +42,11 @@ def topic():
 
 
 def test_a_reassignment_copies_what_is_missing_and_ends(topic):
-    found = moving.begin(topic.log, topic.handle, THERE)
+    found = reassigner.begin(topic.log, topic.handle, THERE)
     assert [(each.adding, each.removing) for each in found] == [(("3", "4"), ("0", "1")), (("4", "3"), ("1", "0"))]
-    size = moving.behind(topic.handle)
+    size = reassigner.behind(topic.handle)
     passed = []
-    assert moving.carry_out(topic.log, topic.handle, passed.append) == Carried(6, size, (), ())
+    assert reassigner.carry_out(topic.log, topic.handle, passed.append) == Carried(6, size, (), ())
     assert sum(passed) == size
     assert topic.where() == THERE
     assert [each.leader for each in topic.handle.journal.state.partitions] == ["3", "4"]
@@ -52,52 +54,52 @@ def test_a_reassignment_copies_what_is_missing_and_ends(topic):
 
 
 def test_what_is_told_beforehand_is_what_is_copied(topic):
-    found = moving.moves(topic.handle.refresh(), THERE)
-    told = moving.bytes_to_copy(topic.handle.journal.state, found)
-    moving.begin(topic.log, topic.handle, THERE)
-    assert moving.carry_out(topic.log, topic.handle).bytes == told
+    found = reassigner.moves(topic.handle.refresh(), THERE)
+    told = reassigner.bytes_to_copy(topic.handle.journal.state, found)
+    reassigner.begin(topic.log, topic.handle, THERE)
+    assert reassigner.carry_out(topic.log, topic.handle).bytes == told
 
 
 def test_another_goes_on_where_one_stopped(topic):
-    moving.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.log, topic.handle, THERE)
 
     def killed(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        moving.carry_out(topic.log, topic.handle, killed)
+        reassigner.carry_out(topic.log, topic.handle, killed)
     Follower(topic.log, "3").round()
     log, handle = topic.open()
-    assert moving.under_way(handle.refresh()) == (0, 1)
-    assert moving.begin(log, handle, THERE) == ()
-    assert moving.carry_out(log, handle).objects == 3
+    assert reassigner.under_way(handle.refresh()) == (0, 1)
+    assert reassigner.begin(log, handle, THERE) == ()
+    assert reassigner.carry_out(log, handle).objects == 3
     assert topic.where() == THERE
 
 
 def test_a_follower_ends_it_too(topic):
-    moving.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.log, topic.handle, THERE)
     for node in ("3", "4"):
         Follower(topic.log, node).round()
     assert topic.where() == THERE
-    assert moving.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
+    assert reassigner.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
 
 
 def test_a_cancelled_reassignment_leaves_everything_where_it_was(topic):
-    moving.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.log, topic.handle, THERE)
     Follower(topic.log, "3").round()
-    moving.begin(topic.log, topic.handle, moving.originals(topic.handle.refresh()))
-    assert (topic.where(), moving.under_way(topic.handle.refresh())) == (HERE, ())
-    assert moving.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
+    reassigner.begin(topic.log, topic.handle, reassigner.originals(topic.handle.refresh()))
+    assert (topic.where(), reassigner.under_way(topic.handle.refresh())) == (HERE, ())
+    assert reassigner.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
 
 
 def test_where_a_node_is_away_the_others_are_copied_to_and_it_is_told(topic):
-    moving.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.log, topic.handle, THERE)
     topic.disk("3").broken = StoreUnavailable
-    done = moving.carry_out(topic.log, topic.handle)
+    done = reassigner.carry_out(topic.log, topic.handle)
     assert (done.objects, done.unfinished) == (3, (0, 1))
     assert done.failures == ("/disk/3 was taken away by the test",)
     topic.disk("3").broken = None
-    assert moving.carry_out(topic.log, topic.handle).objects == 3
+    assert reassigner.carry_out(topic.log, topic.handle).objects == 3
     assert topic.where() == THERE
 
 
@@ -105,36 +107,36 @@ def test_a_file_that_is_nowhere_whole_is_told_and_the_reassignment_waits(topic):
     name = topic.append(ROWS, on=("0", "1"), acks="all")
     for node in ("0", "1"):
         topic.log.node_store(node).delete(topic.handle.append_file(name))
-    moving.begin(topic.log, topic.handle, THERE)
-    done = moving.carry_out(topic.log, topic.handle)
+    reassigner.begin(topic.log, topic.handle, THERE)
+    done = reassigner.carry_out(topic.log, topic.handle)
     assert (done.objects, done.unfinished, len(done.failures)) == (6, (0, 1), 2)
     assert name in done.failures[0]
 
 
 def test_replicas_that_only_go_need_no_copy_but_another_leader(topic):
-    moving.begin(topic.log, topic.handle, (("1",), ("1",)))
-    assert moving.carry_out(topic.log, topic.handle).objects == 0
+    reassigner.begin(topic.log, topic.handle, (("1",), ("1",)))
+    assert reassigner.carry_out(topic.log, topic.handle).objects == 0
     assert topic.where() == (("1",), ("1",))
     assert [each.leader for each in topic.handle.journal.state.partitions] == ["1", "1"]
 
 
 def test_a_node_that_lags_is_brought_up_to_date_before_it_leads_alone(topic):
     topic.append({0: [b"late"]}, on=("0",), acks="1")
-    moving.begin(topic.log, topic.handle, (("1",), ("1",)))
-    assert moving.under_way(topic.handle.refresh()) == (0,)
-    assert moving.carry_out(topic.log, topic.handle).objects == 1
+    reassigner.begin(topic.log, topic.handle, (("1",), ("1",)))
+    assert reassigner.under_way(topic.handle.refresh()) == (0,)
+    assert reassigner.carry_out(topic.log, topic.handle).objects == 1
     assert topic.where() == (("1",), ("1",))
 
 
 def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
     topic = SixNodes(file_delete_delay_ms="0", flush_messages="1")
-    moving.begin(topic.log, topic.handle, THERE)
-    moving.carry_out(topic.log, topic.handle)
+    reassigner.begin(topic.log, topic.handle, THERE)
+    reassigner.carry_out(topic.log, topic.handle)
     assert len(topic.keys("0")) == 3
-    upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
+    housekeeping.maintain(topic.log, topic.handle, topic.log.environment.nonce)
     for number in range(2):
         topic.handle.submit(DeleteRecords(number, 3))
-    upkeep.housekeep(topic.log, topic.handle)
+    housekeeping.housekeep(topic.log, topic.handle)
     assert [topic.keys(node) for node in "0134"] == [[]] * 4
 
 
@@ -152,16 +154,16 @@ def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused_and_nothing_begins(topic, wanted, said):
-    membership.set_fenced(topic.log, "5", fenced=True)
+    node_admin.set_fenced(topic.log, "5", fenced=True)
     with pytest.raises(InvalidOption, match=said):
-        moving.begin(topic.log, topic.handle, wanted)
+        reassigner.begin(topic.log, topic.handle, wanted)
     assert topic.where() == HERE
 
 
 def test_fewer_replicas_than_min_insync_asks_for_are_refused():
     topic = SixNodes(min_insync_replicas="2")
     with pytest.raises(InvalidOption, match=r"would have 1 replicas, and min.insync.replicas is 2"):
-        moving.begin(topic.log, topic.handle, (("0",), ("1",)))
+        reassigner.begin(topic.log, topic.handle, (("0",), ("1",)))
 
 
 def fence_at_the_last_moment(topic, monkeypatch, *commands):
@@ -181,18 +183,18 @@ def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch
     everything = frozenset({topic.handle.topic_id})
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, frozenset()))
     with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' again"):
-        moving.begin(topic.log, topic.handle, THERE)
-    done = moving.carry_out(topic.log, topic.handle)
+        reassigner.begin(topic.log, topic.handle, THERE)
+    done = reassigner.carry_out(topic.log, topic.handle)
     assert done.failures == ("node '3' was removed; reassign to other nodes, or cancel",)
-    moving.begin(topic.log, topic.handle, (("5", "4"), ("4", "5")))
-    assert moving.carry_out(topic.log, topic.handle).unfinished == ()
+    reassigner.begin(topic.log, topic.handle, (("5", "4"), ("4", "5")))
+    assert reassigner.carry_out(topic.log, topic.handle).unfinished == ()
 
 
 def test_a_node_that_is_fenced_in_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
-    moving.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.log, topic.handle, THERE)
     assert topic.handle.refresh().fenced == ("3",)
-    done = moving.carry_out(topic.log, topic.handle)
+    done = reassigner.carry_out(topic.log, topic.handle)
     assert (done.unfinished, done.failures[0][:21]) == ((0, 1), "node '3' is fenced; u")
 
 
@@ -200,9 +202,9 @@ def test_a_node_is_not_removed_by_what_its_topics_were_before_it_was_fenced(topi
     def looked(*_):
         pytest.fail("the topics were looked at while the node was in use")
 
-    monkeypatch.setattr(membership, "has_replicas", looked)
+    monkeypatch.setattr(node_admin, "has_replicas", looked)
     with pytest.raises(InvalidOption, match="fence it first"):
-        membership.remove(topic.log, "5")
+        node_admin.remove(topic.log, "5")
 
 
 # Where replicas go
@@ -210,24 +212,24 @@ def test_a_node_is_not_removed_by_what_its_topics_were_before_it_was_fenced(topi
 
 def test_a_topic_is_put_onto_nodes_evenly(topic):
     state = topic.handle.refresh()
-    assert sorted(map(sorted, moving.onto(topic.log, state, ["3", "4"]))) == [["3", "4"], ["3", "4"]]
-    assert [len(each) for each in moving.onto(topic.log, state, ["3", "4", "5"], 3)] == [3, 3]
-    membership.set_fenced(topic.log, "5", fenced=True)
+    assert sorted(map(sorted, reassigner.onto(topic.log, state, ["3", "4"]))) == [["3", "4"], ["3", "4"]]
+    assert [len(each) for each in reassigner.onto(topic.log, state, ["3", "4", "5"], 3)] == [3, 3]
+    node_admin.set_fenced(topic.log, "5", fenced=True)
     with pytest.raises(InvalidOption, match="node '5' is fenced"):
-        moving.onto(topic.log, state, ["3", "5"])
+        reassigner.onto(topic.log, state, ["3", "5"])
 
 
 def test_more_replicas_go_to_nodes_that_are_there(topic):
     for node in ("2", "3"):
         topic.disk(node).broken = StoreUnavailable
-    membership.set_fenced(topic.log, "4", fenced=True)
+    node_admin.set_fenced(topic.log, "4", fenced=True)
     topic.log.call_roll()
-    assert moving.with_factor(topic.log, topic.handle.refresh(), 3) == (("0", "1", "5"), ("1", "0", "5"))
+    assert reassigner.with_factor(topic.log, topic.handle.refresh(), 3) == (("0", "1", "5"), ("1", "0", "5"))
 
 
 def test_a_node_goes_out_of_every_topic_that_it_is_in(topic):
     topic.log.create_topic("elsewhere", 1, replicas=[["2"]])
-    [(handle, wanted)] = moving.on(topic.log, "1")
+    [(handle, wanted)] = reassigner.on(topic.log, "1")
     assert handle.name == "t"
     assert not any("1" in nodes for nodes in wanted)
     assert [nodes[0] for nodes in wanted].count("0") == 1
@@ -240,7 +242,7 @@ def test_partitions_that_are_added_go_on_where_the_spread_ended():
     topic = SixNodes()
     log = topic.log
     both, grown = log.create_topic("both", 5, replication_factor=3), log.create_topic("grown", 3, replication_factor=3)
-    assert moving.add_partitions(log, grown, 5)[0] == 3
+    assert reassigner.add_partitions(log, grown, 5)[0] == 3
     partitions = grown.refresh().partitions
     assert len({each.replicas[0] for each in partitions}) == 5
     assert len({each.replicas[0] for each in both.refresh().partitions}) == 5
@@ -248,7 +250,7 @@ def test_partitions_that_are_added_go_on_where_the_spread_ended():
 
 
 def test_the_nodes_of_new_partitions_may_be_chosen(topic):
-    assert moving.add_partitions(topic.log, topic.handle, 3, (("5", "2"),)) == (2, (("5", "2"),))
+    assert reassigner.add_partitions(topic.log, topic.handle, 3, (("5", "2"),)) == (2, (("5", "2"),))
     assert topic.where() == (*HERE, ("5", "2"))
     topic.append({2: [b"c"]}, on=("5", "2"), acks="all")
     assert topic.partition(2).high_watermark == 1
@@ -265,7 +267,7 @@ def test_the_nodes_of_new_partitions_may_be_chosen(topic):
 )
 def test_partitions_that_cannot_be_are_refused(topic, total, assignments, said):
     with pytest.raises(InvalidOption, match=said):
-        moving.add_partitions(topic.log, topic.handle, total, assignments)
+        reassigner.add_partitions(topic.log, topic.handle, total, assignments)
     assert topic.where() == HERE
 
 
@@ -279,7 +281,7 @@ def test_of_two_who_add_partitions_at_once_one_does(topic, monkeypatch):
 
     monkeypatch.setattr(topic.handle, "submit", late)
     with pytest.raises(InvalidInput, match="got partitions from somebody else meanwhile"):
-        moving.add_partitions(topic.log, topic.handle, 3)
+        reassigner.add_partitions(topic.log, topic.handle, 3)
     assert len(topic.where()) == 3
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from pyspark_log_coordinator import cluster, nodes
-from pyspark_log_coordinator.cluster import (
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster import nodes
+from pyspark_log_coordinator.cluster.machine import (
     AT_THE_ROOT,
     AddNode,
     Cluster,
@@ -17,7 +18,7 @@ from pyspark_log_coordinator.cluster import (
     StartCluster,
     UnfenceNode,
 )
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidName
 from tests.coordinator.clusters import NOW, after, refusal
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from pyspark_log_coordinator import topic, upkeep
-from pyspark_log_coordinator.orphans import FloorMarked, OrphanFloor, ReleasedForgotten
-from pyspark_log_coordinator.topic import ForgetReleased, MaintainSegments, RaiseOrphanFloor
-from pyspark_log_coordinator.topic_state import FloorMark
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.model.topic_state import FloorMark
+from pyspark_log_coordinator.segments.orphans import FloorMarked, OrphanFloor, ReleasedForgotten
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import ForgetReleased, MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -127,6 +128,6 @@ def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():
     for _ in range(2):
         waiting.handle.submit(RaiseOrphanFloor(waiting.handle.journal.number))
     assert waiting.handle.journal.state.orphan_floor > waiting.partition().staged[0].born
-    assert upkeep.all_orphans(waiting.log, waiting.handle) == {node: [] for node in ALL}
-    upkeep.housekeep(waiting.log, waiting.handle)
+    assert housekeeping.all_orphans(waiting.log, waiting.handle) == {node: [] for node in ALL}
+    housekeeping.housekeep(waiting.log, waiting.handle)
     assert {f"0/{name}.log", f"0/{name}.index"} <= set(waiting.keys("0"))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.partition import ChunkRef, Partition
-from pyspark_log_coordinator.tail import Tail
+from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.partition import ChunkRef, Partition
 
 BASE = 10
 """Where the chunks begin: what came before them is gone."""

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pyspark_log_coordinator.election import LeaderElected
-from pyspark_log_coordinator.maintenance import plan
-from pyspark_log_coordinator.node_changes import NodeFenced, NodeRenewed
-from pyspark_log_coordinator.reassignment import ReplicasAltered, original
-from pyspark_log_coordinator.topic import (
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.replication.node_changes import NodeFenced, NodeRenewed
+from pyspark_log_coordinator.replication.reassignment import ReplicasAltered, original
+from pyspark_log_coordinator.segments.roll_plan import plan
+from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
     AlterNode,
     AlterReplicas,

@@ -4,12 +4,15 @@ import shutil
 
 import pytest
 
-from pyspark_log_coordinator import membership, rebuilding, upkeep, verify
+from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.topic import CommitBatch, ElectLeaders, Holder, SequencedFile, Suspect, Suspicion
-from pyspark_log_coordinator.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.topic.machine import CommitBatch, ElectLeaders, Holder, SequencedFile, Suspect, Suspicion
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.errors import BatchMismatch, InvalidInput, InvalidOption, StaleFile
@@ -93,7 +96,7 @@ def test_writers_and_readers_go_on(cluster, nodes):
     cluster.append("t", 3, on=nodes)
     cluster.roll("t")
     cluster.check()
-    upkeep.housekeep(cluster.log, cluster.log.topic("t"))
+    housekeeping.housekeep(cluster.log, cluster.log.topic("t"))
     sound(cluster.log)
 
 
@@ -127,7 +130,7 @@ def test_rows_behind_the_last_description_are_set_aside_and_counted(cluster):
     assert key in {each.key for each in found.unplaced}
     for node in ALL:
         assert [each.name for each in cluster.set_aside(node)] == sorted(each.key[-53:] for each in found.unplaced)
-    upkeep.housekeep(cluster.log, cluster.log.topic("t"))
+    housekeeping.housekeep(cluster.log, cluster.log.topic("t"))
     assert len(cluster.set_aside("0")) == 2
     cluster.check(lost={("t", 0): 4, ("t", 1): 4})
 
@@ -256,9 +259,9 @@ def test_the_disk_of_a_node_that_was_left_out_is_refused_when_it_comes_back(clus
     cluster.lose_journals()
     cluster.rebuild(("0", "1"))
     with pytest.raises(InvalidInput, match="ids are never used again"):
-        membership.join(cluster.log, cluster.url("2"))
+        node_admin.join(cluster.log, cluster.url("2"))
     cluster.lose_node("2")
-    node, _ = membership.join(cluster.log, cluster.url("2"))
+    node, _ = node_admin.join(cluster.log, cluster.url("2"))
     assert node.node_id == "3"
 
 
@@ -306,7 +309,7 @@ def test_a_journal_that_may_be_alive_elsewhere_must_be_given_up_by_hand(cluster)
     found = cluster.survey(("1", "2"))
     assert found.journals_may_live is not None
     with pytest.raises(InvalidOption, match="--journals-lost"):
-        rebuilding.carry_out(found, real_environment())
+        execute.carry_out(found, real_environment())
     cluster.check()
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from pyspark_log_coordinator import rebuilding, upkeep
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.rebuild_survey import survey
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.rebuild.rebuild_survey import survey
 from pyspark_log_storage.errors import NoCluster, NodeMissing
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment
@@ -64,7 +65,7 @@ def lost():
         topic.append(on=("0", "1", "2"), acks="all")
     topic.roll(2)
     topic.append(on=("0", "1"), acks="all")
-    upkeep.write_checkpoints(topic.log, topic.handle)
+    housekeeping.write_checkpoints(topic.log, topic.handle)
     topic.append(on=("1",), acks="all")
     topic.append(on=("0", "1"), acks="0")
     for store in topic.stores.at.values():
@@ -86,7 +87,7 @@ def clone(stores):
 def rebuild(stores, urls=URLS):
     environment = fake_environment()
     found = survey([stores.open(url) for url in urls], environment, open_node=stores.open)
-    rebuilding.carry_out(found, environment, journals_are_lost=True)
+    execute.carry_out(found, environment, journals_are_lost=True)
 
 
 def opened(stores):
@@ -139,5 +140,5 @@ def test_of_two_at_once_one_gives_up(lost):
             rebuild(lost)
 
     with pytest.raises(NodeMissing, match="another rebuilds this cluster too"):
-        rebuilding.carry_out(found, environment, progress=meanwhile)
+        execute.carry_out(found, environment, progress=meanwhile)
     assert len(read(opened(lost), "t")) == 6

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import members, registers
-from pyspark_log_coordinator.agreement import NIL, Register
 from pyspark_log_coordinator.environment import Environment, real_environment
-from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_coordinator.registers import Registers
-from pyspark_log_storage import node
+from pyspark_log_coordinator.journal import quorum, registers
+from pyspark_log_coordinator.journal.paxos import NIL, Register
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.registers import Registers
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import (
     CorruptObject,
     NewerFormat,
@@ -73,7 +73,7 @@ class Stores:
 
 
 def mark(store, i, life=None):
-    store.put(node.KEY, node.encode(Marker("c", f"n{i}", life or f"life-{i}")))
+    store.put(layout.KEY, node.encode(Marker("c", f"n{i}", life or f"life-{i}")))
 
 
 def content(store, key):
@@ -109,7 +109,7 @@ def test_after_its_own_entry_a_process_decides_with_one_create_at_each_store(sto
     slots.calls.finish()  # the one that was not waited for
     for store in slots.stores:
         assert store.creates == [f"{FOLDER}{2:020d}.0"]
-        assert store.reads == [f"{JOURNAL}spares/entries/{2:020d}.0", node.KEY]
+        assert store.reads == [f"{JOURNAL}spares/entries/{2:020d}.0", layout.KEY]
 
 
 def test_after_an_entry_of_another_a_process_claims_a_ballot(stores):
@@ -248,31 +248,31 @@ def test_two_stores_in_other_incarnations_decide_nothing(stores):
 
 def test_two_stores_that_are_not_mounted_are_told_at_once_and_may_be_asked_again(stores):
     stores.open().propose(1, b"one")
-    markers = {i: stores.inner[i].read(node.KEY) for i in (0, 1)}
+    markers = {i: stores.inner[i].read(layout.KEY) for i in (0, 1)}
     for i in (0, 1):
-        stores.inner[i].delete(node.KEY)
+        stores.inner[i].delete(layout.KEY)
     slots = stores.open()
     began = slots._environment.monotonic()
     with pytest.raises(StoreUnavailable, match=r"'n0' at store-a.*is its disk mounted.*try again"):
         slots.read(1)
     assert slots._environment.monotonic() - began < 1
     for i in (0, 1):
-        stores.inner[i].put(node.KEY, markers[i])
+        stores.inner[i].put(layout.KEY, markers[i])
     assert slots.read(1) == b"one"
 
 
 def test_a_proposal_that_one_store_has_waits_for_the_stores_that_are_not_mounted(stores):
     slots = stores.open()
     slots.propose(1, b"one")
-    markers = {i: stores.inner[i].read(node.KEY) for i in (0, 1)}
+    markers = {i: stores.inner[i].read(layout.KEY) for i in (0, 1)}
     for i in (0, 1):
-        stores.inner[i].delete(node.KEY)
+        stores.inner[i].delete(layout.KEY)
 
     def sleep(seconds):
         environment.sleep(seconds)
         if environment.monotonic() >= 8:
             for i in (0, 1):
-                stores.inner[i].put(node.KEY, markers[i])
+                stores.inner[i].put(layout.KEY, markers[i])
 
     environment = slots._environment
     slots._environment = msgspec.structs.replace(environment, sleep=sleep)
@@ -283,14 +283,14 @@ def test_an_answer_does_not_count_where_the_marker_went_meanwhile(stores):
     slots = stores.open()
     slots.propose(1, b"one")
     for i in (0, 1):
-        slots.stores[i].be_slow(FOLDER, lambda i=i: stores.inner[i].delete(node.KEY))
+        slots.stores[i].be_slow(FOLDER, lambda i=i: stores.inner[i].delete(layout.KEY))
     with pytest.raises(OutcomeUnknown, match="2 of 3 stores"):
         slots.propose(2, b"two")
 
 
 def test_nothing_is_written_below_a_mount_point(stores):
     slots = stores.open()
-    stores.inner[0].delete(node.KEY)
+    stores.inner[0].delete(layout.KEY)
     slots.propose(1, b"one")
     slots.read(1)
     assert slots.stores[0].creates == []
@@ -397,7 +397,7 @@ def test_a_store_that_hangs_holds_up_nobody(stores):
     for n in range(1, 101):
         assert slots.propose(n, b"%d" % n) == b"%d" % n
         assert slots.read(n) == b"%d" % n
-    assert time.monotonic() - began < members.ANSWER_SECONDS
+    assert time.monotonic() - began < quorum.ANSWER_SECONDS
     release.set()
 
 
@@ -432,7 +432,7 @@ def race(seed, processes=4, entries=4):
     )  # fmt: skip
     disks = [Objects() for _ in range(3)]
     for i, disk in enumerate(disks):
-        disk.data[node.KEY] = node.encode(Marker("c", f"n{i}", f"life-{i}"))
+        disk.data[layout.KEY] = node.encode(Marker("c", f"n{i}", f"life-{i}"))
     told, errors = defaultdict(set), []
     lost = chance.choice([None, 0, 1, 2])
 

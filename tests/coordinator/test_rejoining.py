@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import rejoining
-from pyspark_log_coordinator.rejoining import PASSING_EVERY_SECONDS
+from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.sync import catch_up, isr_recovery, replica_file
+from pyspark_log_coordinator.sync.isr_recovery import PASSING_EVERY_SECONDS
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.fake_environment import fake_environment
@@ -29,7 +30,7 @@ def topic():
 def isr_after(topic, seconds):
     """Return the ISR after a writer came by, some seconds after whatever was before."""
     topic.log.environment.sleep(seconds)
-    rejoining.in_passing(topic.handle)
+    isr_recovery.in_passing(topic.handle)
     return topic.partition().isr
 
 
@@ -58,7 +59,7 @@ def test_a_node_that_cannot_be_copied_to_is_tried_again_no_sooner_than_its_next_
         tried.append(topic.log.environment.monotonic())
         raise StoreUnavailable("/disk/2", "key", "it takes nothing")
 
-    monkeypatch.setattr(rejoining.copying, "catch_up", fails)
+    monkeypatch.setattr(catch_up, "catch_up", fails)
     for _ in range(6):
         isr_after(topic, PASSING_EVERY_SECONDS / 2)
     assert tried == [3.0, 5.0], "found at 1"
@@ -67,9 +68,9 @@ def test_a_node_that_cannot_be_copied_to_is_tried_again_no_sooner_than_its_next_
 def test_a_node_that_lacks_a_segment_is_left_alone_whatever_else_it_lacks(topic):
     topic.append(on=("0", "1"), acks="all")
     name = topic.roll(1, on="0")
-    copied = rejoining.copying.missing(topic.handle, "1")
+    copied = replica_file.missing(topic.handle, "1")
     assert [piece.segment.name for piece in copied if piece.segment is not None] == [name]
-    rejoining.copying.catch_up(topic.log, topic.handle, "1")
+    catch_up.catch_up(topic.log, topic.handle, "1")
     assert isr_after(topic, 0) == ALL
 
 
@@ -79,13 +80,13 @@ def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_e
     topic = ReplicatedTopic(stores, environment=clock)
     behind = []
     for batch in range(40):  # twice a second
-        monkeypatch.setattr(rejoining, "_turns", {})  # each is a process of its own
+        monkeypatch.setattr(isr_recovery, "_turns", {})  # each is a process of its own
         is_away = 2 <= batch < 18
         stores.at["/disk/2"].broken = StoreUnavailable if is_away else None
         log = stores.log(clock)
         handle = log.topic("t")
         write(log, handle, batch, {0: [b"row"]}, ("0", "1") if is_away else handle.refresh().partitions[0].isr, "all")
-        rejoining.in_passing(handle)
+        isr_recovery.in_passing(handle)
         behind += [batch] if topic.partition().isr != ALL else []
         clock.sleep(0.5)
     assert behind == list(range(2, 18)), "it is back with the first batch after it answers"
@@ -94,6 +95,6 @@ def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_e
 def test_a_writer_reads_nothing_where_all_are_in_sync(monkeypatch):
     topic = ReplicatedTopic(environment=environment())
     topic.append(on=ALL, acks="all")
-    monkeypatch.setattr(rejoining.copying, "catch_up", pytest.fail)
-    monkeypatch.setattr(rejoining.holding, "missing", pytest.fail)
+    monkeypatch.setattr(catch_up, "catch_up", pytest.fail)
+    monkeypatch.setattr(file_holders, "missing", pytest.fail)
     assert isr_after(topic, 100) == ALL

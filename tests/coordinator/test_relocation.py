@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.assignment import spread
-from pyspark_log_coordinator.relocation import relocate
+from pyspark_log_coordinator.cluster.placement import spread
+from pyspark_log_coordinator.cluster.reassignment_plan import relocate
 from pyspark_log_storage.errors import InvalidOption
 
 THREE = spread(dict.fromkeys("012", ""), 6, 3, seed=0)

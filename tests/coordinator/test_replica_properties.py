@@ -8,12 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pyspark_log_coordinator import holding, replicas, topic
-from pyspark_log_coordinator.damaged import Damaged
-from pyspark_log_coordinator.isr import Lagging
-from pyspark_log_coordinator.row_loss import RowsLost
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import (
+from pyspark_log_coordinator.replication import file_holders, replicas
+from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.isr import Lagging
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
     AlterNode,
     AlterReplicas,
@@ -32,6 +32,7 @@ from pyspark_log_coordinator.topic import (
     Suspect,
     Suspicion,
 )
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.errors import BatchMismatch, InvalidInput, NodeMissing, NotEnoughReplicas
 from tests.coordinator.topics import claim, file, started, swap
 
@@ -83,7 +84,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(node=nodes, chosen=st.sets(st.integers(0, 40)), all_of_it=st.booleans(), old_life=st.booleans())
     def copy(self, node: str, chosen: set[int], all_of_it: bool, old_life: bool) -> None:
-        missing = holding.missing(self.state, node)
+        missing = file_holders.missing(self.state, node)
         files = tuple(each for each, _ in missing.files if all_of_it or each % 40 in chosen)
         segments = [(number, each.name) for number, each in (*missing.segments, *missing.staged)]
         segments = [each for i, each in enumerate(segments) if all_of_it or i in chosen]

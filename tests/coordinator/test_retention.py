@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.retention import LogStartMoved
-from pyspark_log_coordinator.topic import ApplyRetention, DeleteRecords, MaintainSegments
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.segments.retention import LogStartMoved
+from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords, MaintainSegments
 from pyspark_log_storage.errors import InvalidInput
 from tests.coordinator.topics import after, at, commit, decide, file, filled, pieces, rolled, started, swap
 

@@ -2,8 +2,11 @@
 
 import pytest
 
-from pyspark_log_coordinator import copying, returning, segment_work, upkeep, verify
-from pyspark_log_coordinator.topic import ElectLeaders, Holder, Suspect, Suspicion
+from pyspark_log_coordinator.audit import returned_node, verify
+from pyspark_log_coordinator.maintenance import housekeeping, roll_job, roll_run
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.sync import catch_up
+from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 
@@ -15,10 +18,10 @@ def topic():
         topic.append(on=ALL, acks="all")
     topic.roll(2)
     for node in ("1", "2"):
-        copying.catch_up(topic.log, topic.handle, node)
+        catch_up.catch_up(topic.log, topic.handle, node)
     topic.append(on=("0",), acks="all")
     topic.roll(1)
-    upkeep.write_checkpoints(topic.log, topic.handle)
+    housekeeping.write_checkpoints(topic.log, topic.handle)
     return topic
 
 
@@ -33,7 +36,7 @@ def elect_uncleanly(topic, node):
 
 
 def test_what_it_has_of_the_log_is_left_alone(topic):
-    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
     assert (found.strays, found.lacking) == ((), ())
     assert found.known_end == found.belongs_to == found.log_end == 3
 
@@ -41,19 +44,19 @@ def test_what_it_has_of_the_log_is_left_alone(topic):
 def test_a_segment_of_rows_that_were_cut_is_reported_and_goes(topic):
     elect_uncleanly(topic, "2")
     topic.append(on=("1", "2"), acks="all")
-    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
     (stray,) = found.strays
     assert (stray.base_offset, stray.end_offset, stray.cut) == (2, 3, 2)
     assert (found.known_end, found.belongs_to, found.log_end) == (3, 2, 3)
     before = topic.content("0")
-    assert returning.remove_strays(topic.log, "0", [found]) == 1
+    assert returned_node.remove_strays(topic.log, "0", [found]) == 1
     left = topic.content("0")
     assert {key for key in before if key not in left} == {
         f"{stray.key.split('/', 3)[3]}{ending}" for ending in (".log", ".index")
     }
-    copying.catch_up(topic.log, topic.handle, "0")
+    catch_up.catch_up(topic.log, topic.handle, "0")
     assert topic.partition().isr == ALL
-    assert returning.inspect(topic.log, topic.handle, "0")[0].strays == ()
+    assert returned_node.inspect(topic.log, topic.handle, "0")[0].strays == ()
     assert verify.verify(topic.log, topic.handle).findings == []
 
 
@@ -61,16 +64,16 @@ def test_a_segment_that_is_only_not_in_its_place_yet_stays(topic):
     """Somebody made it a moment ago, and its entry is still to come."""
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
-    job = upkeep.maintenance.Job(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
-    segment_work.carry_out(topic.log.store_at, segment_work.work_of(topic.handle, job), topic.log.environment.nonce())
-    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    job = roll_plan.Job(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
+    roll_run.carry_out(topic.log.store_at, roll_job.work_of(topic.handle, job), topic.log.environment.nonce())
+    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
     assert found.strays == ()
 
 
 def test_a_disk_that_lacks_what_the_journal_says_it_has_is_told(topic):
     segment = topic.partition().segments[0].name
     topic.log.node_store("1").delete(f"{topic.handle.segment(0, segment)}.log")
-    (found,) = returning.inspect(topic.log, topic.handle, "1")
+    (found,) = returned_node.inspect(topic.log, topic.handle, "1")
     assert found.lacking == (segment,)
 
 
@@ -80,7 +83,7 @@ def test_a_disk_that_lacks_a_segment_that_waits_for_others_is_told():
     name = topic.roll(1)
     assert [each.name for each in topic.partition().staged] == [name]
     topic.log.node_store("0").delete(f"{topic.handle.segment(0, name)}.log")
-    (found,) = returning.inspect(topic.log, topic.handle, "0")
+    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
     assert found.lacking == (name,)
-    (found,) = returning.inspect(topic.log, topic.handle, "1")
+    (found,) = returned_node.inspect(topic.log, topic.handle, "1")
     assert found.lacking == ()

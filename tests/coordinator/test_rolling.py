@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import topic
-from pyspark_log_coordinator.rolling import SegmentsSwapped
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.coordinator.topics import (
     after,
     at,

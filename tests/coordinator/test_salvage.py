@@ -4,9 +4,10 @@ import os
 
 import pytest
 
-from pyspark_log_coordinator import rebuilding, verify
+from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.topic import AlterNode
+from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.topic.machine import AlterNode
 from pyspark_log_storage import segment
 from tests.coordinator.lost_cluster import LostCluster
 from tests.coordinator.replicated_topic import ALL
@@ -142,9 +143,9 @@ def test_a_survey_changes_nothing_and_who_was_stopped_begins_again(cluster, monk
         raise KeyboardInterrupt
 
     for step in ("set_aside", "complete", "renew", "begin_topics"):
-        monkeypatch.setattr(rebuilding._Rebuild, step, killed)
+        monkeypatch.setattr(execute._Rebuild, step, killed)
         with pytest.raises(KeyboardInterrupt):
-            rebuilding.carry_out(cluster.survey(), real_environment())
+            execute.carry_out(cluster.survey(), real_environment())
         monkeypatch.undo()
     again = cluster.rebuild()
     assert (found.lost, again.lost) == (2 * ROWS, 2 * ROWS)

@@ -10,14 +10,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
-from pyspark_log.source.positions import offset_for_time
-from pyspark_log_coordinator import journal, maintenance, segment_work, upkeep, verify
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.retention import ApplyRetention
-from pyspark_log_coordinator.topic import (
+from pyspark_log_coordinator.journal import journal
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import housekeeping, roll_job, roll_run
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.retention import ApplyRetention
+from pyspark_log_coordinator.topic.machine import (
     AlterConfig,
     CommitBatch,
     DeleteRecords,
@@ -25,7 +29,6 @@ from pyspark_log_coordinator.topic import (
     MaintainSegments,
     SequencedFile,
 )
-from pyspark_log_coordinator.topic_config import TopicConfig
 from pyspark_log_storage import index, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
@@ -46,9 +49,9 @@ class SegmentedLog(RuleBasedStateMachine):
         super().__init__()
         self.patches = ExitStack()
         for module, name, value in (
-            (maintenance, "ROLL_CHUNKS", 3),
-            (maintenance, "MERGE_COUNT", 2),
-            (segment_work, "CHUNK_BYTES", 80),
+            (roll_plan, "ROLL_CHUNKS", 3),
+            (roll_plan, "MERGE_COUNT", 2),
+            (roll_run, "CHUNK_BYTES", 80),
             (journal, "SNAPSHOT_EVERY", 4),
             (journal, "SNAPSHOTS_KEPT", 2),
             (index, "BLOCK_ENTRIES", 2),
@@ -83,19 +86,19 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def crash_before_segments_are_swapped_in(self) -> None:
-        for job in maintenance.plan(self.handle.journal.state, self.now):
-            segment_work.carry_out(self.log.store_at, segment_work.work_of(self.handle, job), next(self.nonces))
+        for job in roll_plan.plan(self.handle.journal.state, self.now):
+            roll_run.carry_out(self.log.store_at, roll_job.work_of(self.handle, job), next(self.nonces))
         self.restart()
 
     @rule()
     def roll_or_merge_a_little(self) -> None:
-        for job in maintenance.plan(self.handle.journal.state, self.now)[:1]:
-            swap = segment_work.carry_out(self.log.store_at, segment_work.work_of(self.handle, job), next(self.nonces))
+        for job in roll_plan.plan(self.handle.journal.state, self.now)[:1]:
+            swap = roll_run.carry_out(self.log.store_at, roll_job.work_of(self.handle, job), next(self.nonces))
             self.handle.submit(MaintainSegments((swap,)))
 
     @rule()
     def roll_and_merge_all(self) -> None:
-        upkeep.maintain(self.log, self.handle, lambda: next(self.nonces))
+        housekeeping.maintain(self.log, self.handle, lambda: next(self.nonces))
 
     @rule(p=partitions, back=st.integers(0, 12))
     def delete_records(self, p: int, back: int) -> None:
@@ -128,7 +131,7 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def clean_up(self) -> None:
-        upkeep.housekeep(self.log, self.handle)
+        housekeeping.housekeep(self.log, self.handle)
 
     @rule(ms=st.integers(1, 100))
     def wait(self, ms: int) -> None:

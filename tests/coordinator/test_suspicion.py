@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_log_coordinator.suspicion import NodeSuspected, Standing, confirmed, watch
-from pyspark_log_coordinator.topic import (
+from pyspark_log_coordinator.replication.suspicion import NodeSuspected, Standing, confirmed, watch
+from pyspark_log_coordinator.topic.machine import (
     AlterNode,
     CancelSuspicion,
     ElectLeaders,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.tail import Tail, to_builtin
+from pyspark_log_coordinator.model.append_list import Tail, to_builtin
 
 ends = st.none() | st.integers(-9, 9)
 slices = st.builds(slice, ends, ends, st.sampled_from([None, 1, 2, 3, -1, -2]))

@@ -3,13 +3,20 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import topic
-from pyspark_log_coordinator.election import LeaderElected
-from pyspark_log_coordinator.isr import IsrShrunk
-from pyspark_log_coordinator.producers import RETIRED_MAX
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import AlterConfig, DeleteTopic, Holder, SequencedFile, StartTopic, TopicDeleted
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.model.producers import RETIRED_MAX
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import (
+    AlterConfig,
+    DeleteTopic,
+    Holder,
+    SequencedFile,
+    StartTopic,
+    TopicDeleted,
+)
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.errors import (
     BatchMismatch,
     InvalidOption,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.topic_config import TopicConfig, defaults, parse, words
+from pyspark_log_coordinator.model.topic_config import TopicConfig, defaults, parse, words
 from pyspark_log_storage.errors import InvalidOption
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import topic_integrity
-from pyspark_log_coordinator.topic_state import with_partition
+from pyspark_log_coordinator.model.topic_state import with_partition
+from pyspark_log_coordinator.topic import integrity
 from tests.coordinator.topics import filled, rolled
 
 SEGMENTS = 12
@@ -21,10 +21,10 @@ def test_a_segment_that_does_not_fit_between_its_neighbours_is_found(first, last
     segments = (*PARTITION.segments[:first], new, *PARTITION.segments[last:])
     after = with_partition(TOPIC, 0, msgspec.structs.replace(PARTITION, segments=segments))
     if (start, end) == (first * 10, last * 10) and start < end:
-        topic_integrity.check_entry(TOPIC, [None], after, 10**6)
+        integrity.check_entry(TOPIC, [None], after, 10**6)
     else:
         with pytest.raises(ValueError, match="partition 0: "):
-            topic_integrity.check_entry(TOPIC, [None], after, 10**6)
+            integrity.check_entry(TOPIC, [None], after, 10**6)
 
 
 @given(st.integers(0, SEGMENTS - 1))
@@ -32,6 +32,6 @@ def test_a_segment_that_is_gone_is_found(number):
     left = (*PARTITION.segments[:number], *PARTITION.segments[number + 1 :])
     after = with_partition(TOPIC, 0, msgspec.structs.replace(PARTITION, segments=left))
     with pytest.raises(ValueError, match="partition 0: "):
-        topic_integrity.check_entry(TOPIC, [None], after, 10**6)
+        integrity.check_entry(TOPIC, [None], after, 10**6)
     with pytest.raises(ValueError, match="partition 0: "):
-        topic_integrity.check_snapshot(after, 10**6)
+        integrity.check_snapshot(after, 10**6)

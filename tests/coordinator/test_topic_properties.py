@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator import topic
+from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import BatchMismatch, NotEnoughReplicas
 from tests.coordinator.topics import after, claim, commit, decide, file, started
 

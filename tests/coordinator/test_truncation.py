@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.truncation import EpochEnd, divergence, end_of_epoch
+from pyspark_log_coordinator.replication.truncation import EpochEnd, divergence, end_of_epoch
 
 LINEAGE = ((0, 0), (1, 300), (2, 500))
 

@@ -5,10 +5,14 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log.sink import in_passing
-from pyspark_log_coordinator import cluster_upkeep, copying, following, maintenance, membership, segment_work, upkeep
-from pyspark_log_coordinator.segment_work import carry_out, work_of
-from pyspark_log_coordinator.topic import MaintainSegments, RaiseOrphanFloor
+from pyspark_log.client.write import inline_maintenance
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_job, roll_run
+from pyspark_log_coordinator.maintenance.roll_job import work_of
+from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.sync import catch_up, follower
+from pyspark_log_coordinator.topic.machine import MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage import checkpoints, segment
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.layout import born_name, topic_folder
@@ -41,7 +45,7 @@ def fill(topic, batches, on=ALL):
 def job(topic, chunks=None):
     one = topic.partition()
     taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
-    return maintenance.Job(0, one.leader_epoch, 1, (), taken, one.epoch_starts)
+    return roll_plan.Job(0, one.leader_epoch, 1, (), taken, one.epoch_starts)
 
 
 def roll(topic, chunks=None):
@@ -117,7 +121,7 @@ def test_a_segment_is_on_every_member_of_the_isr_and_in_its_place_by_one_entry(t
 
 
 def test_one_node_is_written_to_directly(monkeypatch):
-    monkeypatch.setattr(segment_work, "FanOutWriter", None)
+    monkeypatch.setattr(roll_run, "FanOutWriter", None)
     topic = StoredTopic()
     topic.fill(3)
     topic.roll()
@@ -135,7 +139,7 @@ def test_a_follower_that_is_out_of_the_isr_copies_the_segment_later(topic):
     fill(topic, 2, on=("0", "2"))
     assert holders(roll(topic)) == ["0", "2"]
     assert topic.keys("1") == []
-    copying.catch_up(topic.log, topic.handle, "1")
+    catch_up.catch_up(topic.log, topic.handle, "1")
     assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
 
 
@@ -175,7 +179,7 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     disk(topic, "0").put(f"{key}.log", disk(topic, "0").read(f"{key}.log")[:last])
     flip(topic, "0", f"{topic.handle.segment(0, second.name)}.log", -5)
     one = topic.partition()
-    merge = maintenance.Job(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)
+    merge = roll_plan.Job(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)
     swap = carry_out(topic.log.store_at, work_of(topic.handle, merge), topic.log.environment.nonce())
     topic.handle.submit(MaintainSegments((swap,)))
     assert [offset for offset, _ in rolled(topic, "0", "1", "2")][-1] < 6
@@ -194,7 +198,7 @@ def test_rows_that_no_node_can_give_are_an_error_that_names_the_offset(topic):
 def test_where_no_holder_is_there_that_is_said(topic):
     fill(topic, 1)
     work = work_of(topic.handle, job(topic))
-    bare = {number: segment_work.Source(each.name, ()) for number, each in work.files.items()}
+    bare = {number: roll_job.Source(each.name, ()) for number, each in work.files.items()}
     with pytest.raises(StoreUnavailable, match=r"none of the nodes that have .* is there; bring one back"):
         carry_out(topic.log.store_at, msgspec.structs.replace(work, files=bare), "ab" * 16)
 
@@ -207,7 +211,7 @@ def test_a_node_that_fails_is_left_out_and_the_segment_waits_until_it_has_it(top
     assert holders(made) == ["0", "2"]
     assert (topic.partition().segments, [each.name for each in topic.partition().staged]) == ((), [made.name])
     disk(topic, "1").broken_writes = None
-    copying.catch_up(topic.log, topic.handle, "1")
+    catch_up.catch_up(topic.log, topic.handle, "1")
     assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
 
 
@@ -230,7 +234,7 @@ def test_a_node_whose_index_cannot_be_written_is_no_holder(topic, monkeypatch):
     monkeypatch.setattr(disk(topic, "2"), "open_write", open_write)
     assert holders(roll(topic)) == ["0", "1"]
     monkeypatch.undo()
-    copying.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.log, topic.handle, "2")
     assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
 
 
@@ -255,9 +259,9 @@ def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
 
 
 def test_maintenance_in_passing_does_the_same(topic):
-    fill(topic, maintenance.ROLL_CHUNKS)
-    [work] = in_passing.planned_work(topic.handle)
-    [swap] = in_passing.ride_along(topic.stores.task().store_at, work, "ab" * 16)
+    fill(topic, roll_plan.ROLL_CHUNKS)
+    [work] = inline_maintenance.planned_work(topic.handle)
+    [swap] = inline_maintenance.ride_along(topic.stores.task().store_at, work, "ab" * 16)
     assert holders(swap.segment) == ["0", "1", "2"]
 
 
@@ -267,7 +271,7 @@ def test_maintenance_in_passing_does_the_same(topic):
 def test_what_was_released_goes_from_every_node(topic):
     fill(topic, 3)
     made = roll(topic)
-    assert upkeep.housekeep(topic.log, topic.handle).removed > 0
+    assert housekeeping.housekeep(topic.log, topic.handle).removed > 0
     for name in ALL:
         assert topic.keys(name) == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.journal.state.released) == 0
@@ -289,16 +293,16 @@ def test_orphans_are_found_on_every_node(topic):
     fill(topic, 1)
     lost = {name: [orphan(topic, name)] for name in ALL}
     raise_floor(topic)
-    assert upkeep.all_orphans(topic.log, topic.handle) == lost
-    upkeep.housekeep(topic.log, topic.handle)
-    assert upkeep.all_orphans(topic.log, topic.handle) == {name: [] for name in ALL}
+    assert housekeeping.all_orphans(topic.log, topic.handle) == lost
+    housekeeping.housekeep(topic.log, topic.handle)
+    assert housekeeping.all_orphans(topic.log, topic.handle) == {name: [] for name in ALL}
     assert all(len(topic.keys(name)) == 1 for name in ALL)
 
 
 def test_every_node_gets_its_own_checkpoints(topic):
     fill(topic, 2, on=("0", "2"))
     roll(topic)
-    upkeep.write_checkpoints(topic.log, topic.handle)
+    housekeeping.write_checkpoints(topic.log, topic.handle)
     key = f"{topic_folder('t', topic.handle.topic_id)}{checkpoints.RECOVERY_POINT}"
     points = {name: checkpoints.decode_offsets(disk(topic, name).read(key), key)["t", 0] for name in ALL}
     assert points == {"0": 2, "1": 0, "2": 2}
@@ -310,14 +314,14 @@ def test_a_missing_node_does_not_keep_the_others_from_being_cleaned_and_is_clean
     kept = [key for key in topic.keys("1") if key.startswith("append/")]
     disk(topic, "1").broken = StoreUnavailable
     topic.log.call_roll()
-    upkeep.housekeep(topic.log, topic.handle)
+    housekeeping.housekeep(topic.log, topic.handle)
     assert topic.keys("0") == topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.refresh().released) == 0
     disk(topic, "1").broken = None
     topic.log.call_roll()
     assert [key for key in topic.keys("1") if key.startswith("append/")] == kept
     raise_floor(topic)
-    assert following.clean(topic.log, "1") == 3
+    assert follower.clean(topic.log, "1") == 3
     assert topic.keys("1") == topic.keys("0")
 
 
@@ -326,12 +330,12 @@ def test_a_node_that_fails_meanwhile_is_told_after_the_others_were_cleaned(topic
     made = roll(topic)
     disk(topic, "1").broken_writes = StoreUnavailable
     told = []
-    upkeep.housekeep(topic.log, topic.handle, failed=lambda *each: told.append(each))
+    housekeeping.housekeep(topic.log, topic.handle, failed=lambda *each: told.append(each))
     assert [(name, type(error)) for name, error in told] == [("1", StoreUnavailable)]
     assert topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.refresh().released) == 0
     with pytest.raises(StoreUnavailable):
-        upkeep.housekeep(topic.log, topic.handle)
+        housekeeping.housekeep(topic.log, topic.handle)
 
 
 def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
@@ -339,11 +343,11 @@ def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
     roll(topic)
     disk(topic, "1").broken_writes = StoreRefused
     told = []
-    upkeep.housekeep(topic.log, topic.handle, failed=lambda *each: told.append(each))
+    housekeeping.housekeep(topic.log, topic.handle, failed=lambda *each: told.append(each))
     assert [name for name, _ in told] == ["1"]
     assert len(topic.handle.refresh().released) == 3
     disk(topic, "1").broken_writes = None
-    upkeep.housekeep(topic.log, topic.handle)
+    housekeeping.housekeep(topic.log, topic.handle)
     assert topic.keys("1") == topic.keys("0")
     assert len(topic.handle.refresh().released) == 0
 
@@ -353,7 +357,7 @@ def test_a_node_that_was_missing_when_the_log_was_opened_is_not_asked(topic):
     roll(topic)
     before = topic.keys("1")
     topic.log.missing_nodes = {"1": StoreUnavailable("/disk/1", "", "it hangs")}
-    upkeep.housekeep(topic.log, topic.handle)
+    housekeeping.housekeep(topic.log, topic.handle)
     assert topic.keys("1") == before != topic.keys("0")
 
 
@@ -362,16 +366,16 @@ def test_nothing_is_removed_from_a_disk_that_is_another(topic):
     left = orphan(topic, "1")
     raise_floor(topic)
     disk(topic, "1").delete("node")
-    upkeep.housekeep(topic.log, topic.handle)
+    housekeeping.housekeep(topic.log, topic.handle)
     assert disk(topic, "1").size(left) > 0
 
 
 def test_in_passing_a_node_that_fails_is_logged_and_fails_no_write(topic, monkeypatch, caplog):
-    monkeypatch.setattr(in_passing, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
     fill(topic, 2)
     roll(topic)
     disk(topic, "2").broken_writes = StoreUnavailable
-    in_passing.housekeep_when_due(topic.log, topic.handle)
+    inline_maintenance.housekeep_when_due(topic.log, topic.handle)
     assert "housekeeping of topic 't' on node '2' was left for later" in caplog.text
 
 
@@ -384,15 +388,15 @@ def test_a_deleted_topic_goes_from_every_node_that_is_there(topic):
     topic.log.delete_topic("t")
     disk(topic, "1").broken_writes = StoreUnavailable
     told = []
-    [gone] = cluster_upkeep.tidy(topic.log, failed=lambda *each: told.append(each)).deleted_topics
+    [gone] = cluster_cleanup.tidy(topic.log, failed=lambda *each: told.append(each)).deleted_topics
     assert gone.topic == "t"
     assert [url for url, _ in told] == ["/disk/1"]
     assert list(disk(topic, "2").list(folder)) == []
     assert len(list(disk(topic, "1").list(folder))) == 2
     disk(topic, "1").broken_writes = None
-    assert cluster_upkeep.tidy(topic.log).deleted_topics[0].objects == 2
+    assert cluster_cleanup.tidy(topic.log).deleted_topics[0].objects == 2
     assert list(disk(topic, "1").list(folder)) == []
-    assert cluster_upkeep.tidy(topic.log).deleted_topics == ()
+    assert cluster_cleanup.tidy(topic.log).deleted_topics == ()
 
 
 @pytest.mark.parametrize("how", ["missing", "fenced"])
@@ -400,7 +404,7 @@ def test_a_node_that_is_out_of_service_keeps_nobody_from_tidying_up(topic, how):
     fill(topic, 1)
     topic.log.delete_topic("t")
     if how == "fenced":
-        membership.set_fenced(topic.log, "1", fenced=True)
+        node_admin.set_fenced(topic.log, "1", fenced=True)
     disk(topic, "1").broken = StoreUnavailable
     topic.log.call_roll()
-    assert len(cluster_upkeep.tidy(topic.log).deleted_topics) == 1
+    assert len(cluster_cleanup.tidy(topic.log).deleted_topics) == 1

@@ -6,18 +6,19 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import journal as journal_module
-from pyspark_log_coordinator import journal_entry, snapshot, upkeep
-from pyspark_log_coordinator import topic as topic_module
-from pyspark_log_coordinator import verify as verify_module
-from pyspark_log_coordinator.cluster_upkeep import tidy
-from pyspark_log_coordinator.journal import Journal
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.repair import repair
-from pyspark_log_coordinator.replay import EntryMissing
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic import DeleteRecords
-from pyspark_log_coordinator.verify import _bounds, verify, verify_cluster
+from pyspark_log_coordinator.audit import verify as verify_module
+from pyspark_log_coordinator.audit.repair import repair
+from pyspark_log_coordinator.audit.verify import _bounds, verify, verify_cluster
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry, snapshot
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.replay import EntryMissing
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance.cluster_cleanup import tidy
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.topic import machine as topic_module
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout, segment
 from pyspark_log_storage.layout import newest_first
 from pyspark_log_storage.local import LocalStore
@@ -86,16 +87,16 @@ def test_an_empty_topic_is_sound():
 def test_a_topic_whose_rows_are_all_deleted_is_sound(topic):
     for partition in (0, 1):
         topic.handle.submit(DeleteRecords(partition, -1))
-    upkeep.housekeep(topic.log, topic.handle)
+    housekeeping.housekeep(topic.log, topic.handle)
     assert audit(topic).sound
 
 
 def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
     topic.fill(60, partitions=(0, 1))
-    upkeep.maintain(topic.log, topic.handle, topic.log.environment.nonce)
+    housekeeping.maintain(topic.log, topic.handle, topic.log.environment.nonce)
     topic.clock.now_ms = 10**9
     for _ in range(3):
-        upkeep.housekeep(topic.log, topic.handle)
+        housekeeping.housekeep(topic.log, topic.handle)
     report = audit(topic)
     assert report.findings == []
     assert report.entries < topic.handle.journal.number
@@ -107,7 +108,7 @@ def test_orphans_are_told_and_no_fault(topic):
     topic.fill(1)
     topic.clock.now_ms = 10**9
     for _ in range(2):
-        topic.handle.submit(upkeep.RaiseOrphanFloor(topic.handle.journal.number))
+        topic.handle.submit(housekeeping.RaiseOrphanFloor(topic.handle.journal.number))
         topic.clock.now_ms += 10**9
     report = audit(topic)
     assert report.sound

@@ -5,10 +5,12 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import copying, membership, upkeep
-from pyspark_log_coordinator.repair import repair
-from pyspark_log_coordinator.topic import RaiseOrphanFloor
-from pyspark_log_coordinator.verify import _replication, bytes_to_read, verify, verify_cluster
+from pyspark_log_coordinator.audit.repair import repair
+from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, verify, verify_cluster
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.sync import catch_up
+from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import segment, transfer
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.layout import born_name
@@ -28,8 +30,8 @@ def topic():
         topic.append({0: [dice.randbytes(50_000), dice.randbytes(50_000)]}, on=ALL, acks="all")
     topic.roll(3)
     for name in ALL:
-        copying.catch_up(topic.log, topic.handle, name)
-    upkeep.remove_released(topic.log, topic.handle, 10**15)
+        catch_up.catch_up(topic.log, topic.handle, name)
+    housekeeping.remove_released(topic.log, topic.handle, 10**15)
     return topic
 
 
@@ -282,7 +284,7 @@ def test_rows_that_no_node_that_is_there_has_are_named(topic):
 
 
 def test_a_fenced_node_is_read_where_it_answers_and_else_no_fault(topic):
-    membership.set_fenced(topic.log, "2", fenced=True)
+    node_admin.set_fenced(topic.log, "2", fenced=True)
     spoil(topic, "2", log_key(topic), "flipped")
     assert [each.node for each in audit(topic).findings] == ["2"]
     disk(topic, "2").broken = StoreUnavailable
@@ -293,7 +295,7 @@ def test_a_fenced_node_is_read_where_it_answers_and_else_no_fault(topic):
 def test_a_wiped_node_that_joined_again_is_not_asked_for_what_it_had(topic):
     for key in list(disk(topic, "1").list("")):
         disk(topic, "1").delete(key)
-    membership.renew(topic.log, "1")
+    node_admin.renew(topic.log, "1")
     assert audit(topic).findings == []
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from pyspark_log_coordinator import copying, membership, moving, watching
-from pyspark_log_coordinator.election import ElectPreferred
-from pyspark_log_coordinator.observer import live
-from pyspark_log_coordinator.topic import AlterConfig
-from pyspark_log_coordinator.watching import Led, Watcher, WatchSettings
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.replication.election import ElectPreferred
+from pyspark_log_coordinator.sync import catch_up, controller, reassigner
+from pyspark_log_coordinator.sync.controller import Led, Watcher, WatchSettings
+from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -37,17 +38,17 @@ class Watched(ReplicatedTopic):
 
     def bring_back(self, node):
         self.answer_again(node)
-        copying.catch_up(self.log, self.handle, node)
+        catch_up.catch_up(self.log, self.handle, node)
 
 
 def test_a_leader_that_stays_away_is_replaced_after_the_session_timeout():
     topic = Watched()
     topic.take_away("1")
-    topic.watch(watching.SUSPICION_SECONDS)
+    topic.watch(controller.SUSPICION_SECONDS)
     assert topic.partition().leader == "1"
     topic.watch(8.9)
     assert topic.partition().leader == "1"
-    topic.watch(watching.SUSPICION_SECONDS)
+    topic.watch(controller.SUSPICION_SECONDS)
     assert (topic.partition().leader, topic.partition().isr) == ("2", ("2", "0"))
     assert topic.failures == []
 
@@ -73,7 +74,7 @@ def test_a_follower_that_stays_away_and_misses_rows_is_out_of_the_isr_after_the_
     topic.append(on=("1", "0"))
     topic.watch(8.9)
     assert topic.partition().isr == ("1", "2", "0")
-    topic.watch(watching.SUSPICION_SECONDS)
+    topic.watch(controller.SUSPICION_SECONDS)
     assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "0"), 2)
 
 
@@ -93,7 +94,7 @@ def test_a_follower_that_answers_and_gets_no_rows_leaves_the_isr_when_its_time_i
     assert lag_time < waited <= 1.5 * lag_time + 1
     assert topic.partition().high_watermark == 2
     assert topic.handle.journal.state.suspects == {}
-    copying.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.log, topic.handle, "2")
     assert topic.partition().isr == ("1", "2", "0")
 
 
@@ -209,7 +210,7 @@ def test_a_preferred_leader_that_is_back_leads_again_after_the_interval():
     topic = Watched(session_timeout_ms=100)
     topic.take_away("1")
     for _ in range(2):
-        topic.watch(watching.SUSPICION_SECONDS)
+        topic.watch(controller.SUSPICION_SECONDS)
     assert topic.partition().leader == "2"
     topic.append(on=("0", "2"), acks="all")
     assert topic.watch(300.0) == ()
@@ -223,7 +224,7 @@ def test_the_lead_is_not_given_back_where_that_is_switched_off():
     topic = Watched(session_timeout_ms=100, auto_leader_rebalance_enable=False)
     topic.take_away("1")
     for _ in range(2):
-        topic.watch(watching.SUSPICION_SECONDS)
+        topic.watch(controller.SUSPICION_SECONDS)
     topic.bring_back("1")
     assert topic.watch(1_000.0) == ()
     assert topic.partition().leader == "2"
@@ -241,7 +242,7 @@ def test_a_topic_that_cannot_be_watched_is_told_and_the_others_are_watched(monke
 
     monkeypatch.setattr(topic.log, "topic", failing)
     topic.take_away("1")
-    topic.watch(watching.SUSPICION_SECONDS)
+    topic.watch(controller.SUSPICION_SECONDS)
     assert topic.failures == [("a", "the test made this up")]
     assert topic.partition().leader == "1"
     assert topic.handle.journal.state.suspects == {"1": 1}
@@ -258,9 +259,9 @@ def test_on_one_node_nothing_is_read():
 
 def test_a_node_that_was_drained_and_removed_is_not_asked_whether_it_may_lead():
     topic = Watched()
-    moving.begin(topic.log, topic.handle, (("2", "0"),))
-    moving.carry_out(topic.log, topic.handle)
-    membership.set_fenced(topic.log, "1", fenced=True)
-    assert membership.remove(topic.log, "1")
+    reassigner.begin(topic.log, topic.handle, (("2", "0"),))
+    reassigner.carry_out(topic.log, topic.handle)
+    node_admin.set_fenced(topic.log, "1", fenced=True)
+    assert node_admin.remove(topic.log, "1")
     assert {holder.node for holder in live(topic.handle)} == {"0", "2"}
     assert topic.handle.submit(ElectPreferred(live(topic.handle))).events == []

@@ -3,12 +3,12 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-from pyspark_log_coordinator import registers
-from pyspark_log_coordinator.agreement import Register, majority
-from pyspark_log_coordinator.journal_place import SeveralStores
-from pyspark_log_coordinator.members import Member, Members
-from pyspark_log_coordinator.store_calls import Calls
-from pyspark_log_storage import node
+from pyspark_log_coordinator.journal import registers
+from pyspark_log_coordinator.journal.paxos import Register, majority
+from pyspark_log_coordinator.journal.place import SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.store_threads import Calls
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.node import Marker
@@ -20,7 +20,7 @@ ENTRIES = "entries/"
 
 def mark(store: MemoryStore, number: int, life: str = "life") -> None:
     """Give a store the marker under which `ThreeStores` expects it."""
-    store.put(node.KEY, node.encode(Marker("c", str(number), f"{life}-{number}")))
+    store.put(layout.KEY, node.encode(Marker("c", str(number), f"{life}-{number}")))
 
 
 def marked_stores() -> list[MemoryStore]:
@@ -54,7 +54,7 @@ class ThreeStores:
         for each in self._opened:
             if isinstance(each, ShuffledCalls):
                 each.finish()
-        return [key for store in self.inner for key in store.list("") if key != node.KEY]
+        return [key for store in self.inner for key in store.list("") if key != layout.KEY]
 
     def lose_answers(self, folder: str, times: int = 1, meanwhile: Callable[[], object] | None = None) -> None:
         act = None if meanwhile is None else _once(meanwhile)
@@ -126,7 +126,7 @@ class ThreeStores:
                 slot = registers.slot_of(name)
                 if slot is not None and f"{folder}/".endswith(ENTRIES):
                     found.add(f"{folder}/{slot:020d}")
-                elif key != node.KEY:
+                elif key != layout.KEY:
                     found.add(key)
         yield from sorted(key for key in found if _slot(key) is None or self._decided(key) is not None)
 

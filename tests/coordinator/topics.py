@@ -6,13 +6,20 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator import topic
-from pyspark_log_coordinator.partition import SegmentRef
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.sequencing import Acks
-from pyspark_log_coordinator.topic import CommitBatch, Holder, MaintainSegments, SequencedFile, StartTopic, Topic
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.partition import SegmentRef
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import (
+    CommitBatch,
+    Holder,
+    MaintainSegments,
+    SequencedFile,
+    StartTopic,
+    Topic,
+)
 from pyspark_log_storage.layout import born_name, segment_name
 from pyspark_log_storage.staged_chunk import StagedChunk
 

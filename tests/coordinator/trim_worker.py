@@ -6,7 +6,7 @@ are close together.
 
 import sys
 
-from pyspark_log_coordinator import journal
+from pyspark_log_coordinator.journal import journal
 from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.local import LocalStore
 from tests.coordinator.local_stores import open_at

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from examples.flights import dataset, proof, report
-from pyspark_log_coordinator.partition import empty
-from pyspark_log_coordinator.topic import Topic
+from pyspark_log_coordinator.model.partition import empty
+from pyspark_log_coordinator.topic.machine import Topic
 
 TAILS = ["N1", "N2", "N1", None, "N2", "N1", None]
 FLIGHTS = pa.table(

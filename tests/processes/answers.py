@@ -5,10 +5,10 @@ import time
 
 import msgspec
 
-from pyspark_log.sink.sequence import Patience
-from pyspark_log_coordinator.following import Follower
-from pyspark_log_coordinator.sequencing import Acks
-from pyspark_log_coordinator.watching import Watcher, WatchSettings
+from pyspark_log.client.write.commit import Patience
+from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.sync.controller import Watcher, WatchSettings
+from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import BatchMismatch, LogError
 from tests.direct import Stream
 from tests.processes.diary import Diary

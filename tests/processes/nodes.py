@@ -7,10 +7,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark_log_coordinator import copying, founding, membership
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.following import Follower
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.log import bootstrap, node_admin
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.sync import replica_file
+from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.append_file import read_chunk
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.segment import entries_between
@@ -38,10 +39,10 @@ class Nodes:
             self.root = urls[0]
             log = Life(self.root).log
             for url in urls[1:]:
-                membership.join(log, url)
+                node_admin.join(log, url)
         else:
             self.root = ",".join(urls)
-            founding.mark([LocalStore(url) for url in urls], real_environment())
+            bootstrap.mark([LocalStore(url) for url in urls], real_environment())
             log = Life(self.root).log
         order = [first, *(node for node in NODES if node != first)]
         log.create_topic(TOPIC, PARTITIONS, config, replicas=[order] * PARTITIONS)
@@ -86,7 +87,7 @@ class Nodes:
             assert set(nodes) <= set(partition.isr), f"partition {p}: {partition.isr} are in sync"
             assert partition.high_watermark == partition.log_end
         for node in nodes:
-            assert copying.absent(life.handle, node) == []
+            assert replica_file.absent(life.handle, node) == []
         rows = [self._rows_on(life, node) for node in nodes]
         assert all(each == rows[0] for each in rows)
 

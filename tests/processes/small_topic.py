@@ -13,29 +13,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.sink import in_passing
-from pyspark_log.sink.in_passing import planned_work, ride_along
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import StagedFile, Staging, destination_of
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, find_again, split_of
-from pyspark_log_coordinator import (
-    cluster_upkeep,
-    journal,
-    journal_entry,
-    maintenance,
-    segment_work,
-    topic_description,
-    upkeep,
-    verify,
-)
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, find_again, split_of
+from pyspark_log.client.write import inline_maintenance
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.inline_maintenance import planned_work, ride_along
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
+from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment, real_environment
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.sequencing import Acks
-from pyspark_log_coordinator.topic_config import TopicConfig
-from pyspark_log_storage import checkpoints, layout, node, schema, spare
+from pyspark_log_coordinator.journal import journal, journal_entry
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_run, topic_description
+from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_storage import checkpoints, layout, schema, spare
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.local import LocalStore
 
@@ -47,12 +41,12 @@ SMALL = (
     (journal, "SNAPSHOT_EVERY", SNAPSHOT_EVERY),
     (journal, "SNAPSHOTS_KEPT", SNAPSHOTS_KEPT),
     (journal_entry, "INLINE_BYTES_MAX", 300),
-    (maintenance, "ROLL_CHUNKS", 4),
-    (maintenance, "MERGE_COUNT", 2),
-    (in_passing, "HOUSEKEEPING_EVERY", 8),
-    (segment_work, "CHUNK_BYTES", 400),
-    (segment_work, "SMALL_CHUNK_BYTES", 700),
-    (segment_work, "TINY_CHUNK_BYTES", 700),
+    (roll_plan, "ROLL_CHUNKS", 4),
+    (roll_plan, "MERGE_COUNT", 2),
+    (inline_maintenance, "HOUSEKEEPING_EVERY", 8),
+    (roll_run, "CHUNK_BYTES", 400),
+    (roll_run, "SMALL_CHUNK_BYTES", 700),
+    (roll_run, "TINY_CHUNK_BYTES", 700),
 )
 """The product's constants, made small: module, name, value."""
 AT_ONCE = TopicConfig(retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0)
@@ -156,11 +150,11 @@ class Life:
 
     def maintain(self) -> None:
         """Roll and merge until nothing is left to do."""
-        upkeep.maintain(self.log, self.handle, self.log.environment.nonce)
+        housekeeping.maintain(self.log, self.handle, self.log.environment.nonce)
 
     def housekeep(self) -> None:
         """Do everything else that is due."""
-        upkeep.housekeep(self.log, self.handle)
+        housekeeping.housekeep(self.log, self.handle)
 
     def batches(self, producer: str) -> int:
         """Return how many batches of a producer are in the log."""
@@ -208,7 +202,7 @@ class Life:
 
     def tidy(self) -> None:
         """Remove what belongs to no topic that is there."""
-        cluster_upkeep.tidy(self.log)
+        cluster_cleanup.tidy(self.log)
 
     def clean_up(self) -> None:
         """Go on until nothing is left to do: of orphans, what was marked goes with the third time."""
@@ -226,7 +220,7 @@ class Life:
         stored -= {key for key in stored if spare.FOLDER in key and key.replace(spare.FOLDER, "", 1) in stored}
         lives = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
         there = {(name, record.topic_id) for name, record in self.log.topics().items()}
-        needed = {node.KEY, *self._journal(layout.CLUSTER_JOURNAL, stored)}
+        needed = {layout.KEY, *self._journal(layout.CLUSTER_JOURNAL, stored)}
         for name, topic_id in lives - there:
             journal_folder = layout.topic_journal(name, topic_id)
             last = max(int(key.rsplit("/", 1)[1]) for key in stored if key.startswith(f"{journal_folder}entries/"))

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log.sink import in_passing
-from pyspark_log_coordinator import maintenance
-from pyspark_log_coordinator.retention import DeleteRecords
-from pyspark_log_coordinator.segment_work import carry_out, work_of
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log.client.write import inline_maintenance
+from pyspark_log_coordinator.maintenance.roll_job import work_of
+from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from tests.processes.diary import Diary
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, Life, make_constants_small, rows_of
 
@@ -52,9 +53,9 @@ def kind_of(path: str) -> str:
 def leave_undone(set_attribute: Callable[[Any, str, Any], object] = setattr) -> None:
     """Let this process do no upkeep by itself."""
     for module, name in (
-        (maintenance, "ROLL_CHUNKS"),
-        (maintenance, "MERGE_COUNT"),
-        (in_passing, "HOUSEKEEPING_EVERY"),
+        (roll_plan, "ROLL_CHUNKS"),
+        (roll_plan, "MERGE_COUNT"),
+        (inline_maintenance, "HOUSEKEEPING_EVERY"),
     ):
         set_attribute(module, name, NEVER)
 
@@ -74,7 +75,7 @@ def unrolled(life: Life) -> None:
 def small_segments(life: Life) -> None:
     """Make small segments that wait to be merged, and append files that wait to go."""
     leave_undone()
-    maintenance.ROLL_CHUNKS = 2
+    roll_plan.ROLL_CHUNKS = 2
     life.fill(PRODUCER, range(11))
 
 
@@ -92,8 +93,8 @@ def files_of_the_dead(life: Life) -> None:
     life.stage(rows_of("dead", 0))
     life.stage(rows_of("dead", 1))
     handle = life.handle
-    maintenance.ROLL_CHUNKS = 4
-    for job in maintenance.plan(handle.journal.state, handle.now_ms(), NEVER):
+    roll_plan.ROLL_CHUNKS = 4
+    for job in roll_plan.plan(handle.journal.state, handle.now_ms(), NEVER):
         swap = carry_out(life.log.store_at, work_of(handle, job), life.log.environment.nonce())
         if swap.partition == 1:  # its roller was killed between the two files
             life.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")

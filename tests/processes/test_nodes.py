@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from pyspark_log.sink.sequence import Patience
+from pyspark_log.client.write.commit import Patience
 from pyspark_log_storage.errors import BatchMismatch
 from tests.processes import together, workers
 from tests.processes.diary import Diary

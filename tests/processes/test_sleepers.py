@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import replay
-from pyspark_log_coordinator.retention import DeleteRecords
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.journal import replay
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage import layout
 from tests.processes import workers
 from tests.processes.diary import Diary

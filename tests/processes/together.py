@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log.sink.sequence import Patience
-from pyspark_log_coordinator.retention import DeleteRecords
+from pyspark_log.client.write.commit import Patience
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import DataLoss
 from tests.direct import Stream, read
 from tests.processes.diary import Diary

@@ -8,8 +8,8 @@ import tempfile
 
 import msgspec
 
-from pyspark_log.sink.sequence import Patience
-from pyspark_log_coordinator.following import Follower
+from pyspark_log.client.write.commit import Patience
+from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
 from tests.processes.diary import Diary
 from tests.processes.small_topic import PARTITIONS, Life, error_of, make_constants_small, rows_of, seeded

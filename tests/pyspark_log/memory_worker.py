@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log.sink.patient_staging import PatientStaging
-from pyspark_log.sink.rows import rows_of
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.rows import rows_of
+from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log.source.row import COLUMNS, arrow_schema, rows
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.store import open_store
 
 BATCH_ROWS = 10_000

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from pyspark_log.opening import canonical, open_log
-from pyspark_log_coordinator.cluster import MoveJournals
+from pyspark_log.client.opening import canonical, open_log
+from pyspark_log_coordinator.cluster.machine import MoveJournals
 from tests.command_line import CommandLine
 
 

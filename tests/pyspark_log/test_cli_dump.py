@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_coordinator import journal, journal_entry
-from pyspark_log_coordinator.topic import AlterConfig
+from pyspark_log_coordinator.journal import journal, journal_entry
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.command_line import CommandLine
 from tests.plain_log import PlainLog, flip_bit
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pyspark_log_coordinator import snapshot, topic
-from pyspark_log_coordinator.snapshot import Snapshot
-from pyspark_log_coordinator.topic_state import Released
+from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal.snapshot import Snapshot
+from pyspark_log_coordinator.model.topic_state import Released
+from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from tests.plain_log import PlainLog
 
@@ -36,7 +37,7 @@ def forge(log, state):
 
 
 def topic_hash(entry):
-    from pyspark_log_coordinator.journal_entry import digest
+    from pyspark_log_coordinator.journal.journal_entry import digest
 
     return digest(entry)
 

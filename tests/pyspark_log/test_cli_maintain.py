@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, split_of
-from pyspark_log_coordinator.topic import AlterConfig, DeleteTopic, RaiseOrphanFloor
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic, RaiseOrphanFloor
 from tests.command_line import CommandLine
 from tests.coordinator.spares import spare_file
 from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, flip_bit, record

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from pyspark_log.cli import scrubbing, watching
-from pyspark_log.opening import open_log
-from pyspark_log_coordinator.watching import WatchSettings
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.sync.controller import WatchSettings
 from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write
 from tests.plain_log import flip_bit

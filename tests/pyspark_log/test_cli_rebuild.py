@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from pyspark_log.opening import log_at
+from pyspark_log.client.opening import log_at
 from tests.command_line import CommandLine
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_coordinator import membership, segment_work
-from pyspark_log_coordinator.maintenance import Job
-from pyspark_log_coordinator.topic import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.maintenance import roll_job, roll_run
+from pyspark_log_coordinator.segments.roll_plan import Job
+from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
 from tests.plain_log import PlainLog, flip_bit
@@ -111,12 +112,12 @@ def test_of_a_node_that_returns_the_folder_is_held_against_the_journals(cli, tmp
     """Rows that only node 0 had were cut by an unclean election while it was away."""
     log = PlainLog(cli.path).log
     for number in (1, 2):
-        membership.join(log, str(tmp_path / f"node{number}"))
+        node_admin.join(log, str(tmp_path / f"node{number}"))
     topic = log.create_topic("u", 1, replicas=[("0", "1", "2")])
     write(log, topic, 0, {0: [b"kept"]}, ("0", "1", "2"), "all")
     write(log, topic, 1, {0: [b"cut"]}, ("0",), "all")
     job = Job(0, 0, 1, (), tuple(topic.refresh().partitions[0].chunks[1:]), ((0, 0),))
-    stray = segment_work.carry_out(log.store_at, segment_work.work_of(topic, job), log.environment.nonce()).segment.name
+    stray = roll_run.carry_out(log.store_at, roll_job.work_of(topic, job), log.environment.nonce()).segment.name
     state = topic.refresh()
     for node in ("0", "1"):
         topic.submit(Suspect(node, state.incarnations[node]))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log.cli import json_rows
-from pyspark_log.sink.rows import rows_of
-from pyspark_log.source.fetch import BATCH_ROWS
+from pyspark_log.client.read.fetch import BATCH_ROWS
+from pyspark_log.client.write.rows import rows_of
 from tests.command_line import CommandLine
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.topic import AlterConfig, CommitBatch, Holder, SequencedFile
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch, Holder, SequencedFile
 from pyspark_log_storage import chunk, index, layout, recovery, schema, segment
 from pyspark_log_storage.staged_chunk import StagedChunk
 from tests.command_line import PROGRAM

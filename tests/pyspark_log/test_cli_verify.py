@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_coordinator import journal
-from pyspark_log_coordinator.topic import AlterConfig, DeleteTopic
+from pyspark_log_coordinator.journal import journal
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
 from tests.command_line import CommandLine
 from tests.plain_log import PlainLog, flip_bit
 

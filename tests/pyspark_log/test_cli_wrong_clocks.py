@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from pyspark_log import opening
-from pyspark_log_coordinator import set_aside, upkeep
+from pyspark_log.client import opening
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.rebuild import quarantine
 from pyspark_log_storage.local import LocalStore
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
@@ -23,7 +24,7 @@ def cli(tmp_path) -> CommandLine:
     log.open(create=True)
     handle = log.create_topic("t", 1)
     write(log, handle, 0, {0: [b"a", b"b"]}, on=["0"])
-    upkeep.write_checkpoints(log, handle)
+    housekeeping.write_checkpoints(log, handle)
     opening.log_at.cache_clear()
     return CommandLine(tmp_path / "log")
 
@@ -48,4 +49,4 @@ def test_the_topic_is_maintained_by_a_clock_that_is_right(cli):
 
 def test_a_folder_for_what_is_set_aside_is_named_by_any_clock():
     environment = msgspec.structs.replace(real_environment(), now_ms=lambda: FAR_AHEAD_MS, nonce=lambda: "n")
-    assert set_aside.new_folder(environment) == f"set-aside/{FAR_AHEAD_MS}ms-n/"
+    assert quarantine.new_folder(environment) == f"set-aside/{FAR_AHEAD_MS}ms-n/"

@@ -3,15 +3,15 @@
 import pyarrow as pa
 import pytest
 
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, find_again, split_of
-from pyspark_log_coordinator import following, moving
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, find_again, split_of
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.sync import follower, reassigner
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.several_nodes import Stores
 from tests.plain_log import record
@@ -99,8 +99,8 @@ def test_a_topic_moves_to_new_nodes_while_it_is_written_and_read(stores):
 
     log = stores.log(real_environment())
     handle = log.topic("t")
-    wanted = moving.onto(log, handle.journal.state, list(NEW))
-    moving.begin(log, handle, wanted)
+    wanted = reassigner.onto(log, handle.journal.state, list(NEW))
+    reassigner.begin(log, handle, wanted)
     writer.stage()
     passes = 0
 
@@ -112,7 +112,7 @@ def test_a_topic_moves_to_new_nodes_while_it_is_written_and_read(stores):
             reader.read()
             writer.stage()
 
-    done = moving.carry_out(log, handle, meanwhile)
+    done = reassigner.carry_out(log, handle, meanwhile)
     assert (done.unfinished, done.failures) == ((), ())
     during = writer.batches
     assert during >= 30, "the writer went on while it was copied"
@@ -156,10 +156,10 @@ def test_the_new_nodes_have_the_bytes_that_the_old_ones_had(stores):
         writer.commit()
     log = stores.log(real_environment())
     handle = log.topic("t")
-    moving.begin(log, handle, moving.onto(log, handle.journal.state, list(NEW)))
-    moving.carry_out(log, handle)
+    reassigner.begin(log, handle, reassigner.onto(log, handle.journal.state, list(NEW)))
+    reassigner.carry_out(log, handle)
     for node in NEW:
-        following.Follower(log, node).round()
+        follower.Follower(log, node).round()
         for key in rows_in(log, node):
             assert log.node_store(node).read(key) == log.node_store("0").read(key)
     assert rows_in(log, "3") == rows_in(log, "4") == rows_in(log, "5") != []

@@ -31,8 +31,8 @@ from pyspark_log.options.given import names
 from pyspark_log.options.option import SINK, SOURCE, Kind
 from pyspark_log.options.page import page
 from pyspark_log.options.table import TABLE
-from pyspark_log_coordinator import sequencing
-from pyspark_log_coordinator.cluster import PARTITIONS_MAX
+from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
+from pyspark_log_coordinator.model.batch import Acks as BatchAcks
 from pyspark_log_storage.chunk import COMPRESSIONS
 from pyspark_log_storage.errors import InvalidOption
 
@@ -716,7 +716,7 @@ class TestSink:
 
     def test_codecs_and_acks_are_those_of_the_layers_below(self):
         assert get_args(Compression) == COMPRESSIONS
-        assert get_args(Acks) == get_args(sequencing.Acks)
+        assert get_args(Acks) == get_args(BatchAcks)
 
     def test_headers_are_tolerated_as_by_kafkas_sink(self):
         write({"includeheaders": "true"})

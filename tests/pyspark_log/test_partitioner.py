@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.sink import partitioner
-from pyspark_log.sink.partitioner import group_by_partition, murmur2, partition_of
+from pyspark_log.client.write import partitioner
+from pyspark_log.client.write.partitioner import group_by_partition, murmur2, partition_of
 from pyspark_log_storage.errors import InvalidRecord
 
 KAFKAS_ANSWERS = {  # org.apache.kafka.common.utils.UtilsTest.testMurmur2

@@ -5,10 +5,16 @@ import logging
 import msgspec
 import pytest
 
-from pyspark_log.sink import in_passing
-from pyspark_log.sink.in_passing import HOUSEKEEPING_EVERY, housekeep_when_due, ride_along, roll_past_the_cap
-from pyspark_log_coordinator import cluster_upkeep, maintenance, segment_work, upkeep
-from pyspark_log_coordinator.maintenance import ROLL_CHUNKS
+from pyspark_log.client.write import inline_maintenance
+from pyspark_log.client.write.inline_maintenance import (
+    HOUSEKEEPING_EVERY,
+    housekeep_when_due,
+    ride_along,
+    roll_past_the_cap,
+)
+from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_run
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from tests.coordinator.spares import spare_file
@@ -55,8 +61,8 @@ def test_a_job_that_fails_is_told_and_does_not_fail_the_write(log, caplog):
 
 def test_past_the_hard_cap_a_partition_is_rolled_before_anything_is_appended(log, monkeypatch):
     fill(log, 10)
-    monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(maintenance, "ROLL_CHUNKS", 10)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
     roll_past_the_cap(log.log, log.log.topic("t"))
     assert (len(one(log).segments), len(one(log).chunks)) == (1, 0)
 
@@ -70,8 +76,8 @@ def test_past_the_hard_cap_rows_that_cannot_be_read_are_told_and_do_not_fail_the
         flip_bit(first, 8 * 100)
     else:
         first.unlink()
-    monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(maintenance, "ROLL_CHUNKS", 10)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
     fill(log, 3)
     assert (one(log).log_end, len(one(log).chunks)) == (13, 13)
     assert "topic 't', partition 0 is past its cap of unrolled chunks and cannot be rolled" in caplog.text
@@ -88,33 +94,33 @@ def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_b
         log.append("two", {0: [b"row"]})
         log.append("two", {1: [b"row"]})
     flip_bit(next(log.files("two")), 8 * 100)
-    monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(maintenance, "ROLL_CHUNKS", 10)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
     roll_past_the_cap(log.log, log.log.topic("two"))
     assert [len(each.chunks) for each in log.log.topic("two").journal.state.partitions] == [10, 0]
 
 
 def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
     fill(log, 10)
-    monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(maintenance, "ROLL_CHUNKS", 10)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
 
     def full(*_, **__):
         raise StoreRefused("the url", "x", "the disk is full")
 
-    monkeypatch.setattr(segment_work, "carry_out", full)
+    monkeypatch.setattr(roll_run, "carry_out", full)
     with pytest.raises(StoreRefused):
         fill(log, 1)
 
 
 def test_what_cannot_be_rolled_does_not_hold_a_writer_for_ever(log, monkeypatch):
     fill(log, 10)
-    monkeypatch.setattr(maintenance, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     handle = log.log.topic("t")
     stuck = msgspec.structs.replace(handle.journal.state.partitions[0], high_watermark=0)
     handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=(stuck,))
     roll_past_the_cap(log.log, handle)
-    assert maintenance.must_roll(handle.journal.state)
+    assert roll_plan.must_roll(handle.journal.state)
 
 
 def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
@@ -123,7 +129,7 @@ def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
     def noted(_, handle, *, thorough, **__):
         done.append((handle.journal.number, thorough))
 
-    monkeypatch.setattr(upkeep, "housekeep", noted)
+    monkeypatch.setattr(housekeeping, "housekeep", noted)
     fill(log, 2 * HOUSEKEEPING_EVERY)
     assert done == [(HOUSEKEEPING_EVERY, False), (2 * HOUSEKEEPING_EVERY, False)], "by hand it is thorough, here not"
 
@@ -132,16 +138,16 @@ def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkey
     def fail(*_, **__):
         raise CorruptObject("x", "the test made this up")
 
-    monkeypatch.setattr(upkeep, "housekeep", fail)
-    monkeypatch.setattr(in_passing, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(housekeeping, "housekeep", fail)
+    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
     with caplog.at_level(logging.WARNING):
         housekeep_when_due(log.log, log.log.topic("t"))
     assert "housekeeping of topic 't' was left for later" in caplog.text
 
 
 def test_damage_does_not_fail_housekeeping_or_the_write(log, monkeypatch, caplog):
-    monkeypatch.setattr(in_passing, "HOUSEKEEPING_EVERY", 1)
-    monkeypatch.setattr(in_passing, "TIDYING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", 1)
     fill(log, 3)
     flip_bit(next(log.files("t")), 8 * 100)
     with caplog.at_level(logging.WARNING):
@@ -157,8 +163,8 @@ def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkey
         log.append("old", {0: [b"row"]})
     folder = layout.topic_folder("old", log.log.topic("old").topic_id)
     log.delete("old")
-    monkeypatch.setattr(in_passing, "TIDYING_EVERY", HOUSEKEEPING_EVERY)
-    monkeypatch.setattr(in_passing, "TIDYING_OBJECTS_MAX", 15)
+    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", HOUSEKEEPING_EVERY)
+    monkeypatch.setattr(inline_maintenance, "TIDYING_OBJECTS_MAX", 15)
     counts = []
     for _ in range(4):
         counts.append(len(list(log.log.store.list(folder))))
@@ -170,15 +176,15 @@ def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkey
 
 def test_what_deleted_topics_left_is_looked_for_seldom(log, monkeypatch):
     done = []
-    monkeypatch.setattr(cluster_upkeep, "tidy", lambda *_, **__: done.append(one(log).log_end))
-    monkeypatch.setattr(in_passing, "TIDYING_EVERY", 2 * HOUSEKEEPING_EVERY)
+    monkeypatch.setattr(cluster_cleanup, "tidy", lambda *_, **__: done.append(one(log).log_end))
+    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", 2 * HOUSEKEEPING_EVERY)
     fill(log, 2 * HOUSEKEEPING_EVERY)
     assert len(done) == 1
 
 
 def test_a_deleted_topic_that_cannot_be_read_does_not_fail_a_write(log, monkeypatch, caplog):
-    monkeypatch.setattr(in_passing, "HOUSEKEEPING_EVERY", 1)
-    monkeypatch.setattr(in_passing, "TIDYING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", 1)
     log.create("old", file_delete_delay_ms=0)
     entry = log.newest_entry("old")
     log.delete("old")
@@ -192,7 +198,7 @@ def test_a_deleted_topic_that_cannot_be_read_does_not_fail_a_write(log, monkeypa
 def test_a_job_in_a_task_gives_its_swap(log):
     fill(log, ROLL_CHUNKS)
     handle = log.log.topic("t")
-    [work] = in_passing.planned_work(handle)
+    [work] = inline_maintenance.planned_work(handle)
     [swap] = ride_along(log.log.store_at, work, log.log.environment.nonce())
     assert (swap.partition, swap.segment.base_offset, swap.segment.end_offset) == (0, 0, ROLL_CHUNKS)
     assert one(log).segments == ()

@@ -7,11 +7,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from pyspark_log.sink.patient_staging import PatientStaging
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, look_at_nodes, retrying, sequence
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log.client.write.commit import Patience, look_at_nodes, retrying, sequence
+from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.append_file import read_chunk
 from pyspark_log_storage.errors import NodeAway, StoreRefused, StoreUnavailable, StoreUnwritable
 from tests.coordinator.breakable_store import BreakableStore
@@ -106,7 +106,7 @@ def test_nodes_that_are_away_for_eight_seconds_are_waited_for(acks, error):
 
 
 def test_rows_that_were_written_before_the_nodes_went_away_are_written_again_and_none_comes_twice(monkeypatch):
-    monkeypatch.setattr("pyspark_log.sink.staging.BLOCK_ROWS_MAX", 2)
+    monkeypatch.setattr("pyspark_log.client.write.staging.BLOCK_ROWS_MAX", 2)
     topic = TwoNodes()
     task = topic.task()
     for value in (b"a", b"b", b"c"):

@@ -4,15 +4,16 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log_coordinator import completing, copying, membership, rejoining
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.observer import observer_of
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.sequencing import CommitBatch
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.sync import catch_up, commit_catch_up, isr_recovery
+from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import (
     BatchMismatch,
     NotEnoughReplicas,
@@ -151,7 +152,7 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
     staged = topic.stage(b"b")
     topic.disk("2").broken = None
     topic.refresh()
-    copying.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.log, topic.handle, "2")
     assert topic.partition.isr == ALL
     topic.commit(staged)
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
@@ -161,7 +162,7 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
 def test_a_copy_that_is_there_already_and_is_damaged_makes_no_holder():
     topic = away_for_a_batch()
     staged = topic.stage(b"b")
-    copying.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.log, topic.handle, "2")
     assert topic.partition.isr == ALL
     topic.disk("2").put(topic.handle.append_file(staged[0].file.name), b"?")
     topic.commit(staged)
@@ -172,7 +173,7 @@ def test_a_copy_that_is_there_already_and_is_damaged_makes_no_holder():
 def test_what_a_commit_copied_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
     topic = away_for_a_batch()
     staged = topic.stage(b"b")
-    copying.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.log, topic.handle, "2")
     assert topic.partition.isr == ALL
     disk = topic.disk("2")
     create = disk.create
@@ -237,7 +238,7 @@ def test_a_node_that_is_there_again_is_brought_back_by_the_next_writes(monkeypat
     topic = away_for_a_batch()
     topic.commit(topic.stage(b"b"))
     assert topic.partition.isr == ("0", "1")  # for a while it is left to a follower
-    monkeypatch.setattr(rejoining, "PASSING_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(isr_recovery, "PASSING_EVERY_SECONDS", 0.0)
     topic.commit(topic.stage(b"c"))
     assert topic.handle.refresh().partitions[0].isr == ALL
     topic.commit(topic.stage(b"d"))
@@ -246,8 +247,8 @@ def test_a_node_that_is_there_again_is_brought_back_by_the_next_writes(monkeypat
 
 def test_a_node_that_lacks_something_large_is_left_to_a_follower(monkeypatch):
     topic = away_for_a_batch()
-    monkeypatch.setattr(rejoining, "PASSING_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(rejoining, "PASSING_BYTES_MAX", 10)
+    monkeypatch.setattr(isr_recovery, "PASSING_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(isr_recovery, "PASSING_BYTES_MAX", 10)
     topic.commit(topic.stage(b"b"))
     assert topic.handle.refresh().partitions[0].isr == ("0", "1")
 
@@ -255,7 +256,7 @@ def test_a_node_that_lacks_something_large_is_left_to_a_follower(monkeypatch):
 def test_a_node_that_cannot_be_brought_back_costs_no_batch(monkeypatch, caplog):
     topic = away_for_a_batch()
     topic.disk("2").broken_writes = StoreRefused
-    monkeypatch.setattr(rejoining, "PASSING_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(isr_recovery, "PASSING_EVERY_SECONDS", 0.0)
     topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
     assert topic.partition.high_watermark == 2
     assert "node '2' stays out of sync in topic 't'" in caplog.text
@@ -284,9 +285,9 @@ def test_acks_one_leaves_a_follower_to_somebody_else_who_copies_to_it(monkeypatc
     topic = ThreeNodes()
     topic.commit(topic.stage(b"a", acks="1"), "1")
     with monkeypatch.context() as of_another_process:
-        of_another_process.setattr(completing, "follow_up", lambda *_: None)
+        of_another_process.setattr(commit_catch_up, "follow_up", lambda *_: None)
         topic.commit(topic.stage(b"b", acks="1"), "1")
-    copying.catch_up(topic.log, topic.handle, "1")
+    catch_up.catch_up(topic.log, topic.handle, "1")
     topic.commit(topic.stage(b"c", acks="1"), "1")
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"], ["0", "2"]], "nobody copies to node 2 but this process"
 
@@ -422,16 +423,16 @@ def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypa
     topic.handle.refresh()
 
     def meanwhile(log, handle, node, seconds):
-        monkeypatch.setattr(completing, "_catch_up", lambda *_: None)
+        monkeypatch.setattr(commit_catch_up, "_catch_up", lambda *_: None)
         observer = observer_of(handle, session_timeout_ms=0)
         observer.look(handle)
         topic.commit(topic.stage(b"b", b"c"))
         assert topic.partition.high_watermark == 2
 
-    monkeypatch.setattr(completing, "_catch_up", meanwhile)
+    monkeypatch.setattr(commit_catch_up, "_catch_up", meanwhile)
     again = CommitBatch(ProducerClaim("p", "q", "r", 0), (), "all")
     with pytest.raises(NotEnoughReplicasAfterAppend, match="of its rows those from offset 0 on are not on enough"):
-        completing.follow_up(topic.handle, again)
+        commit_catch_up.follow_up(topic.handle, again)
 
 
 def test_what_was_written_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
@@ -468,7 +469,7 @@ def test_a_disk_from_a_backup_that_nobody_missed_is_out_of_the_isr_with_the_next
     assert topic.partition.isr == left
     assert (topic.partition.leader, topic.partition.high_watermark) == (left[0], 3)
     assert holders(topic)[2] == sorted(left)
-    copying.catch_up(topic.log, topic.handle, restored)
+    catch_up.catch_up(topic.log, topic.handle, restored)
     assert topic.partition.isr == ("1", "2", "0")
     files = [topic.handle.append_file(file.name) for file in topic.handle.journal.state.files]
     assert [topic.disk(restored).read(key) for key in files] == [topic.disk("0").read(key) for key in files]
@@ -476,7 +477,7 @@ def test_a_disk_from_a_backup_that_nobody_missed_is_out_of_the_isr_with_the_next
 
 def test_a_fenced_node_gets_nothing():
     topic = ThreeNodes()
-    membership.set_fenced(topic.log, "2", fenced=True)
+    node_admin.set_fenced(topic.log, "2", fenced=True)
     topic.commit(topic.stage(b"a"))
     assert holders(topic) == [["0", "1"]]
     assert topic.partition.isr == ("0", "1")

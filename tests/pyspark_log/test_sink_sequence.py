@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, retrying, sequence
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log_coordinator.producers import ProducerClaim
+from pyspark_log.client.write.commit import Patience, retrying, sequence
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_storage.errors import BatchMismatch, StoreRefused, StoreUnavailable, UnknownTopic
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.fake_environment import fake_environment

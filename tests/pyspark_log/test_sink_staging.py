@@ -3,12 +3,12 @@
 import pyarrow as pa
 import pytest
 
-from pyspark_log.sink import staging as module
-from pyspark_log.sink.partitioner import partition_of
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.staging import Staging, destination_of
-from pyspark_log_coordinator.topic import AlterConfig
-from pyspark_log_storage import node
+from pyspark_log.client.write import staging as module
+from pyspark_log.client.write.partitioner import partition_of
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.topic.machine import AlterConfig
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.append_file import scan
 from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import InvalidRecord, NodeMissing
@@ -159,6 +159,6 @@ def test_a_node_that_became_another_during_the_write_is_noticed(log):
     task.add(Rows(record([b"x"]), None, None))
     marker = node.read_marker(store)
     assert marker is not None
-    store.put(node.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
+    store.put(layout.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
     with pytest.raises(NodeMissing, match="of another incarnation: is its disk mounted, or was it wiped"):
         task.finish()

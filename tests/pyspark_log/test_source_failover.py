@@ -12,16 +12,18 @@ from collections import Counter
 import msgspec
 import pytest
 
-from pyspark_log.source import failover, timed_reads
-from pyspark_log.source.fetch import fetch
-from pyspark_log.source.planning import Range, find_again, split_of
-from pyspark_log.source.positions import offset_for_time
-from pyspark_log.source.timed_reads import lane_of
-from pyspark_log_coordinator import copying, membership
-from pyspark_log_coordinator.cluster import FenceNode
-from pyspark_log_coordinator.election import ElectLeaders
-from pyspark_log_coordinator.observer import live, observer_of
-from pyspark_log_coordinator.topic import Holder, Suspect, Suspicion
+from pyspark_log.client.read import failover, timed_reads
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, find_again, split_of
+from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log.client.read.timed_reads import lane_of
+from pyspark_log_coordinator.cluster.machine import FenceNode
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.sync import catch_up
+from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, DataLoss, LogError, ObjectMissing, StoreRefused, StoreUnavailable
 from pyspark_log_storage.memory import MemoryStore
@@ -119,7 +121,7 @@ def rolled(topic, chunks):
     """Roll the oldest chunks, and let all nodes have the segment; return its key."""
     name = topic.roll(chunks)
     for node in ("1", "2"):
-        copying.catch_up(topic.log, topic.handle, node)
+        catch_up.catch_up(topic.log, topic.handle, node)
     topic.handle.refresh()
     reads(topic)
     return topic.handle.segment(0, name)
@@ -469,7 +471,7 @@ def racks():
     topic.stores = Stores(Fallible)
     topic.log = topic.stores.log()
     for number, rack in ((1, "east"), (2, "west"), (3, "east")):
-        membership.join(topic.log, f"/disk/{number}", rack=rack)
+        node_admin.join(topic.log, f"/disk/{number}", rack=rack)
     topic.handle = topic.log.create_topic("t", 1, replicas=[list("0123")])
     topic._batches = iter(range(100))
     topic.append({0: [b"a"]}, on=list("0123"), acks="all")
@@ -546,8 +548,8 @@ def test_the_former_life_of_a_node_holds_nothing(topic):
 def disks(tmp_path):
     """Topic t on three disks, of which the first leads and the third is in the rack east."""
     log = PlainLog(tmp_path / "0")
-    membership.join(log.log, str(tmp_path / "1"))
-    membership.join(log.log, str(tmp_path / "2"), rack="east")
+    node_admin.join(log.log, str(tmp_path / "1"))
+    node_admin.join(log.log, str(tmp_path / "2"), rack="east")
     log.log.create_topic("t", 1, replicas=[ALL])
     log.append("t", {0: [b"a", b"b"]})
     return tmp_path

@@ -6,10 +6,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from pyspark_log.sink.rows import Rows
-from pyspark_log.source.failover import Failover
-from pyspark_log.source.fetch import BATCH_BYTES_MAX, BATCH_ROWS, Place, fetch, read_one
-from pyspark_log.source.planning import Range, split_of
+from pyspark_log.client.read.failover import Failover
+from pyspark_log.client.read.fetch import BATCH_BYTES_MAX, BATCH_ROWS, Place, fetch, read_one
+from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.client.write.rows import Rows
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from tests.coordinator.spares import spare_file
 from tests.counting_store import CountingStore

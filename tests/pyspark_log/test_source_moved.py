@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from pyspark_log.source.planning import Range, split_of
+from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.source.split_reader import SplitPartition, read_split
-from pyspark_log_coordinator import upkeep
-from pyspark_log_coordinator.topic import AlterConfig, DeleteRecords
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage.errors import DataLoss, ObjectMissing
 from tests.direct import Stream
 from tests.plain_log import PlainLog
@@ -31,8 +31,8 @@ def planned(log):
 def move(log):
     """Roll what there is, and remove the files that it was in."""
     handle = log.log.topic("t")
-    upkeep.maintain(log.log, handle, log.log.environment.nonce)
-    upkeep.housekeep(log.log, handle)
+    housekeeping.maintain(log.log, handle, log.log.environment.nonce)
+    housekeeping.housekeep(log.log, handle)
 
 
 def values(split):

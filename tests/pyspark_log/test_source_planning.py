@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from pyspark_log.source.planning import Range, divide, split_of
+from pyspark_log.client.read.planning import Range, divide, split_of
 from tests.plain_log import PlainLog
 
 

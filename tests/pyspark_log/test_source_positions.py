@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 
+from pyspark_log.client.read.data_loss import warn_of_loss
 from pyspark_log.options import IgnoredOptionWarning
-from pyspark_log.source.tracking import warn_of_loss
-from pyspark_log_coordinator import moving
-from pyspark_log_coordinator.topic import DeleteRecords
+from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
 from tests.direct import Stream, read, values
 from tests.plain_log import NOON_MS, PlainLog
@@ -275,7 +275,7 @@ def test_a_whole_topic_by_name_has_the_partitions_that_are_there_when_the_read_i
     log = PlainLog(tmp_path)
     log.create("t")
     log.append("t", {0: [b"a"]})
-    moving.add_partitions(log.log, log.log.topic("t"), 2)
+    reassigner.add_partitions(log.log, log.log.topic("t"), 2)
     log.append("t", {1: [b"b"]})
     assert values(read(tmp_path, subscribe="t", startingOffsets='{"t":"earliest"}')) == {0: [b"a"], 1: [b"b"]}
 

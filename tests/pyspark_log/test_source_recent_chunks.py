@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pyspark_log.source.recent_chunks import RecentChunks
+from pyspark_log.client.read.recent_chunks import RecentChunks
 
 
 def batch(number):

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_log.opening import open_log
-from pyspark_log_coordinator import moving
-from pyspark_log_coordinator.topic import DeleteRecords
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, UnknownTopic
 from tests.direct import Stream, values
 from tests.plain_log import PlainLog
@@ -137,7 +137,7 @@ def test_partitions_that_come_while_the_query_runs_are_read_from_their_first_row
     assert stream.batch() == []
     log.append("t", {0: [b"x"]})
     first = stream.batch()
-    moving.add_partitions(log.log, log.log.topic("t"), 4)
+    reassigner.add_partitions(log.log, log.log.topic("t"), 4)
     log.append("t", {0: [b"y"], 3: [b"new"]})
     second = stream.batch()
     log.append("t", {2: [b"later"], 3: [b"more"]})

@@ -4,10 +4,11 @@ from itertools import count
 import msgspec
 import pytest
 
+from pyspark_log.client.read.data_loss import report_loss
+from pyspark_log.client.read.positions import subscribed
 from pyspark_log.options import Subscribe
 from pyspark_log.source.offsets import Position, SourceOffset, TopicPositions
-from pyspark_log.source.positions import subscribed
-from pyspark_log.source.tracking import Start, go_on, report_loss, within
+from pyspark_log.source.tracking import Start, go_on, within
 from pyspark_log_storage.errors import DataLoss
 from tests.plain_log import PlainLog
 

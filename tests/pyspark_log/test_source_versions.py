@@ -2,9 +2,10 @@
 
 import pytest
 
-from pyspark_log_coordinator import journal as journals
-from pyspark_log_coordinator import moving, upkeep
-from pyspark_log_coordinator.topic import DeleteRecords
+from pyspark_log_coordinator.journal import journal as journals
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownVersion
 from tests.direct import read, values
 from tests.plain_log import PlainLog
@@ -32,8 +33,8 @@ def test_every_version_is_the_rows_that_were_there_then_whatever_came_since(log,
             rows[p] += added
         log.append("t", {0: [b"a%d" % i], 1: [b"b%d" % i, b"c%d" % i]})
         versions[newest(log)] = {p: list(each) for p, each in rows.items()}
-    monkeypatch.setattr("pyspark_log_coordinator.maintenance.ROLL_CHUNKS", 2)
-    assert upkeep.maintain(log.log, log.log.topic("t"), log.log.environment.nonce)["segments"] > 0
+    monkeypatch.setattr("pyspark_log_coordinator.segments.roll_plan.ROLL_CHUNKS", 2)
+    assert housekeeping.maintain(log.log, log.log.topic("t"), log.log.environment.nonce)["segments"] > 0
     log.append("t", {0: [b"last"]})
     for version, expected in versions.items():
         assert as_of(log, version) == expected
@@ -52,7 +53,7 @@ def test_other_options_narrow_a_version(log):
 def test_a_partition_that_came_later_has_no_row_in_a_version(log):
     log.append("t", {0: [b"a"]})
     version = newest(log)
-    moving.add_partitions(log.log, log.log.topic("t"), 3)
+    reassigner.add_partitions(log.log, log.log.topic("t"), 3)
     log.append("t", {2: [b"new"]})
     assert as_of(log, version) == {0: [b"a"]}
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pyspark_log.opening import open_log
+from pyspark_log.client.opening import open_log
 from tests.direct import Stream, read, values
 from tests.plain_log import PlainLog
 

@@ -10,21 +10,21 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.inline_maintenance import planned_work, ride_along
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
 from pyspark_log.options import parse_source
-from pyspark_log.sink.in_passing import planned_work, ride_along
-from pyspark_log.sink.rows import Rows
-from pyspark_log.sink.sequence import Patience, sequence
-from pyspark_log.sink.staging import StagedFile, Staging, destination_of
 from pyspark_log.source import offsets
 from pyspark_log.source.batch_reader import BatchReader
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
-from pyspark_log_coordinator import cluster_upkeep, segment_work, upkeep
-from pyspark_log_coordinator.log import TopicHandle
-from pyspark_log_coordinator.producers import ProducerClaim
-from pyspark_log_coordinator.rolling import SwapSegments
-from pyspark_log_coordinator.sequencing import Acks
-from pyspark_log_coordinator.topic import AlterConfig, DeleteRecords, MaintainSegments
+from pyspark_log_coordinator.log.log import TopicHandle
+from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_run
+from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
 from pyspark_log_storage import schema
 from pyspark_log_storage.errors import (
     BatchMismatch,
@@ -234,15 +234,15 @@ def maintainer(process: Process) -> None:
             handle = open_topic(process)
             match chance.randrange(5):
                 case 0:
-                    upkeep.maintain(process.log, handle, process.environment.nonce)
+                    housekeeping.maintain(process.log, handle, process.environment.nonce)
                 case 1 | 2:
-                    upkeep.housekeep(process.log, handle)
+                    housekeeping.housekeep(process.log, handle)
                 case 3:
                     handle.journal.trim()
-                    cluster_upkeep.tidy(process.log)
+                    cluster_cleanup.tidy(process.log)
                 case 4:
                     for work in planned_work(handle):
-                        swap = segment_work.carry_out(process.log.store_at, work, process.environment.nonce())
+                        swap = roll_run.carry_out(process.log.store_at, work, process.environment.nonce())
                         process.wait(chance.choice([0, 0.1]))
                         handle.submit(MaintainSegments((swap,)))
         except LogError as error:

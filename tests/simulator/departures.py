@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pyspark_log_coordinator.isr import IsrShrunk
-from pyspark_log_coordinator.partition import NodeId, Partition
-from pyspark_log_coordinator.reassignment import ReplicasAltered
-from pyspark_log_coordinator.rolling import SegmentsSwapped
-from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_coordinator.model.partition import NodeId, Partition
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from tests.simulator.invariants import require
 
 _CONSEQUENCES = SegmentsSwapped | ReplicasAltered

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from pyspark_log_storage import node
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import CorruptObject
 from tests.simulator.store import Objects
 
@@ -74,7 +74,7 @@ class Disk:
     @property
     def incarnation(self) -> str:
         """What the marker says, empty where there is none."""
-        data = self.real.data.get(node.KEY)
+        data = self.real.data.get(layout.KEY)
         try:
             return "" if data is None else node.decode(data, self.url).incarnation
         except CorruptObject:

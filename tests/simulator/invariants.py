@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pyspark_log_coordinator import journal, journal_entry, maintenance, manifest, snapshot
-from pyspark_log_coordinator.journal_entry import NO_HASH, digest
-from pyspark_log_coordinator.partition import Partition
-from pyspark_log_coordinator.replay import Machine
-from pyspark_log_coordinator.retention import LogStartMoved
-from pyspark_log_coordinator.rolling import SegmentsSwapped
-from pyspark_log_coordinator.row_loss import RowsLost
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_coordinator.journal import journal, journal_entry, manifest, snapshot
+from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
+from pyspark_log_coordinator.journal.state_machine import Machine
+from pyspark_log_coordinator.model.partition import Partition
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.retention import LogStartMoved
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import append_file, chunk, schema, segment, spare
 from pyspark_log_storage.layout import born_of, number_of_newest_first
 from pyspark_log_storage.memory import MemoryStore
@@ -304,7 +305,7 @@ class Rows(History):
             require(key in self.files.data, f"{key} is swapped in and is not there")
         found = self._segment_rows(event.partition, new.name)
         require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
-        require(new.level <= maintenance.LEVEL_MAX, f"{new.name} was written {new.level} times")
+        require(new.level <= roll_plan.LEVEL_MAX, f"{new.name} was written {new.level} times")
 
     def _bounds(self, p: int, old: Partition, new: Partition) -> None:
         where = f"partition {p}"

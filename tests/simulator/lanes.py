@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pyspark_log_coordinator.roll_call import check
-from pyspark_log_coordinator.store_calls import Answer
+from pyspark_log_coordinator.journal.store_threads import Answer
+from pyspark_log_coordinator.log.liveness import check
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import ObjectWriter, Store
 

@@ -8,14 +8,20 @@ acknowledged may be on two disks alone. The root's disk of a world with one jour
 
 from __future__ import annotations
 
-from pyspark_log_coordinator import following, membership, repair, replicas, scrubbing, upkeep
-from pyspark_log_coordinator.election import ElectLeaders, ElectPreferred
-from pyspark_log_coordinator.following import Follower
-from pyspark_log_coordinator.log import TopicHandle
-from pyspark_log_coordinator.observer import live, observer_of
-from pyspark_log_coordinator.partition import Holder
-from pyspark_log_coordinator.reassignment import AlterReplicas, Assignment
-from pyspark_log_coordinator.topic import Suspect
+from pyspark_log_coordinator.audit import repair
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import TopicHandle
+from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
+from pyspark_log_coordinator.replication.reassignment import AlterReplicas, Assignment
+from pyspark_log_coordinator.sync import follower as following
+from pyspark_log_coordinator.sync import scrubber
+from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.follower import Follower
+from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.topic.machine import Suspect
 from pyspark_log_storage.errors import InvalidInput, LogError
 from tests.simulator.actors import open_topic
 from tests.simulator.disks import Disk
@@ -153,10 +159,10 @@ def operator(process: Process) -> None:
             name = chance.choice(list(world.disks))
             match chance.randrange(9):
                 case 0:
-                    membership.set_fenced(process.log, name, fenced=True)
+                    node_admin.set_fenced(process.log, name, fenced=True)
                 case 1 | 2:
                     for fenced in [each for each, node in process.log.cluster.state.nodes.items() if node.fenced]:
-                        membership.set_fenced(process.log, fenced, fenced=False)
+                        node_admin.set_fenced(process.log, fenced, fenced=False)
                 case 3 | 4:
                     for each in world.disks.values():
                         replace_disk(world, process, each)
@@ -202,12 +208,12 @@ def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
     if disk.mounted and disk.incarnation != process.log.cluster.state.nodes[disk.node_id].incarnation:
         disk.in_hand = True  # who renews a node looks that its disk is there: else it begins below the mount point
         try:
-            membership.renew(process.log, disk.node_id)
+            node_admin.renew(process.log, disk.node_id)
         finally:
             disk.in_hand = False
         world.counts["renewed"] += 1
     elif disk.mounted:
-        membership.tell_topics(process.log, disk.node_id)
+        node_admin.tell_topics(process.log, disk.node_id)
 
 
 def follower(process: Process, node: str) -> None:
@@ -225,7 +231,7 @@ def follower(process: Process, node: str) -> None:
             if chance.random() < 0.1:
                 following.clean(process.log, node)
             if chance.random() < 0.1:
-                world.counts["mended"] += len(scrubbing.scrub(process.log, node).mended)
+                world.counts["mended"] += len(scrubber.scrub(process.log, node).mended)
         except LogError as error:
             world.excused(error)
         process.wait(0.05)
@@ -239,7 +245,7 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
         for each in world.disks.values():
             replace_disk(world, process, each)
             if process.log.cluster.state.nodes[each.node_id].fenced:
-                membership.set_fenced(process.log, each.node_id, fenced=False)
+                node_admin.set_fenced(process.log, each.node_id, fenced=False)
         process.log.open(create=False)
         handle.refresh()
         repair.repair(process.log, handle)
@@ -247,7 +253,7 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
             Follower(process.log, name).round()
         observer_of(handle, nodes.session_timeout_ms).look(handle)
         process.store.wait(2 * nodes.session_timeout_ms / 1000)
-        upkeep.housekeep(process.log, handle)
+        housekeeping.housekeep(process.log, handle)
         if is_whole(world):
             return True
         give_up_lost(world, handle)

@@ -10,20 +10,22 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_log_coordinator import journal, registers, replicas, replication
-from pyspark_log_coordinator.agreement import NIL, majority
-from pyspark_log_coordinator.journal_entry import digest
-from pyspark_log_coordinator.partition import ChunkRef, SegmentRef
-from pyspark_log_coordinator.rolling import SegmentStaged
-from pyspark_log_coordinator.sequencing import BatchSequenced
-from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_coordinator.journal import journal, registers
+from pyspark_log_coordinator.journal.journal_entry import digest
+from pyspark_log_coordinator.journal.paxos import NIL, majority
+from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.segments.swap import SegmentStaged
+from pyspark_log_coordinator.topic import replica_commands
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.layout import number_of_newest_first
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import History, Rows, require
 from tests.simulator.store import Objects
 
-_COUNTED = replication.Event | SegmentStaged
+_COUNTED = replica_commands.Event | SegmentStaged
 
 
 class ReplicatedRows(Rows):

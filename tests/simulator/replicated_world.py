@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyspark_log_coordinator import cluster, topic
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.topic_state import Topic
-from pyspark_log_storage import layout, node
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidOption,
@@ -92,7 +93,7 @@ class ReplicatedWorld(World):
             known = self.files.data.setdefault(key, data)
             require(data == known, f"{key} is written to node {disk.node_id} with other bytes than elsewhere")
             disk.written(key)
-        if key == node.KEY:
+        if key == layout.KEY:
             disk.marked()
         history = self._history(key)
         if history is None:

@@ -13,26 +13,18 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log.sink import in_passing, staging
-from pyspark_log.source import batch_plan, failover, fetch, split_reader, stream_planner
-from pyspark_log.source.recent_chunks import RecentChunks
-from pyspark_log_coordinator import (
-    completing,
-    founding,
-    journal,
-    journal_entry,
-    journal_nodes,
-    maintenance,
-    members,
-    membership,
-    rejoining,
-    replay,
-    segment_work,
-    upkeep,
-    verify,
-)
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.roll_call import RollCall
+from pyspark_log.client.read import failover, fetch
+from pyspark_log.client.read.recent_chunks import RecentChunks
+from pyspark_log.client.write import inline_maintenance, staging
+from pyspark_log.source import batch_plan, split_reader, stream_planner
+from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
+from pyspark_log_coordinator.log import bootstrap, node_admin
+from pyspark_log_coordinator.log.liveness import RollCall
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import housekeeping, roll_run
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.sync import commit_catch_up, isr_recovery
 from pyspark_log_storage import fan_out
 from pyspark_log_storage.errors import LogError
 from tests.simulator import actors, lanes, losses, nemesis
@@ -100,10 +92,10 @@ def _found(world: ReplicatedWorld) -> None:
         process = world.begin("founder")
         process.life.weather = CALM
         if world.several_journals:
-            founding.mark(list(process.stores.values()), process.environment)
+            bootstrap.mark(list(process.stores.values()), process.environment)
         process.log.open(create=True)
         for url in list(process.stores)[len(process.log.cluster.state.nodes) :]:
-            membership.join(process.log, url)
+            node_admin.join(process.log, url)
         names = sorted(world.disks)
         count, wide = world.settings.partitions, world.settings.nodes.replicas
         replicas = [[names[(p + i) % len(names)] for i in range(wide)] for p in range(count)]
@@ -155,7 +147,7 @@ def _audit(world: World) -> None:
             require(whole, f"the replicas are not whole again: {world.state.partitions}")
         for _ in range(4):
             world.clock.pause(BUSY_MS / 1000)
-            upkeep.housekeep(process.log, handle)
+            housekeeping.housekeep(process.log, handle)
         _check(world, process.log)
         actors.read_all(process)
         if isinstance(rows, ReplicatedRows):
@@ -207,17 +199,17 @@ def _small(settings: Settings) -> Iterator[None]:
             (journal, "SNAPSHOTS_KEPT", settings.snapshots_kept),
             (replay, "HASHES_MAX", settings.hashes_max),
             (journal_entry, "INLINE_BYTES_MAX", settings.inline_bytes_max),
-            (maintenance, "ROLL_CHUNKS", settings.roll_chunks),
-            (maintenance, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
-            (maintenance, "MERGE_COUNT", settings.merge_count),
-            (in_passing, "HOUSEKEEPING_EVERY", settings.housekeeping_every),
-            (segment_work, "CHUNK_BYTES", 400),
-            (segment_work, "SMALL_CHUNK_BYTES", 700),
-            (segment_work, "TINY_CHUNK_BYTES", 700),
+            (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
+            (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
+            (roll_plan, "MERGE_COUNT", settings.merge_count),
+            (inline_maintenance, "HOUSEKEEPING_EVERY", settings.housekeeping_every),
+            (roll_run, "CHUNK_BYTES", 400),
+            (roll_run, "SMALL_CHUNK_BYTES", 700),
+            (roll_run, "TINY_CHUNK_BYTES", 700),
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
             (stream_planner, "IDLE_WAIT_SECONDS", 0),
-            (rejoining, "PASSING_EVERY_SECONDS", 0.2),
+            (isr_recovery, "PASSING_EVERY_SECONDS", 0.2),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield
@@ -250,11 +242,11 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(split_reader, "stores_at", stores_at))
         stack.enter_context(mock.patch.object(fan_out, "ThreadLane", lanes.InlineLane))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
-        stack.enter_context(mock.patch.object(members, "ThreadCalls", calls))
+        stack.enter_context(mock.patch.object(quorum, "ThreadCalls", calls))
         stack.enter_context(mock.patch.object(journal_nodes, "ThreadCalls", calls))
         stack.enter_context(mock.patch.object(RollCall, "missing", lambda _, asked: lanes.roll_call(asked)))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
-        stack.enter_context(mock.patch.object(completing, "_seen", {}))
-        stack.enter_context(mock.patch.object(rejoining, "_turns", {}))
+        stack.enter_context(mock.patch.object(commit_catch_up, "_seen", {}))
+        stack.enter_context(mock.patch.object(isr_recovery, "_turns", {}))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
         yield

@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from pyspark_log_coordinator import cluster, topic
+from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.sequencing import Acks
-from pyspark_log_coordinator.topic_config import TopicConfig
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
 from tests.simulator.clock import Clock

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark_log_coordinator import founding
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import Log, TopicHandle
-from pyspark_log_coordinator.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_coordinator.log import bootstrap
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_storage.append_file import read_chunk
 from pyspark_log_storage.store import open_store
 
@@ -34,7 +34,7 @@ class ThreeDisks:
         self.folders = {node: folder / f"disk-{node}" for node in NODES}
         self.address = ",".join(str(each) for each in self.folders.values())
         stores = [open_store(str(each)) for each in self.folders.values()]
-        founding.mark(stores, real_environment())
+        bootstrap.mark(stores, real_environment())
         self.log = Log(stores, real_environment())
         self.log.open(create=True)
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from pyspark_log_storage import node
+from pyspark_log_storage import layout, node
 from tests.coordinator.spares import spare_file
 from tests.plain_log import flip_bit
 from tests.spark.spark_log import SparkLog, refused
@@ -103,7 +103,7 @@ def test_a_damaged_journal_is_refused_and_left_alone(log):
 def test_a_marker_of_another_incarnation_is_refused(log):
     marker = node.read_marker(log.log.store)
     assert marker is not None
-    log.log.store.put(node.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
+    log.log.store.put(layout.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
     with refused() as shown:
         log.write(log.spark.sql(GOOD), topic="t")
     assert f"NodeMissing: node '0' at {log.path} is another node, or of another incarnation" in shown.first_line

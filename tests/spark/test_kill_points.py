@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from pyspark_log.opening import open_log
+from pyspark_log.client.opening import open_log
 from tests.log_reader import orphans, read_topic
 from tests.spark.faulty_source import COMMITTED, COMMITTING, PLANNING, READING, STAGED, STAGING, Trap, sequenced
 from tests.spark.kills import Query, driver

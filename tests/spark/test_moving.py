@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_log_coordinator import membership, verify
+from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.log import node_admin
 from tests.spark.lost_nodes import ThreeDisks, wait_for
 from tests.spark.spark_log import FORMAT, SparkLog
 
@@ -26,7 +27,7 @@ class FiveDisks(ThreeDisks):
         for node in NEW:
             self.folders[node] = folder / f"disk-{node}"
             self.folders[node].mkdir()
-            membership.join(self.log, str(self.folders[node]))
+            node_admin.join(self.log, str(self.folders[node]))
 
 
 def command(address: str, *arguments: str) -> None:

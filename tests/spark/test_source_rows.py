@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
 
-from pyspark_log.sink.rows import Rows
+from pyspark_log.client.write.rows import Rows
 from tests.plain_log import NOON_MS, record
 from tests.spark.spark_log import SparkLog, configured
 

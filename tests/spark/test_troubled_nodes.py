@@ -13,11 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_log_coordinator import copying, membership, verify
+from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.following import Follower
-from pyspark_log_coordinator.log import Log
-from pyspark_log_coordinator.topic_state import Topic
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.sync import replica_file
+from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.store import open_store
 from tests.direct import read
 from tests.spark.lost_nodes import NODES, ThreeDisks, wait_for
@@ -49,7 +51,7 @@ class Mounts(ThreeDisks):
         self.log = Log(open_store(self.address), real_environment())
         self.log.open(create=True)
         for node in NODES[1:]:
-            membership.join(self.log, str(self.folders[node]))
+            node_admin.join(self.log, str(self.folders[node]))
 
     def mount(self, node: str) -> None:
         run("mount", "--bind", self._disks[node], self.folders[node])
@@ -170,7 +172,7 @@ def test_a_disk_in_trouble_is_in_sync_only_with_every_row_and_costs_the_query_no
     wait_until_out_of_sync("2")
     # Nobody follows for it here: the query itself copies what it lacks, in passing.
     wait_for(lambda: len(target.in_sync("2")) == PARTITIONS or not query.isActive, "node 2 in sync")
-    assert copying.absent(target.handle("out"), "2") == []
+    assert replica_file.absent(target.handle("out"), "2") == []
     wait_for_batches(1)
     query.stop()
 
@@ -180,7 +182,7 @@ def test_a_disk_in_trouble_is_in_sync_only_with_every_row_and_costs_the_query_no
 def check_each_row_is_on_each_node(target: Mounts) -> None:
     for node in NODES:
         target.fill_up(node)
-        assert copying.absent(target.handle("out"), node) == []
+        assert replica_file.absent(target.handle("out"), node) == []
     report = verify.verify(target.log, target.handle("out"))  # it reads every copy
     assert report.sound, report.findings
     assert len(report.findings) == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import node
+from pyspark_log_storage import layout, node
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeMissing, StoreUnfit
 from pyspark_log_storage.memory import MemoryStore
@@ -19,7 +19,7 @@ BITS = [(byte, bit) for byte in range(len(ENCODED)) for bit in range(8)]
 
 def joined(marker=MARKER):
     store = MemoryStore()
-    store.create(node.KEY, node.encode(marker))
+    store.create(layout.KEY, node.encode(marker))
     return store
 
 
@@ -69,7 +69,7 @@ def test_the_marker_of_a_store_is_read():
 
 def test_a_damaged_marker_is_no_missing_marker():
     store = MemoryStore("the url")
-    store.create(node.KEY, ENCODED[:-1])
+    store.create(layout.KEY, ENCODED[:-1])
     with pytest.raises(CorruptObject, match="the url/node"):
         node.read_marker(store)
 

@@ -1,0 +1,150 @@
+"""A node that returns: what of its folder belongs to the log, by its own checkpoints and the topic's leader epochs.
+
+While it was away others led, and rows that it had may have been cut. The journal is everybody's, so it cannot fork;
+what may differ is what lies in the folder: a segment that somebody slow has made, or of rows that an election cut.
+Nobody reads it, for no entry names it; but a person who reads the folder, or a rebuild, must not take it for the log's.
+
+A segment that no entry names and whose rows diverge from the lineage never comes into its place: a swap of another
+leader epoch is refused (`rolling`). So it may go at once, where other orphans wait for the floor. The folder is listed
+before the journal is read, so that nothing newer than the lineage is taken for diverging.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.replication import truncation
+from pyspark_log_storage import checkpoints, layout, recovery, segment
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.index import Index
+from pyspark_log_storage.node import require_marker
+from pyspark_log_storage.segment import EpochStarts
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_storage.store import Store
+
+_LOG = ".log"
+
+
+class Stray(msgspec.Struct, frozen=True):
+    """A segment that no entry names, of rows that are not those of the log from `cut` on."""
+
+    key: str
+    """Without ending."""
+    base_offset: int
+    end_offset: int
+    cut: int
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """What a node's folder has of a partition, held against the journal."""
+
+    topic: str
+    partition: int
+    known_end: int
+    """Where the node's rows end, as far as its folder tells."""
+    belongs_to: int
+    """Rows before this are the log's; those behind were cut."""
+    log_end: int
+    strays: tuple[Stray, ...]
+    lacking: tuple[str, ...]
+    """The segments that the journal says the node has, and that are not there: its disk is an older one."""
+
+
+class _Local(msgspec.Struct, frozen=True):
+    """What a node has of a partition: its segments with their leader epochs and ends, and the HW that it knew."""
+
+    node_id: NodeId
+    segments: dict[str, tuple[EpochStarts, int]]
+    mark: int
+
+
+def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[Returned]:
+    """Return what a node has of each partition of a topic that its folder or the journal names. Changes nothing.
+
+    Raises `NodeMissing`, `NewerFormat`, `StoreError`.
+    """
+    store = log.node_store(node_id)
+    require_marker(store, node_id, log.cluster.state.nodes[node_id].incarnation)
+    folder = layout.topic_folder(handle.name, handle.topic_id)
+    keys = list(store.list(folder))
+    state = handle.refresh()
+    marks = _high_watermarks(store, folder)
+    found = []
+    for number, partition in enumerate(state.partitions):
+        here = [key.removesuffix(_LOG) for key in keys if _is_segment(key, f"{folder}{number}/")]
+        if here or node_id in partition.replicas:
+            local = _Local(node_id, {key: _epochs_and_end(store, key) for key in here}, marks.get(number, 0))
+            epochs = _epochs(store, f"{folder}{number}/{checkpoints.LEADER_EPOCH}")
+            found.append(_compare(handle, number, partition, local, epochs))
+    return found
+
+
+def remove_strays(log: Log, node_id: NodeId, found: list[Returned]) -> int:
+    """Remove the strays that `inspect` found on a node; return how many. Raises `StoreError`."""
+    store = log.node_store(node_id)
+    strays = [stray for each in found for stray in each.strays]
+    for each in strays:
+        store.delete(f"{each.key}{_LOG}")
+        store.delete(f"{each.key}.index")
+    return len(strays)
+
+
+def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Local, epochs: EpochStarts) -> Returned:
+    """Return how what a node has differs from the journal. `epochs` are those of its checkpoint."""
+    named = {handle.segment(number, each.name): each for each in (*partition.segments, *partition.staged)}
+    strays = []
+    for key, (its_epochs, end) in local.segments.items():
+        cut = truncation.divergence(its_epochs, end, partition.epoch_starts, partition.log_end)
+        if its_epochs and key not in named and cut < end:
+            strays.append(Stray(key, _base_offset(key), end, cut))
+    known_end = max([local.mark, *(end for _, end in local.segments.values())])
+    lacking = tuple(
+        each.name
+        for key, each in named.items()
+        if key not in local.segments and any(holder.node == local.node_id for holder in each.holders)
+    )
+    belongs_to = truncation.divergence(epochs, known_end, partition.epoch_starts, partition.log_end)
+    return Returned(handle.name, number, known_end, belongs_to, partition.log_end, tuple(strays), lacking)
+
+
+def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
+    """Return the leader epochs in a segment's header, and where its rows end; nothing of one that is damaged."""
+    base_offset = _base_offset(key)
+    try:
+        _, epochs, _ = segment.read_header(store, f"{key}{_LOG}", f"segment {store.url}/{key}{_LOG}")
+    except (CorruptObject, ObjectMissing):
+        return (), base_offset  # `recover` tells of it
+    with contextlib.suppress(CorruptObject, ObjectMissing):
+        return epochs, int(Index(store, f"{key}.index").end_offset)
+    entries, _ = recovery.good_chunks(store, key)
+    return epochs, entries[-1].end_offset if entries else base_offset
+
+
+def _high_watermarks(store: Store, folder: str) -> dict[int, int]:
+    key = f"{folder}{checkpoints.REPLICATION}"
+    with contextlib.suppress(ObjectMissing, CorruptObject):
+        offsets = checkpoints.decode_offsets(store.read(key), f"checkpoint {store.url}/{key}")
+        return {partition: offset for (_, partition), offset in offsets.items()}
+    return {}
+
+
+def _epochs(store: Store, key: str) -> EpochStarts:
+    with contextlib.suppress(ObjectMissing, CorruptObject):
+        return checkpoints.decode_epochs(store.read(key), f"checkpoint {store.url}/{key}")
+    return ()
+
+
+def _base_offset(key: str) -> int:
+    return int(key.rsplit("/", 1)[1].partition("-")[0])
+
+
+def _is_segment(key: str, folder: str) -> bool:
+    name = key.removeprefix(folder)
+    return key.startswith(folder) and name.endswith(_LOG) and layout.is_segment_name(name.removesuffix(_LOG))

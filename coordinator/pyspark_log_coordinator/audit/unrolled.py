@@ -1,0 +1,126 @@
+"""Unrolled rows on one node: whether the append files still hold what was written to them.
+
+Rows lie in append files until they are rolled into segments, so the recovery point of a partition ends before them and
+most of its newest rows. A file does not say to which offsets its chunks belong. The topic's journal says it, or the
+topic's description, which may be older. Every chunk has a checksum, so a damaged file is found without either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import OneStore
+from pyspark_log_coordinator.maintenance import topic_description
+from pyspark_log_coordinator.topic.machine import MACHINE
+from pyspark_log_storage import append_file, layout, schema
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+from pyspark_log_storage.recovery import Damage
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_coordinator.rebuild.folder_scan import Life
+    from pyspark_log_storage.store import Store
+
+
+class KnownTopic(msgspec.Struct, frozen=True):
+    """A topic as far as anything at hand tells."""
+
+    topic: Topic
+    is_newest: bool
+    """Whether its journal was read to the end. Otherwise the topic may have rows that are not known."""
+
+
+class BadChunk(msgspec.Struct, frozen=True):
+    """Rows `[base_offset, end_offset)`, which cannot be read."""
+
+    base_offset: int
+    end_offset: int
+    damage: Damage
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What was found of a partition's unrolled rows, in their order."""
+
+    files: tuple[str, ...]
+    """The keys of the append files that were read."""
+    good: tuple[tuple[int, int], ...]
+    """The first offset and the end of each good chunk."""
+    bad: tuple[BadChunk, ...]
+
+    def damage_behind(self, reached: int) -> BadChunk | None:
+        """Return the first bad chunk with rows from `reached` on: those before it are good in segments too."""
+        return next((each for each in self.bad if each.end_offset > reached), None)
+
+
+NOTHING = Checked((), (), ())
+
+
+def known(store: Store, life: Life, environment: Environment) -> KnownTopic | None:
+    """Return what a node's folder alone tells of a topic: its journal if that lies there, else its description."""
+    journal = Journal(OneStore(store), layout.topic_journal(*life), MACHINE, environment)
+    try:
+        if journal.refresh().started:
+            return KnownTopic(journal.state, is_newest=True)
+    except LogError:
+        pass  # it is damaged, or away
+    key = f"{life.folder}{topic_description.NAME}"
+    try:
+        return KnownTopic(topic_description.decode(store.read(key), f"{store.url}/{key}").topic, is_newest=False)
+    except (ObjectMissing, CorruptObject):
+        return None
+
+
+def check(store: Store, life: Life, topic: Topic, number: int, start: int, node: NodeId | None) -> Checked:
+    """Read the unrolled rows of a partition that a node holds, from offset `start` on.
+
+    `node` None: the node is not known, so it is said to hold the files that are there. Raises `NewerFormat`,
+    `StoreError`.
+    """
+    schemas = [schema.decode_records(data, f"topic {topic.name!r}") for data in topic.schemas]
+    files: dict[str, None] = {}
+    good, bad = [], []
+    for chunk in topic.partitions[number].chunks:
+        file = topic.file(chunk.file)
+        if chunk.end_offset <= start or (node is not None and all(each.node != node for each in file.holders)):
+            continue
+        key = layout.append_file(*life, file.name)
+        files[key] = None
+        try:
+            append_file.read_chunk(store, key, chunk.place(number), schemas, f"offset {chunk.base_offset}")
+        except ObjectMissing:
+            if node is not None:
+                bad.append(BadChunk(chunk.base_offset, chunk.end_offset, Damage(key, "it is not there")))
+        except CorruptObject as error:
+            bad.append(BadChunk(chunk.base_offset, chunk.end_offset, Damage(key, str(error))))
+        else:
+            good.append((chunk.base_offset, chunk.end_offset))
+    return Checked(tuple(files), tuple(good), tuple(bad))
+
+
+def check_unplaced(store: Store, life: Life, topic: KnownTopic | None) -> list[Damage]:
+    """Return the damaged ones of the append files of which nothing says where their rows belong.
+
+    Empty if the newest state of the topic is known: what that does not name are no rows of the log. Raises
+    `NewerFormat`, `StoreError`.
+    """
+    if topic is not None and topic.is_newest:
+        return []
+    prefix = layout.append_file(*life, "")
+    placed = set() if topic is None else {layout.append_file(*life, file.name) for file in topic.topic.files}
+    found = []
+    for key in store.list(prefix):
+        if key in placed or not layout.is_born_name(key.removeprefix(prefix)):
+            continue
+        try:
+            for _ in append_file.scan(store, key):
+                pass
+        except CorruptObject as error:
+            found.append(Damage(key, str(error)))
+        except ObjectMissing:
+            pass  # removed meanwhile
+    return found

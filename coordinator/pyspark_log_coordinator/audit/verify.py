@@ -1,0 +1,333 @@
+"""Verify: an offline audit of everything that a topic, or the cluster itself, has stored. Changes nothing.
+
+journal       every kept entry: checksum, hash chain, events, manifest, no hole; snapshots against the folded state
+producers     batch numbers rise
+partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
+replicas      LEO, HW, ISR and leader against what each node holds
+segments      on every holder: every chunk's checksum, that its rows can be read, the index against the .log, the
+              journal against both, and that all holders have the same bytes
+append files  on every holder: every unrolled chunk's checksum, and that its rows can be read
+orphans       files that nothing names: no damage, only rubbish
+cluster       its own journal likewise, no topic that it has forgotten, and every journal node takes part
+
+Of journals on several stores what is decided is read, not each store's copy; what trimming left is told apart from
+what is missing only back to the newest snapshot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyspark_log_coordinator.audit.readable_copies import Copies
+from pyspark_log_coordinator.journal.history import history
+from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping
+from pyspark_log_coordinator.model.node_order import named
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.sync.replica_file import check_segment
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
+from pyspark_log_storage import append_file, layout, segment
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_storage.index import IndexEntry
+    from pyspark_log_storage.store import Store
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that is not as it should be. `repairable`: can be made again from what is there, without loss."""
+
+    what: str
+    """The object or place."""
+    detail: str
+    repairable: bool = False
+    node: str | None = None
+    """Whose copy it is, None where it is of no single node."""
+    partition: int | None = None
+    offset: int | None = None
+    """Where the rows begin that are concerned."""
+
+
+class Report(msgspec.Struct):
+    """What an audit found, and how much it looked at."""
+
+    topic: str | None
+    """None: the cluster itself, which has no rows and no segments."""
+    findings: list[Finding] = []
+    entries: int = 0
+    rows: int = 0
+    bytes: int = 0
+    """How much was read, of all copies."""
+    segments: int = 0
+    orphans: list[str] = []
+    """Their keys; of several nodes with the node in front."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong. Orphans are no fault."""
+        return not self.findings
+
+
+def verify(
+    log: Log, handle: TopicHandle, progress: Callable[[int], object] = bool, node: NodeId | None = None
+) -> Report:
+    """Return the audit of a topic, of one node's copies where `node` is given.
+
+    `progress` is told how many bytes were read since it was told last. Raises `InvalidOption` where there is no such
+    node.
+    """
+    report = Report(handle.name)
+    copies = Copies(log, node)
+    try:
+        handle.refresh()
+        report.findings += _journal(handle.journal, report)
+        state = handle.journal.state
+    except LogError as error:
+        # Without a state nothing else can be held against anything.
+        report.findings.append(Finding("journal", str(error)))
+        return report
+    audit = _Audit(handle, state, copies, report, progress)
+    for number, partition in enumerate(state.partitions):
+        report.findings += _bounds(number, partition)
+        if not copies.is_single:
+            report.findings += _replication(state, number)
+        for each in (*partition.segments, *partition.staged):
+            audit.segment(number, each)
+        for chunk in partition.chunks:
+            audit.chunk(number, chunk)
+        report.rows += partition.log_end - partition.log_start
+    audit.end()
+    return report
+
+
+def bytes_to_read(log: Log, handle: TopicHandle, node: NodeId | None = None) -> int:
+    """Return how much an audit of the topic will read."""
+    copies, state = Copies(log, node), handle.journal.state
+    size = 0
+    for partition in state.partitions:
+        for each in (*partition.segments, *partition.staged):
+            size += each.log_bytes * len(copies.of(state, each.holders))
+        for chunk in partition.chunks:
+            size += chunk.length * len(copies.of(state, state.file(chunk.file).holders))
+    return size
+
+
+class _Audit:
+    """Reads the copies of a topic's files, and notes in the report what is wrong."""
+
+    def __init__(
+        self, handle: TopicHandle, state: Topic, copies: Copies, report: Report, progress: Callable[[int], object]
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._copies = copies
+        self._report = report
+        self._progress = progress
+        self._away: set[NodeId] = set()
+        """Missing nodes that should have something."""
+
+    def chunk(self, number: int, ref: ChunkRef) -> None:
+        """Read an unrolled chunk on every holder of its file."""
+        file = self._state.file(ref.file)
+        where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}"
+        damaged: dict[NodeId, str] = {}
+        there = self._copies_of(file.holders, where, number, ref.base_offset)
+        for name, store in there.items():
+            key = self._handle.append_file(file.name)
+            try:
+                append_file.read_chunk(store, key, ref.place(number), self._handle.schemas, where)
+            except LogError as error:
+                damaged[name] = str(error)
+            self._report.bytes += ref.length
+            self._progress(ref.length)
+        self._note(file.holders, damaged, where, number, ref.base_offset)
+
+    def segment(self, number: int, ref: SegmentRef) -> None:
+        """Read a segment on every holder, and hold the copies against one another."""
+        key = self._handle.segment(number, ref.name)
+        where = f"segment {key}"
+        if not self._copies.is_single:
+            where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}, {where}"
+        damaged: dict[NodeId, str] = {}
+        whole: dict[NodeId, tuple[segment.EpochStarts, list[IndexEntry]]] = {}
+        there = self._copies_of(ref.holders, where, number, ref.base_offset)
+        self._report.segments += 1
+        for name, store in there.items():
+            self._report.bytes += ref.log_bytes
+            try:
+                entries = segment.scan_rows(store, key, self._handle.schemas)
+                check_segment(ref, entries)
+                if not segment.index_is_right(store, key, entries):
+                    index = self._named(f"{where}.index", name)
+                    detail = "it does not say what the .log holds"
+                    self._add(index, detail, name, number, ref.base_offset, repairable=True)
+                epochs = () if self._copies.is_single else segment.read_header(store, f"{key}.log", where)[1]
+                whole[name] = epochs, entries
+            except LogError as error:
+                damaged[name] = str(error)
+            self._progress(ref.log_bytes)
+        first = next(iter(whole), None)
+        for name, found in whole.items():
+            if first is not None and found != whole[first]:
+                detail = f"its chunks differ from those on node {first!r}, though each is whole; restore the right one"
+                self._add(self._named(where, name), detail, name, number, ref.base_offset)
+        self._note(ref.holders, damaged, where, number, ref.base_offset)
+
+    def end(self) -> None:
+        """Note the missing nodes, and the orphans."""
+        for name in sorted(filter(self._copies.is_expected, self._away)):
+            self._add(f"node {name!r}", self._copies.away[name].message, name)
+        for name, store in self._copies.stores.items():
+            try:
+                found = housekeeping.orphans(store, self._handle)
+            except LogError as error:
+                if self._copies.is_single:
+                    raise
+                self._add(f"node {name!r}", error.message, name)
+            else:
+                self._report.orphans += found if self._copies.is_single else [f"node {name}: {key}" for key in found]
+
+    def _copies_of(self, holders: tuple[Holder, ...], where: str, number: int, offset: int) -> dict[NodeId, Store]:
+        """Return the stores that must have a file; none at all is a finding."""
+        there = self._copies.of(self._state, holders)
+        away = self._copies.away_of(self._state, holders)
+        self._away.update(away)
+        if not there and not self._copies.is_of_one_node:
+            names = named(away)
+            detail = f"of the nodes that have it ({names}) none is there; bring one back" if away else "no node has it"
+            self._add(where, detail, None, number, offset)
+        return there
+
+    def _note(
+        self, holders: tuple[Holder, ...], damaged: dict[NodeId, str], where: str, number: int, offset: int
+    ) -> None:
+        """Note the damaged copies. They can be made again where another node has the rows."""
+        for name, detail in damaged.items():
+            others = self._copies.to_copy_from(self._state, holders, name)
+            can = any(each not in damaged for each in others)
+            self._add(self._named(where, name), detail, name, number, offset, repairable=can)
+
+    def _named(self, where: str, node: NodeId) -> str:
+        return where if self._copies.is_single else f"node {node!r}, {where}"
+
+    def _add(
+        self,
+        what: str,
+        detail: str,
+        node: NodeId | None,
+        partition: int | None = None,
+        offset: int | None = None,
+        *,
+        repairable: bool = False,
+    ) -> None:
+        node = None if self._copies.is_single else node
+        self._report.findings.append(Finding(what, detail, repairable, node, partition, offset))
+
+
+def verify_cluster(log: Log) -> Report:
+    """Return the audit of the cluster's own journal, and of folders that no topic has any more."""
+    report = Report(None)
+    try:
+        log.cluster.refresh()
+        report.findings += _journal(log.cluster, report)
+        for name, topic_id in cluster_cleanup.former_lives(log):
+            report.findings += _forgotten(log, name, topic_id)
+        report.orphans = cluster_cleanup.half_written(log)
+        for name, error in log.missing_journal_nodes().items():
+            report.findings.append(Finding(f"journal node {name!r}", error.message))
+    except LogError as error:
+        report.findings.append(Finding("journal", str(error)))
+    return report
+
+
+def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
+    """Read the kept entries once more, from the oldest snapshot on, and hold them against the state."""
+    for url, fault in journal.faults():
+        yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
+    # Listed before the newest entry is looked for: what lies behind that is behind a hole.
+    later = list(journal.entries.numbers_after(journal.number))
+    journal.refresh()
+    if any(number > journal.number for number in later):
+        detail = f"it is missing, and entry {max(later)} is there: what was decided from it on is lost"
+        yield Finding(journal.entries.name(journal.number + 1), detail)
+    last: dict[str, int] = {}
+    folded, reached = None, 0
+    for number, events, after in history(journal):
+        folded, reached = after, number
+        report.entries += 1
+        for event in events:
+            if isinstance(event, BatchSequenced) and event.claim is not None:
+                before = last.get(event.claim.producer)
+                if before is not None and event.claim.batch_id <= before and not event.claim.take_over:
+                    detail = f"producer {event.claim.producer!r} wrote batch {event.claim.batch_id} after {before}"
+                    yield Finding(f"journal entry {number}", detail)
+                last[event.claim.producer] = event.claim.batch_id
+    # Where it was trimmed, or moved, meanwhile the end was not reached.
+    if folded is not None and reached == journal.number and folded != journal.state:
+        yield Finding("journal", "replaying the kept entries does not give the state that was read")
+
+
+def _forgotten(log: Log, name: str, topic_id: str) -> Iterator[Finding]:
+    """Hold that a folder whose topic the cluster does not know is of a topic that was deleted."""
+    folder = layout.topic_folder(name, topic_id)
+    try:
+        state = cluster_cleanup.journal_of(log, name, topic_id).refresh()
+    except LogError as error:
+        yield Finding(folder, str(error))
+        return
+    if state.started and not state.deleted:
+        detail = "its journal goes on, and the cluster does not know it; is the cluster's journal an old copy?"
+        yield Finding(folder, detail)
+
+
+def _bounds(number: int, partition: Partition) -> Iterator[Finding]:
+    where = f"partition {number}"
+    low, high, end = partition.log_start, partition.high_watermark, partition.log_end
+    if not low <= high <= end:
+        yield Finding(where, f"log start {low}, HW {high} and LEO {end} are not in order")
+    expected = None
+    pieces: list[SegmentRef | ChunkRef] = [*partition.segments, *partition.chunks]
+    for piece in pieces:
+        if expected is not None and piece.base_offset != expected:
+            yield Finding(where, f"offsets go from {expected} to {piece.base_offset}: a gap or an overlap")
+        expected = piece.end_offset
+    if expected is not None and expected != end:
+        yield Finding(where, f"the last piece ends at {expected}, the log at {end}")
+    first = pieces[0].base_offset if pieces else end
+    if first > low:
+        yield Finding(where, f"rows from {low} to {first - 1} are missing")
+    epochs = partition.epoch_starts
+    if sorted(epochs) != list(epochs) or len({epoch for epoch, _ in epochs}) != len(epochs):
+        yield Finding(where, f"leader epochs do not rise: {epochs}")
+
+
+def _replication(state: Topic, number: int) -> Iterator[Finding]:
+    """Hold what the journal says of a partition's replicas against who holds its files."""
+    partition = state.partitions[number]
+    where = f"partition {number}"
+    for name, end in partition.log_end_offsets.items():
+        held = replicas.reach(state, partition, name, partition.log_start)
+        if end > held:
+            detail = f"the LEO of node {name!r} is {end}, and it holds the rows up to {held}"
+            yield Finding(where, detail, node=name, partition=number, offset=held)
+    if not set(partition.isr) <= set(partition.replicas):
+        detail = f"the ISR ({', '.join(partition.isr)}) is no part of the replicas ({', '.join(partition.replicas)})"
+        yield Finding(where, detail, partition=number)
+        return
+    if state.config.replication_mode == "isr":
+        for name in partition.isr:
+            end = partition.log_end_offsets[name]
+            if end < partition.high_watermark:
+                detail = f"node {name!r} is in the ISR, and its LEO {end} is below the HW {partition.high_watermark}"
+                yield Finding(where, detail, node=name, partition=number, offset=end)
+    if partition.leader is not None and partition.leader_end < partition.log_end:
+        end = partition.leader_end
+        detail = f"node {partition.leader!r} leads, and its LEO {end} is not the log's end, {partition.log_end}"
+        yield Finding(where, detail, node=partition.leader, partition=number, offset=end)

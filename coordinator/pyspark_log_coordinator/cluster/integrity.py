@@ -1,0 +1,74 @@
+"""The integrity of a cluster: what holds in every state of a cluster that the product wrote.
+
+Names of topics and nodes become paths, and the ids of nodes lead to stores, so whoever reads the cluster's state must
+be able to rely on them: stored events may have the right types and still be impossible (`topic_integrity`).
+
+Everything here raises `ValueError` or `InvalidName`, which replay turns into an error that names the entry or the
+snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyspark_log_coordinator.journal.journal_nodes import LEAST
+from pyspark_log_coordinator.model import topic_config
+from pyspark_log_storage.names import check_node, check_rack, check_topic
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.cluster.machine import Cluster, TopicRecord
+    from pyspark_log_coordinator.cluster.nodes import Node
+
+_ID = re.compile(r"[0-9A-Za-z_-]+")
+"""Of a topic: a part of the path of everything that it has."""
+
+
+def check_entry(before: Cluster, events: list[Any], after: Cluster, number: int) -> None:
+    """Raise if the entry `number`, of these events, cannot lead from one state to the other. Looks at what is new."""
+    del events, number
+    if not after.cluster_id:
+        raise ValueError("the cluster has not been started")
+    if before.cluster_id and after.cluster_id != before.cluster_id:
+        raise ValueError(f"the cluster is {after.cluster_id} now")
+    if not after.nodes:
+        raise ValueError("there is no node")
+    for name, node in after.nodes.items():
+        if before.nodes.get(name) is not node:
+            _check_node(name, node)
+    for name, topic in after.topics.items():
+        if before.topics.get(name) is not topic:
+            _check_topic(name, topic)
+    if after.journals is not before.journals:
+        _check_journals(after)
+
+
+def check_snapshot(state: Cluster, number: int) -> None:
+    """Raise if a state as of the entry `number` cannot be."""
+    check_entry(type(state)(), [], state, number)
+
+
+def _check_node(name: str, node: Node) -> None:
+    if node.node_id != name:
+        raise ValueError(f"node {node.node_id!r} is kept as {name!r}")
+    check_node(name)
+    check_rack(node.rack)
+
+
+def _check_topic(name: str, topic: TopicRecord) -> None:
+    if topic.name != name:
+        raise ValueError(f"topic {topic.name!r} is kept as {name!r}")
+    check_topic(name)
+    if not _ID.fullmatch(topic.topic_id):
+        raise ValueError(f"topic {name!r} has the id {topic.topic_id[:300]!r}")
+    topic_config.check(topic.config)
+    for nodes in topic.assignments:
+        if not nodes or len(set(nodes)) != len(nodes):
+            raise ValueError(f"a partition of topic {name!r} is on {', '.join(nodes) or 'no node'}")
+
+
+def _check_journals(state: Cluster) -> None:
+    journals = state.journals
+    for nodes in (journals.nodes, journals.previous):
+        if nodes and len(nodes) < LEAST:
+            raise ValueError(f"the journals are on {len(nodes)} nodes; {LEAST} are the least")

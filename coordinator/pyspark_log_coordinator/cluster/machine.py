@@ -1,0 +1,328 @@
+"""The cluster machine: one journal for the nodes and for the names of topics.
+
+    command           events
+    StartCluster   -> ClusterStarted, NodeAdded ...    the journal's first entry
+    RestoreCluster -> ClusterRestored                  likewise, of a cluster whose journals were lost
+    AddNode, FenceNode, UnfenceNode, RenewNode, SetRack, RemoveNode -> see `nodes`
+    MoveJournals, SettleJournals -> see `generations`
+    CreateTopic    -> TopicCreated
+    RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
+
+The cluster says which topics there are, and what each was created with. What becomes of a topic afterwards
+(its present partitions, leaders, configuration) is in the topic's own journal, whose first entry is made from
+the `TopicCreated` by whoever opens it first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from typing import Any
+
+import msgspec
+
+from pyspark_log_coordinator.cluster import integrity, journal_generations, nodes, placement
+from pyspark_log_coordinator.cluster.journal_generations import (
+    Journals,
+    JournalsMoved,
+    JournalsSettled,
+    MoveJournals,
+    SettleJournals,
+)
+from pyspark_log_coordinator.cluster.nodes import (
+    AT_THE_ROOT,
+    AddNode,
+    FenceNode,
+    FormerNode,
+    Node,
+    NodeAdded,
+    NodeFenced,
+    NodeRemoved,
+    NodeRenewed,
+    NodeUnfenced,
+    RackSet,
+    RemoveNode,
+    RenewNode,
+    SetRack,
+    UnfenceNode,
+)
+from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
+from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
+from pyspark_log_coordinator.model import topic_config
+from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_storage.errors import InvalidOption, TopicExists, UnknownTopic
+from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.ranges import Int64
+
+PARTITIONS_MAX = 100_000
+SIMILAR = 0.7
+"""How much a topic's name must be like one that is not there, as `difflib` counts it, to be what was meant."""
+
+
+class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A topic's name, its id, and what it was created with. `assignments[p]` are the nodes of partition p."""
+
+    name: str
+    topic_id: str
+    created_ms: Int64
+    config: TopicConfig
+    assignments: tuple[tuple[NodeId, ...], ...]
+    schemas: tuple[bytes, ...]
+
+
+class StartCluster(msgspec.Struct, frozen=True):
+    """Begin a cluster of one node, or of those where its journals are."""
+
+    cluster_id: str
+    nodes: tuple[Node, ...]
+
+
+class RestoreCluster(msgspec.Struct, frozen=True):
+    """Begin the journal of a cluster that was found on its nodes."""
+
+    found: ClusterRestored
+    journal_nodes: JournalNodes | None = None
+    """Where the journals begin, where that is on several stores."""
+
+
+class CreateTopic(msgspec.Struct, frozen=True):
+    """Create a topic with `partitions` partitions. `topic_id` is new."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    config: TopicConfig
+    schemas: tuple[bytes, ...]
+    replication_factor: int | None = None
+    """How many replicas each partition gets; None for the default, see `assignment`."""
+    replicas: tuple[tuple[NodeId, ...], ...] | None = None
+    """The nodes of each of the partitions, where somebody chose them; else they are spread."""
+
+
+class RemoveTopic(msgspec.Struct, frozen=True):
+    """Take the name of a deleted topic away; another life of the same name stays."""
+
+    name: str
+    topic_id: str
+
+
+class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The cluster exists."""
+
+    cluster_id: str
+
+
+class ClusterRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The cluster exists again, with what was found on its nodes."""
+
+    cluster_id: str
+    nodes: tuple[Node, ...]
+    former_nodes: tuple[FormerNode, ...]
+    topics: tuple[TopicRecord, ...]
+
+
+class TopicCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The name belongs to this topic."""
+
+    topic: TopicRecord
+
+
+class TopicRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The name is free again."""
+
+    name: str
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of a cluster."""
+
+    cluster_id: str = ""
+    nodes: dict[NodeId, Node] = {}
+    topics: dict[str, TopicRecord] = {}
+    former_nodes: tuple[FormerNode, ...] = ()
+    journals: Journals = Journals()
+
+
+Command = (
+    StartCluster
+    | RestoreCluster
+    | AddNode
+    | FenceNode
+    | UnfenceNode
+    | RenewNode
+    | SetRack
+    | RemoveNode
+    | MoveJournals
+    | SettleJournals
+    | CreateTopic
+    | RemoveTopic
+)
+Event = (
+    ClusterStarted
+    | ClusterRestored
+    | NodeAdded
+    | NodeFenced
+    | NodeUnfenced
+    | NodeRenewed
+    | RackSet
+    | NodeRemoved
+    | JournalsMoved
+    | JournalsSettled
+    | TopicCreated
+    | TopicRemoved
+)
+
+
+def decide(state: Cluster, command: Command, now: int) -> list[Any]:
+    """Return the events that carry out `command`, none where it is done already. Raises where refused."""
+    match command:
+        case StartCluster():
+            if state.cluster_id:
+                return []
+            return [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
+        case RestoreCluster():
+            begun = command.journal_nodes
+            moved = [] if begun is None or begun.generation == 1 else [JournalsMoved(begun.generation, begun.nodes, ())]
+            return [] if state.cluster_id else [command.found, *moved]
+        case AddNode() | FenceNode() | UnfenceNode() | RenewNode() | SetRack():
+            return list(nodes.decide(state.nodes, state.former_nodes, command))
+        case RemoveNode():
+            unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
+            holders = command.journals | state.journals.holders()
+            return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders))
+        case MoveJournals() | SettleJournals():
+            topics = {each.topic_id: name for name, each in state.topics.items()}
+            return list(journal_generations.decide(state.journals, state.nodes, topics, command))
+        case CreateTopic():
+            return [TopicCreated(_create(state, command, now))]
+        case RemoveTopic():
+            known = state.topics.get(command.name)
+            if known is None or known.topic_id != command.topic_id:
+                return []
+            return [TopicRemoved(command.name)]
+
+
+def evolve(state: Cluster, event: Event) -> Cluster:
+    """Return the state after `event`."""
+    match event:
+        case ClusterStarted() | ClusterRestored() if state.cluster_id:
+            raise ValueError("the cluster is started a second time")
+        case ClusterStarted():
+            return msgspec.structs.replace(state, cluster_id=event.cluster_id)
+        case ClusterRestored():
+            return Cluster(
+                cluster_id=event.cluster_id,
+                nodes={each.node_id: each for each in event.nodes},
+                topics={each.name: each for each in event.topics},
+                former_nodes=event.former_nodes,
+            )
+        case NodeAdded() | NodeFenced() | NodeUnfenced() | NodeRenewed() | RackSet() | NodeRemoved():
+            present, former = nodes.evolve(state.nodes, state.former_nodes, event)
+            return msgspec.structs.replace(state, nodes=present, former_nodes=former)
+        case JournalsMoved() | JournalsSettled():
+            ids = [each.topic_id for each in state.topics.values()]
+            return msgspec.structs.replace(state, journals=journal_generations.evolve(state.journals, ids, event))
+        case TopicCreated():
+            if event.topic.name in state.topics:
+                raise ValueError(f"topic {event.topic.name!r} is created a second time")
+            return msgspec.structs.replace(state, topics={**state.topics, event.topic.name: event.topic})
+        case TopicRemoved():
+            if event.name not in state.topics:
+                raise ValueError(f"topic {event.name!r} is removed, and there is none")
+            topics = {name: topic for name, topic in state.topics.items() if name != event.name}
+            return msgspec.structs.replace(state, topics=topics)
+
+
+def topic_of(state: Cluster, name: str) -> TopicRecord:
+    """Return the record of a topic. Raises `UnknownTopic`, which says what there is."""
+    if name not in state.topics:
+        there = ", ".join(sorted(state.topics)[:10]) or "none"
+        close = difflib.get_close_matches(name, state.topics, n=1, cutoff=SIMILAR)
+        advice = f"did you mean {close[0]!r}?" if close else "create it first"
+        raise UnknownTopic(name, f"there is no topic {name!r}; {advice} (there are: {there})")
+    return state.topics[name]
+
+
+def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
+    check_topic(command.name)
+    if command.name in state.topics:
+        raise TopicExists(command.name)
+    if not 1 <= command.partitions <= PARTITIONS_MAX:
+        raise InvalidOption(
+            "num.partitions",
+            f"topic {command.name!r} cannot have {command.partitions} partitions; choose 1 to {PARTITIONS_MAX}",
+        )
+    if command.config.min_insync_replicas > len(state.nodes):
+        raise InvalidOption(
+            "min.insync.replicas",
+            f"topic {command.name!r} cannot ask for {command.config.min_insync_replicas} in-sync replicas: "
+            f"the cluster has {len(state.nodes)} node(s); choose fewer",
+        )
+    replicas = _assign(state, command)
+    topic_config.check_min_insync(command.name, command.config, len(replicas[0]))
+    return TopicRecord(command.name, command.topic_id, now, command.config, replicas, command.schemas)
+
+
+def _assign(state: Cluster, command: CreateTopic) -> tuple[tuple[NodeId, ...], ...]:
+    """Return the nodes of each partition. Raises `InvalidOption`."""
+    live = nodes.live(state.nodes)
+    if command.replicas is not None:
+        assert len(command.replicas) == command.partitions
+        placement.check(command.replicas, live, state.nodes, command.name)
+        return command.replicas
+    factor = command.replication_factor
+    if factor is None:
+        factor = placement.default_replication_factor(len(live))
+    if not 1 <= factor <= len(live):
+        fenced = len(state.nodes) - len(live)
+        more = f" that are not fenced, and {fenced} fenced" if fenced else ""
+        raise InvalidOption(
+            "replication.factor",
+            f"topic {command.name!r} cannot have {factor} replicas of each partition: the cluster has {len(live)} "
+            f"node(s){more}; choose 1 to {len(live)}, or add nodes",
+        )
+    racks = {each.node_id: each.rack for each in live.values()}
+    return placement.spread(racks, command.partitions, factor, seed_of(command.topic_id))
+
+
+def seed_of(topic_id: str) -> int:
+    """Return the number that a topic's partitions are spread by: topics begin at different nodes."""
+    return int.from_bytes(hashlib.blake2b(topic_id.encode(), digest_size=8).digest(), "big")
+
+
+MACHINE: Machine[Cluster, Command] = Machine(
+    initial=Cluster(),
+    decide=decide,
+    evolve=evolve,
+    decode_events=events_decoder(Event),
+    check_entry=integrity.check_entry,
+    check_state=integrity.check_snapshot,
+    encode_state=msgspec.msgpack.encode,
+    decode_state=msgspec.msgpack.Decoder(Cluster).decode,
+    generation=lambda state: state.journals.generation,
+)
+
+__all__ = [
+    "AT_THE_ROOT",
+    "MACHINE",
+    "PARTITIONS_MAX",
+    "AddNode",
+    "Cluster",
+    "CreateTopic",
+    "FenceNode",
+    "MoveJournals",
+    "Node",
+    "RemoveNode",
+    "RemoveTopic",
+    "RenewNode",
+    "RestoreCluster",
+    "SetRack",
+    "SettleJournals",
+    "StartCluster",
+    "TopicRecord",
+    "UnfenceNode",
+    "decide",
+    "evolve",
+    "topic_of",
+]

@@ -1,0 +1,134 @@
+"""Relocation: on which nodes the replicas of a topic that is there shall be, so that as few of them as possible move.
+
+A replica stays where it may. One that may not, and one more that is asked for, goes to a rack that the partition is not
+in yet, and there to the node with the fewest replicas of the topic. One that is too many goes from the rack that has
+most of the partition, and there from the node with the most replicas; the preferred leader stays.
+
+With `even` replicas move, one by one, from the node that has most to the one that has least until they differ by one,
+as far as racks allow it; so a node that is new gets its share. Then preferred leaders change likewise, which copies
+nothing.
+
+What has been relocated stays where it is when the same is asked again, so a reassignment that was cut short goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.model.node_order import by_number, named
+from pyspark_log_storage.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark_log_coordinator.cluster.placement import Assignment
+    from pyspark_log_coordinator.model.partition import NodeId
+
+
+def relocate(
+    current: Assignment,
+    racks: Mapping[NodeId, str],
+    replication_factor: int | None = None,
+    closed: Collection[NodeId] = (),
+    *,
+    even: bool = False,
+) -> Assignment:
+    """Return the nodes of each partition, preferred leader first.
+
+    `racks` are those of the nodes that replicas may be on; of these the `closed` ones get none that they have not.
+    Without a replication factor each partition keeps its own. Raises `InvalidOption` where there are too few nodes.
+    """
+    plan = _Plan(racks, closed, [[node for node in nodes if node in racks] for nodes in current])
+    leaders = Counter(nodes[0] for nodes in current if nodes[0] in racks)
+    for number, before in enumerate(current):
+        wanted = len(before) if replication_factor is None else replication_factor
+        while len(plan.placed[number]) > wanted:
+            plan.drop_one(number)
+        while len(plan.placed[number]) < wanted:
+            plan.add_one(number, wanted)
+        nodes = plan.placed[number]
+        if before[0] not in racks:
+            first = min(nodes, key=lambda each: leaders[each])  # of equals the first
+            leaders[first] += 1
+            _to_front(nodes, first)
+    if even:
+        while plan.even_replicas():
+            pass
+        while plan.even_leaders():
+            pass
+    return tuple(tuple(nodes) for nodes in plan.placed)
+
+
+class _Plan:
+    """Where the replicas are so far."""
+
+    def __init__(self, racks: Mapping[NodeId, str], closed: Collection[NodeId], placed: list[list[NodeId]]) -> None:
+        self._racks = racks
+        self._open = [node for node in sorted(racks, key=by_number) if node not in closed]
+        self.placed = placed
+        """The nodes of each partition."""
+        self._of: dict[NodeId, set[int]] = {node: set() for node in racks}
+        for number, nodes in enumerate(placed):
+            for node in nodes:
+                self._of[node].add(number)
+
+    def drop_one(self, number: int) -> None:
+        """Take one replica of a partition away."""
+        nodes = self.placed[number]
+        in_rack = Counter(self._racks[node] for node in nodes)
+        worst = max(nodes[1:], key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), nodes.index(each)))
+        nodes.remove(worst)
+        self._of[worst].discard(number)
+
+    def add_one(self, number: int, wanted: int) -> None:
+        """Give a partition one more replica."""
+        nodes = self.placed[number]
+        in_rack = Counter(self._racks[node] for node in nodes)
+        able = [node for node in self._open if node not in nodes]
+        if not able:
+            raise InvalidOption(
+                "replication.factor",
+                f"partition {number} cannot have {wanted} replicas: the nodes that it may be on are "
+                f"{named({*nodes, *self._open})}; choose fewer replicas, or add or unfence nodes",
+            )
+        best = min(able, key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), by_number(each)))
+        nodes.append(best)
+        self._of[best].add(number)
+
+    def even_replicas(self) -> bool:
+        """Move one replica from a node that has many to one that has few; return whether there was one to move."""
+        by_load = sorted(self._of, key=lambda each: (-len(self._of[each]), by_number(each)))
+        for heavy in by_load:
+            for light in sorted(self._open, key=lambda each: (len(self._of[each]), by_number(each))):
+                if len(self._of[heavy]) - len(self._of[light]) <= 1:
+                    break
+                for number in sorted(self._of[heavy] - self._of[light]):
+                    if self._is_as_spread(self.placed[number], heavy, light):
+                        self.placed[number][self.placed[number].index(heavy)] = light
+                        self._of[heavy].discard(number)
+                        self._of[light].add(number)
+                        return True
+        return False
+
+    def even_leaders(self) -> bool:
+        """Let another lead one partition of a node that leads many; return whether there was one."""
+        leads = Counter(nodes[0] for nodes in self.placed)
+        for heavy, count in sorted(leads.items(), key=lambda each: (-each[1], by_number(each[0]))):
+            for nodes in self.placed:
+                if nodes[0] == heavy:
+                    light = min(nodes, key=lambda each: (leads[each], by_number(each)))
+                    if count - leads[light] > 1:
+                        _to_front(nodes, light)
+                        return True
+        return False
+
+    def _is_as_spread(self, nodes: list[NodeId], before: NodeId, after: NodeId) -> bool:
+        """Return whether the partition is in as many racks when one node takes the place of another."""
+        others = {self._racks[node] for node in nodes if node != before}
+        return len({*others, self._racks[after]}) >= len({*others, self._racks[before]})
+
+
+def _to_front(nodes: list[NodeId], first: NodeId) -> None:
+    nodes.remove(first)
+    nodes.insert(0, first)

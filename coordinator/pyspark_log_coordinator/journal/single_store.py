@@ -1,0 +1,127 @@
+"""Where a journal's entries are decided: write-once slots, numbered from 1.
+
+    <journal>/entries/<number, 20 digits>
+    <journal>/spares/entries/<number, 20 digits>      its spare (`spare`)
+
+One store decides by put-if-absent. Several stores decide by a majority behind the same methods (`registers`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_storage import spare
+from pyspark_log_storage.errors import LogError, NodeMissing, OutcomeUnknown
+from pyspark_log_storage.layout import number as digits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_storage.store import Store
+
+_BACKOFF_SECONDS_MAX = 1.0
+
+
+def slot_of(name: str) -> int | None:
+    """Return whose entry's a file of this name is, None for one that a file system left there."""
+    return int(name) if name.isascii() and name.isdigit() else None
+
+
+class EntryLog:
+    """The slots of a journal on one store."""
+
+    def __init__(self, store: Store, journal: str, environment: Environment, patience_ms: int) -> None:
+        """`journal`, its folder, ends with "/". `patience_ms` bounds how long `propose` asks a silent store."""
+        self._store = store
+        self._journal = journal
+        self._folder = f"{journal}entries/"
+        self._environment = environment
+        self._patience_ms = patience_ms
+
+    def name(self, n: int) -> str:
+        """Return what errors call entry `n`."""
+        return f"journal entry {self._store.url}/{self._key(n)}"
+
+    def keys(self, n: int) -> tuple[str, ...]:
+        """Return the keys of what holds entry `n`."""
+        return self._key(n), spare.key(self._journal, self._key(n))
+
+    def read(self, n: int) -> bytes | None:
+        """Return the bytes decided for slot `n`, or None where none are yet."""
+        return spare.read(self._store, self._journal, self._key(n))
+
+    def newest_snapshot(self) -> int:
+        """Return the number of the newest snapshot, 0 where there is none."""
+        newest = next(snapshot.numbers(self._store, self._journal), 0)
+        return newest or next(snapshot.numbers(self._store, f"{self._journal}{spare.FOLDER}"), 0)
+
+    def newest_behind(self, n: int) -> int:
+        """Return the newest entry behind slot `n`, whether or not one is missing before it; 0 if there is none."""
+        return max(self._listed(self._folder, after=n), default=0)
+
+    def leads(self, n: int) -> bool:
+        """Return whether nobody can have been faster at slot `n` but who took it from this process: never known."""
+        return False
+
+    def numbers_below(self, n: int) -> Iterator[int]:
+        """Yield the numbers of the entries before `n` that are there, in ascending order."""
+        yield from (slot for slot in self._numbers(after=0) if slot < n)
+
+    def numbers_after(self, n: int) -> Iterator[int]:
+        """Yield the numbers of the entries behind `n`, in ascending order, whether or not one is missing between."""
+        yield from self._numbers(after=n)
+
+    def _numbers(self, after: int) -> list[int]:
+        spares = spare.key(self._journal, self._folder)
+        return sorted({*self._listed(self._folder, after), *self._listed(spares, after)})
+
+    def _listed(self, folder: str, after: int) -> Iterator[int]:
+        for key in self._store.list(folder, f"{folder}{digits(after)}"):
+            slot = slot_of(key.removeprefix(folder))
+            if slot is not None:
+                yield slot
+
+    def confirm(self, n: int) -> None:
+        """Return once the entry in slot `n`, and so all before it, is durable; nothing for 0, before the first."""
+        data = self.read(n) if n > 0 else None
+        if data is not None:
+            self._store.create(self._key(n), data)
+            spare.add(self._store, self._journal, self._key(n), data)
+
+    def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
+        """Return the bytes decided for slot `n`: `data`, or what another got in first.
+
+        A doubtful answer ends only when the slot is occupied: the same bytes are tried again, and the caller
+        compares what is there then. `data` holds a nonce, so equal bytes are one's own. Reading would not do:
+        only `create` promises that what it finds is durable. Raises `OutcomeUnknown` where the store did not
+        answer within the patience, other `StoreError`s where nothing can have been written.
+        """
+        environment = self._environment
+        deadline = environment.monotonic() + self._patience_ms / 1000
+        backoff, doubtful = 0.01, False
+        while True:
+            try:
+                # An entry that is lost since this process looked for it is not there to refuse another.
+                kept = spare.spare_of(self._store, self._journal, self._key(n))
+                if kept not in {None, data}:
+                    self._store.create(self._key(n), kept)
+                created = self._store.create(self._key(n), data)
+                if created or (found := self.read(n)) == data:
+                    return spare.add(self._store, self._journal, self._key(n), data)
+                if found is not None:
+                    return found
+                # Whoever was first has been trimmed since: this process slept.
+            except LogError as error:
+                if (not error.retriable or isinstance(error, NodeMissing)) and not doubtful:
+                    raise
+                doubtful = True
+                if environment.monotonic() + backoff > deadline:
+                    message = f"{self.name(n)} may or may not have been written: {error}"
+                    raise OutcomeUnknown(message) from error
+            environment.sleep(environment.uniform(backoff / 2, backoff))
+            backoff = min(backoff * 2, _BACKOFF_SECONDS_MAX)
+
+    def _key(self, n: int) -> str:
+        return f"{self._folder}{digits(n)}"

@@ -1,0 +1,49 @@
+"""state_machine."""
+
+from __future__ import annotations
+
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+S = TypeVar("S")
+
+
+C = TypeVar("C")
+
+
+def _the_first(_: object) -> int:
+    return 1
+
+
+def _unchecked(*_: object) -> None:
+    """Accept everything."""
+
+
+def events_decoder(event_types: Any) -> Callable[[bytes | msgspec.Raw], list[Any]]:
+    """Return what decodes a list of events. `event_types` is the union of the event structs, all tagged."""
+    return msgspec.msgpack.Decoder(GenericAlias(list, (event_types,))).decode
+
+
+class Machine(msgspec.Struct, Generic[S, C], frozen=True):
+    """A state machine: two pure functions over frozen values, and how its values are stored."""
+
+    initial: S
+    decide: Callable[[S, C, int], list[Any]]
+    """(state, command, now in ms) -> events; raises `LogError` where the command is refused."""
+    evolve: Callable[[S, Any], S]
+    decode_events: Callable[[bytes | msgspec.Raw], list[Any]]
+    """See `events_decoder`."""
+    encode_state: Callable[[S], bytes]
+    decode_state: Callable[[bytes | msgspec.Raw], S]
+    check_entry: Callable[[S, list[Any], S, int], None] = _unchecked
+    """(state, events, state after them, number of the entry); raises `ValueError` if that cannot be."""
+    check_state: Callable[[S, int], None] = _unchecked
+    """(state, number of its newest entry); raises `ValueError` if that cannot be."""
+    generation: Callable[[S], int] = _the_first
+    """In which generation of its stores the journal goes on behind the state's newest entry."""

@@ -1,0 +1,1 @@
+"""A cluster as one process sees it: opening it, its topics, its nodes, and which of these answer."""

@@ -1,0 +1,89 @@
+"""roll_job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from pyspark_log_coordinator.model.node_order import by_number
+from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.replication.write_targets import write_targets
+from pyspark_log_coordinator.segments.roll_plan import Job
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.topic_state import FileRef, Topic
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A file or a segment to read from, and the nodes that have it, the best first."""
+
+    name: str
+    nodes: tuple[NodeId, ...]
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A job, and what the topic's state says about its files and its nodes."""
+
+    job: Job
+    topic: str
+    topic_id: str
+    files: dict[int, Source]
+    """The append files that the job's chunks are in, by number."""
+    segments: tuple[Source, ...]
+    """The job's segments."""
+    targets: tuple[NodeId, ...]
+    """The nodes that the new segment is written to."""
+    addresses: dict[NodeId, str]
+    """Of all these nodes, as the cluster knows them."""
+    schemas: tuple[pa.Schema, ...]
+    compression: str
+    incarnations: dict[NodeId, str]
+    born: int
+
+
+def work_of(handle: TopicHandle, job: Job) -> Work:
+    """Return a job of the topic's present state as work for anybody."""
+    state, members = handle.journal.state, handle.log.cluster.state.nodes
+    readable = _Readable(handle.log, state, job.partition)
+    return Work(
+        job=job,
+        topic=handle.name,
+        topic_id=handle.topic_id,
+        files={each.file: readable.source(state.file(each.file)) for each in job.chunks},
+        segments=tuple(readable.source(each) for each in job.segments),
+        targets=write_targets(state, "all", handle.log.missing_nodes)[job.partition],
+        addresses={name: member.url for name, member in members.items()},
+        schemas=handle.schemas,
+        compression=state.config.compression_type,
+        incarnations=state.incarnations,
+        born=handle.journal.number,
+    )
+
+
+class _Readable:
+    """Which nodes to read a partition's files from: the leader first, fenced nodes last, missing ones not at all."""
+
+    def __init__(self, log: Log, state: Topic, partition: int) -> None:
+        self._log = log
+        self._state = state
+        self._leader = state.partitions[partition].leader
+        self._known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
+
+    def source(self, file: FileRef | SegmentRef) -> Source:
+        nodes = self._known.get(file.holders)
+        if nodes is None:  # most files of a topic have the same holders
+            nodes = self._known[file.holders] = self._nodes(file.holders)
+        return Source(file.name, nodes)
+
+    def _nodes(self, holders: tuple[Holder, ...]) -> tuple[NodeId, ...]:
+        members, missing = self._log.cluster.state.nodes, self._log.missing_nodes
+        there = [
+            each.node
+            for each in replicas.present(self._state, holders)
+            if each.node in members and each.node not in missing
+        ]
+        return tuple(sorted(there, key=lambda each: (members[each].fenced, each != self._leader, by_number(each))))

@@ -1,0 +1,85 @@
+"""A topic's description: what its journal says and its folder does not, on every node that has replicas of it.
+
+    topics/<topic>/<topic id>/description    envelope b"PLTD", version 1, body: msgpack map
+
+The topic's state as of a journal entry, without its segments, which describe themselves, and the nodes of the cluster
+then. So a node's folder can be read without any journal: configuration, schemas, leader epochs, producers, and where
+the rows of append files belong. Replaced whole with the checkpoints. It is for recovery, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.cluster.nodes import Node
+from pyspark_log_coordinator.model import topic_state
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.topic import integrity
+from pyspark_log_storage import decoding
+from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.ranges import Count, Int64
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log.log import TopicHandle
+
+NAME = "description"
+_MAGIC = b"PLTD"
+_VERSION = 1
+
+
+class Description(msgspec.Struct, frozen=True):
+    """A topic as of the entry `number` of its journal."""
+
+    number: int
+    created_ms: int
+    nodes: tuple[Node, ...]
+    """The nodes of the cluster."""
+    topic: Topic
+    """Without its segments."""
+
+
+class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    number: Count
+    created_ms: Int64
+    nodes: tuple[Node, ...]
+    topic: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(_Stored)
+
+
+def of(handle: TopicHandle) -> Description:
+    """Return the description of a topic by what is known of its journal, and of the cluster's."""
+    cluster = handle.log.cluster.state
+    record = cluster.topics.get(handle.name)
+    created_ms = record.created_ms if record is not None and record.topic_id == handle.topic_id else 0
+    return describe(handle.journal.state, handle.journal.number, created_ms, tuple(cluster.nodes.values()))
+
+
+def describe(state: Topic, number: int, created_ms: int, nodes: tuple[Node, ...]) -> Description:
+    """Return the description of a state, which is that of the entry `number`."""
+    partitions = tuple(msgspec.structs.replace(each, segments=(), staged=()) for each in state.partitions)
+    return Description(number, created_ms, nodes, msgspec.structs.replace(state, partitions=partitions))
+
+
+def encode(description: Description) -> bytes:
+    """Return the stored bytes."""
+    topic = topic_state.encode(description.topic)
+    stored = _Stored(description.number, description.created_ms, description.nodes, topic)
+    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(stored))
+
+
+def decode(data: bytes, name: str) -> Description:
+    """Return the description in `data`. Raises `CorruptObject`, `NewerFormat`."""
+    body = unseal(_MAGIC, _VERSION, data, name)
+    stored = decoding.decode(_decoder.decode, body, name)
+
+    def checked(encoded: bytes | msgspec.Raw) -> Topic:
+        topic = topic_state.decode(encoded)
+        integrity.check_description(topic, stored.number)
+        return topic
+
+    topic = decoding.decode(checked, stored.topic, name)
+    return Description(stored.number, stored.created_ms, stored.nodes, topic)

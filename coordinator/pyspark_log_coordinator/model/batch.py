@@ -1,0 +1,22 @@
+"""A sequenced file: an append file as a writer names it to the journal. A writing task makes few (`append_file`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_storage.staged_chunk import StagedChunk
+from pyspark_log_storage.stored_names import BornName
+
+
+class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An append file that a batch brings: its name, who holds it, and its chunks in their order."""
+
+    name: BornName
+    holders: tuple[Holder, ...]
+    chunks: tuple[StagedChunk, ...]
+
+
+Acks = Literal["all", "1", "0"]

@@ -1,0 +1,202 @@
+"""A partition: its replicas, who leads, and where its rows lie."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import msgspec
+
+from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_storage import layout
+from pyspark_log_storage.ranges import Count, Int64, UInt32
+from pyspark_log_storage.staged_chunk import StagedChunk
+from pyspark_log_storage.stored_names import SegmentName
+
+NodeId = str
+BEFORE_ALL_TIMES = -(2**63)
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A node, in one incarnation, on which a file is known to be durable."""
+
+    node: NodeId
+    incarnation: str
+
+
+class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A sequenced chunk: rows `[base_offset, base_offset + rows)` of its partition.
+
+    `file` numbers the topic's files; `position` and `length` are in bytes, timestamps in microseconds since
+    1970.
+    `timestamp_reached` is the largest timestamp of the partition up to and with this chunk: it never falls,
+    so the first chunk that holds a time can be found by bisection, as in Kafka's time index.
+    """
+
+    base_offset: Count
+    rows: UInt32
+    file: Count
+    position: Count
+    length: Count
+    min_timestamp: Int64
+    max_timestamp: Int64
+    timestamp_reached: Int64
+    leader_epoch: Count
+    schema_id: UInt32
+    crc: UInt32
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the chunk's last row."""
+        return self.base_offset + self.rows
+
+    def place(self, partition: int) -> StagedChunk:
+        """Return where the chunk lies in its file, and what a reader must find there."""
+        return StagedChunk(
+            partition,
+            self.position,
+            self.length,
+            self.rows,
+            self.min_timestamp,
+            self.max_timestamp,
+            self.schema_id,
+            self.crc,
+        )
+
+
+class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
+
+    `level` counts how often its rows were written, the append file not counted. `timestamp_reached` as in `ChunkRef`.
+    """
+
+    name: SegmentName
+    holders: tuple[Holder, ...]
+    base_offset: Count
+    end_offset: Count
+    chunks: Count
+    log_bytes: Count
+    level: Count
+    min_timestamp: Int64
+    max_timestamp: Int64
+    timestamp_reached: Int64
+
+    @property
+    def born(self) -> int:
+        """The newest journal entry that its writer knew."""
+        return layout.born_of(self.name)
+
+
+class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One partition's state. Offsets are row counts from the partition's start."""
+
+    replicas: tuple[NodeId, ...]
+    """AR: the assigned nodes, preferred leader first."""
+    isr: tuple[NodeId, ...]
+    leader: NodeId | None
+    leader_epoch: Count
+    epoch_starts: tuple[tuple[Count, Count], ...]
+    """(leader epoch, its first offset), oldest first: the leader-epoch-checkpoint."""
+    log_start: Count
+    log_end: Count
+    """Where the next chunk goes. The sequence is one, so this is of the partition, not of a node."""
+    high_watermark: Count
+    log_end_offsets: dict[NodeId, Count]
+    """LEO of each replica: to there, from the log start on, it holds all that the log consists of."""
+    segments: tuple[SegmentRef, ...]
+    """The rolled part of the log, oldest first."""
+    chunks: Tail[ChunkRef]
+    """The unrolled part: it goes on where the segments end."""
+    staged: tuple[SegmentRef, ...] = ()
+    """Segments that come into their place as soon as every member of the ISR holds them."""
+    adding: tuple[NodeId, ...] = ()
+    """Replicas that a reassignment brings: the removing ones leave when these are in the ISR (KIP-455)."""
+    removing: tuple[NodeId, ...] = ()
+    before: tuple[NodeId, ...] = ()
+    """The replicas before the reassignment that is under way, preferred leader first: cancelling goes back to these."""
+
+    @property
+    def leader_end(self) -> int:
+        """The leader's LEO, the log end where nobody leads."""
+        return self.log_end if self.leader is None else self.log_end_offsets[self.leader]
+
+    @property
+    def epoch_start(self) -> int:
+        """Where the rows of the present leader epoch begin."""
+        return self.epoch_starts[-1][1]
+
+    @property
+    def rolled_end(self) -> int:
+        """Where the segments end and the unrolled chunks begin."""
+        if self.segments:
+            return self.segments[-1].end_offset
+        return self.chunks[0].base_offset if self.chunks else self.log_end
+
+    @property
+    def timestamp_reached(self) -> int:
+        """The largest timestamp of the partition (microseconds)."""
+        newest = self.chunks or self.segments
+        return newest[-1].timestamp_reached if newest else BEFORE_ALL_TIMES
+
+    def end_of_epoch(self, epoch: int) -> int:
+        """Return where the rows of leader epochs up to `epoch` end (KIP-101's OffsetsForLeaderEpoch)."""
+        later = [start for number, start in self.epoch_starts if number > epoch]
+        return min(later, default=self.log_end)
+
+    def chunks_between(self, start: int, end: int) -> list[ChunkRef]:
+        """Return the unrolled chunks that hold any row of `[start, end)`, in order."""
+        if start >= end:
+            return []
+        first = bisect_right(self.chunks, start, key=_end_offset)
+        last = bisect_left(self.chunks, end, lo=first, key=_base_offset)
+        return self.chunks[first:last]
+
+    def chunks_ending_by(self, offset: int) -> int:
+        """Return how many of the unrolled chunks end at or before `offset`."""
+        return bisect_right(self.chunks, offset, key=_end_offset)
+
+    def segments_between(self, start: int, end: int) -> tuple[SegmentRef, ...]:
+        """Return the segments that hold any row of `[start, end)`, in order."""
+        if start >= end:
+            return ()
+        first = bisect_right(self.segments, start, key=_end_offset)
+        last = bisect_left(self.segments, end, lo=first, key=_base_offset)
+        return self.segments[first:last]
+
+    def segments_reaching(self, timestamp: int) -> list[SegmentRef]:
+        """Return the segments with a row at or after `timestamp` (microseconds), in order."""
+        first = bisect_right(self.segments, timestamp - 1, key=_timestamp_reached)
+        return [each for each in self.segments[first:] if each.max_timestamp >= timestamp]
+
+    def chunks_reaching(self, timestamp: int) -> list[ChunkRef]:
+        """Return the unrolled chunks with a row at or after `timestamp` (microseconds), in order."""
+        first = bisect_right(self.chunks, timestamp - 1, key=_timestamp_reached)
+        return [each for each in self.chunks[first:] if each.max_timestamp >= timestamp]
+
+
+def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:
+    """Return a partition without rows on these nodes, preferred leader first; the first of those in sync leads."""
+    return Partition(
+        replicas=nodes,
+        isr=in_sync,
+        leader=in_sync[0] if in_sync else None,
+        leader_epoch=0,
+        epoch_starts=((0, 0),),
+        log_start=0,
+        log_end=0,
+        high_watermark=0,
+        log_end_offsets=dict.fromkeys(nodes, 0),
+        segments=(),
+        chunks=Tail(),
+    )
+
+
+def _base_offset(piece: ChunkRef | SegmentRef) -> int:
+    return piece.base_offset
+
+
+def _end_offset(piece: ChunkRef | SegmentRef) -> int:
+    return piece.end_offset
+
+
+def _timestamp_reached(piece: ChunkRef | SegmentRef) -> int:
+    return piece.timestamp_reached

@@ -1,0 +1,122 @@
+"""Suspicion: how a node is found to be gone, without comparing the clocks of two processes.
+
+Writes are heartbeats. A process that fails to reach a node says so in an entry. Two kinds of later entry cancel that
+suspicion: one that names the node as a holder, of a batch or of what it has copied; and one of an observer that
+reaches the node again (`CancelSuspicion`). Only an observer that has itself seen the same suspicion stand for a full
+period, on its own monotonic clock, may ask for an election or put the node out of ISRs. A false suspicion costs nothing
+that was acknowledged with acks=all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_storage.ranges import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """Say that a node, in this incarnation, could not be reached."""
+
+    node: NodeId
+    incarnation: str
+
+
+class CancelSuspicion(msgspec.Struct, frozen=True):
+    """Say that a node, in this incarnation, answers again, and has the files that count.
+
+    `number` is the suspicion that the caller knew when it looked: a later one stays.
+    """
+
+    node: NodeId
+    incarnation: str
+    number: int
+
+
+class NodeSuspected(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """Somebody failed to reach the node. Suspicions of a topic are numbered, so that two of one node are told apart."""
+
+    node: NodeId
+    number: Count
+
+
+class SuspicionCancelled(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The node was reached again: the suspicion of this number counts no more."""
+
+    node: NodeId
+    number: Count
+
+
+class Suspicion(msgspec.Struct, frozen=True):
+    """One suspicion of a node: when it has been cancelled and the node is suspected again, that is another one."""
+
+    node: NodeId
+    number: int
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A suspicion that an observer has seen, and since when (ms, its monotonic clock)."""
+
+    number: int
+    since_ms: int
+
+
+def decide(topic: Topic, command: Suspect) -> list[NodeSuspected]:
+    """Return the suspicion; nothing where the node is suspected already, or is another by now."""
+    if command.node in topic.suspects or topic.incarnations.get(command.node) != command.incarnation:
+        return []
+    return [NodeSuspected(command.node, topic.suspicions + 1)]
+
+
+def evolve(topic: Topic, event: NodeSuspected) -> Topic:
+    """Return the topic with the node under suspicion."""
+    suspects = {**topic.suspects, event.node: event.number}
+    return msgspec.structs.replace(topic, suspects=suspects, suspicions=event.number)
+
+
+def decide_cancel(topic: Topic, command: CancelSuspicion) -> list[SuspicionCancelled]:
+    """Return the cancellation; nothing if the suspicion no longer stands, or the node is another by now."""
+    if not stands(topic, Suspicion(command.node, command.number)):
+        return []
+    if topic.incarnations.get(command.node) != command.incarnation:
+        return []
+    return [SuspicionCancelled(command.node, command.number)]
+
+
+def evolve_cancel(topic: Topic, event: SuspicionCancelled) -> Topic:
+    """Return the topic without the suspicion."""
+    return cleared(topic, (event.node,))
+
+
+def stands(topic: Topic, suspicion: Suspicion) -> bool:
+    """Return whether a suspicion was not cancelled, nor replaced by a later one of the same node."""
+    return topic.suspects.get(suspicion.node) == suspicion.number
+
+
+def cleared(topic: Topic, seen: Iterable[NodeId]) -> Topic:
+    """Return the topic without suspicion of nodes that an entry has shown to be alive."""
+    if not topic.suspects:
+        return topic
+    alive = frozenset(seen)
+    left = {node: number for node, number in topic.suspects.items() if node not in alive}
+    return topic if len(left) == len(topic.suspects) else msgspec.structs.replace(topic, suspects=left)
+
+
+def watch(standing: Mapping[NodeId, Standing], topic: Topic, now: int) -> dict[NodeId, Standing]:
+    """Return what an observer knows of the suspicions after looking at the topic's state at `now` (ms)."""
+    seen = {}
+    for node, number in topic.suspects.items():
+        known = standing.get(node)
+        seen[node] = known if known is not None and known.number == number else Standing(number, now)
+    return seen
+
+
+def confirmed(standing: Mapping[NodeId, Standing], now: int, period_ms: int) -> tuple[Suspicion, ...]:
+    """Return the suspicions that have stood for a full period at `now` (ms): an election may go by them."""
+    return tuple(Suspicion(node, known.number) for node, known in standing.items() if now - known.since_ms >= period_ms)

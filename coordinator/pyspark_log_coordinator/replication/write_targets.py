@@ -1,0 +1,44 @@
+"""Write targets: the nodes that a writing task puts its rows on.
+
+With acks=all these are the members of the ISR, with acks=1 and 0 the leader alone. A node that is missing is left out,
+and the entry that sequences the batch says what follows for the ISR; where the leader is missing, another member of the
+ISR gets the rows, which may be elected meanwhile. With replication.mode=quorum all replicas get them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.replication import high_watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_coordinator.model.partition import NodeId, Partition
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+
+def write_targets(topic: Topic, acks: Acks, missing: Container[NodeId]) -> tuple[tuple[NodeId, ...], ...]:
+    """Return the nodes of each partition; at least one, be it one that is missing.
+
+    Partitions on the same nodes get equal values, whoever leads them: they share a file.
+    """
+    return tuple(_of(topic, partition, acks, missing) for partition in topic.partitions)
+
+
+def enough(topic: Topic, acks: Acks) -> int | None:
+    """Return on how many of its nodes a file must be before the writer goes on; None for all that can be written."""
+    if acks != "all" or topic.config.replication_mode != "quorum":
+        return None
+    return max(high_watermark.majority(len(each.replicas)) for each in topic.partitions)
+
+
+def _of(topic: Topic, partition: Partition, acks: Acks, missing: Container[NodeId]) -> tuple[NodeId, ...]:
+    wanted = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
+    able = [node for node in wanted if node not in missing and node not in topic.fenced]
+    if not able:
+        return wanted[:1] or partition.replicas[:1]
+    if acks == "all":
+        return tuple(sorted(able))
+    return (partition.leader if partition.leader in able else able[0],)

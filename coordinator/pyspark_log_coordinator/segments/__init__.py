@@ -1,0 +1,1 @@
+"""The rules of segments: what to roll and merge, how to swap the result in, what expires. Pure."""

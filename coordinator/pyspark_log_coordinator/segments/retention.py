@@ -1,0 +1,117 @@
+"""Retention: where a partition's log starts.
+
+`retention.ms` and `retention.bytes` drop whole segments, oldest first, as in Kafka; unrolled rows stay until they
+are rolled. Delete-records moves the log start to any offset up to the HW. The bytes go later.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import NodeId, Partition
+from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_coordinator.model.topic_state import Topic, with_partition
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.segments import swap
+from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.ranges import Count, Int64
+
+_US_PER_MS = 1000
+TO_THE_END = -1
+"""Of delete-records: all rows, as Kafka's -1."""
+
+
+class ApplyRetention(msgspec.Struct, frozen=True):
+    """Drop what has expired by now."""
+
+
+class DeleteRecords(msgspec.Struct, frozen=True):
+    """Drop the rows before an offset; -1 means all."""
+
+    partition: int
+    before: int
+
+
+class LogStartMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """Rows before `log_start` are gone."""
+
+    partition: Count
+    log_start: Count
+    at_ms: Int64
+
+
+def decide_retention(topic: Topic, now: int) -> list[LogStartMoved]:
+    """Return how far the log starts move at `now` (ms), none where nothing has expired."""
+    events = []
+    for number, partition in enumerate(topic.partitions):
+        start = _retained_from(partition, topic.config, now)
+        if start > partition.log_start:
+            events.append(LogStartMoved(number, start, now))
+    return events
+
+
+def decide_deletion(topic: Topic, command: DeleteRecords, now: int) -> list[LogStartMoved]:
+    """Return how the log start moves, none where it is there already.
+
+    Raises `InvalidInput` for an offset above the HW (Kafka's OffsetOutOfRange), or an unknown partition.
+    """
+    if not 0 <= command.partition < len(topic.partitions):
+        raise InvalidInput(
+            f"topic {topic.name!r} has no partition {command.partition}: it has {len(topic.partitions)}, from 0"
+        )
+    partition = topic.partitions[command.partition]
+    before = partition.high_watermark if command.before == TO_THE_END else command.before
+    if not 0 <= before <= partition.high_watermark:
+        raise InvalidInput(
+            f"topic {topic.name!r}, partition {command.partition}: rows before offset {before} cannot be deleted, the "
+            f"log ends at {partition.high_watermark}; choose an offset up to that, or -1 for all"
+        )
+    return [LogStartMoved(command.partition, before, now)] if before > partition.log_start else []
+
+
+def evolve(topic: Topic, event: LogStartMoved) -> Topic:
+    """Return the topic without the pieces that lie wholly before the log start."""
+    partition = topic.partitions[event.partition]
+    gone = [each for each in partition.segments if each.end_offset <= event.log_start]
+    changed = msgspec.structs.replace(
+        partition,
+        log_start=event.log_start,
+        segments=partition.segments[len(gone) :],
+        chunks=partition.chunks.drop(partition.chunks_ending_by(event.log_start)),
+        epoch_starts=_epochs_from(partition, event.log_start),
+    )
+    if any(end < event.log_start for end in changed.log_end_offsets.values()):
+        changed = msgspec.structs.replace(changed, log_end_offsets=_ends_from(topic, changed))
+    keys = [swap.segment_key(event.partition, each.name) for each in gone]
+    topic = swap.release(with_partition(topic, event.partition, changed), keys, event.at_ms)
+    return swap.unstage_stale(topic, event.partition, event.at_ms)
+
+
+def _ends_from(topic: Topic, partition: Partition) -> dict[NodeId, int]:
+    """Return the LEOs: who had not come as far as the log start goes on there (Kafka: it begins anew)."""
+    start = partition.log_start
+    return {
+        node: end if end >= start else replicas.reach(topic, partition, node, start)
+        for node, end in partition.log_end_offsets.items()
+    }
+
+
+def _retained_from(partition: Partition, config: TopicConfig, now: int) -> int:
+    """Return the log start after retention: the base of the first segment that stays."""
+    size = sum(each.log_bytes for each in partition.segments) + sum(each.length for each in partition.chunks)
+    start = partition.log_start
+    for segment in partition.segments:
+        expired = config.retention_ms != UNLIMITED and segment.max_timestamp < (now - config.retention_ms) * _US_PER_MS
+        too_much = config.retention_bytes != UNLIMITED and size - segment.log_bytes >= config.retention_bytes
+        if not (expired or too_much):
+            break
+        size -= segment.log_bytes
+        start = segment.end_offset
+    return start
+
+
+def _epochs_from(partition: Partition, log_start: int) -> tuple[tuple[int, int], ...]:
+    """Return the epochs without those that end before the log start; the first left begins there (Kafka's rule)."""
+    later = [(epoch, start) for epoch, start in partition.epoch_starts if start > log_start]
+    earlier = [epoch for epoch, start in partition.epoch_starts if start <= log_start]
+    return ((earlier[-1], log_start), *later) if earlier else tuple(later)

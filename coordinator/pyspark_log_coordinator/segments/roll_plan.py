@@ -1,0 +1,157 @@
+"""Maintenance: which chunks to roll into segments, and which segments to merge. Decides; does nothing itself.
+
+    level 1    the oldest unrolled chunks of a partition, rolled when there are many, or they are large or old
+    level 2    neighbours of level 1, merged when there are `MERGE_COUNT` of them
+    level 3    neighbours of level 2, likewise
+
+So each byte is written at most three times after its append file, whatever the length of the log. A job is bounded
+by a budget of bytes, so that what rides along in a write never takes long.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
+from pyspark_log_coordinator.model.topic_config import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+ROLL_CHUNKS = 64
+"""A partition with so many unrolled chunks is rolled."""
+ROLL_FILES = 2048
+"""A partition whose oldest unrolled chunk is so many append files back is rolled: the state lists these files."""
+UNROLLED_CHUNKS_MAX = 4096
+"""The hard cap of a partition: past it a writer rolls before it appends."""
+ROLL_BYTES = 32 * 1024 * 1024
+"""A partition with so much unrolled is rolled."""
+RIDE_BYTES = 8 * 1024 * 1024
+RIDE_BYTES_MAX = 256 * 1024 * 1024
+"""Bounds of a job that rides along in a write; between them it is half of what the partition has unrolled, so that
+the unrolled part does not grow however large the batches are."""
+MERGE_COUNT = 16
+LEVEL_MAX = 3
+MERGE_LOOK_BACK = 128
+"""Among how many of the newest segments a writer looks for neighbours to merge, however long the log is. By hand all
+are looked at."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Put rows `[base_offset, end_offset)` of a partition into one segment. The range is segments, then chunks."""
+
+    partition: int
+    leader_epoch: int
+    level: int
+    segments: tuple[SegmentRef, ...]
+    chunks: tuple[ChunkRef, ...]
+    epoch_starts: tuple[tuple[int, int], ...]
+
+    @property
+    def base_offset(self) -> int:
+        """The first row's offset."""
+        return (self.segments or self.chunks)[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last row."""
+        return (self.chunks or self.segments)[-1].end_offset
+
+    @property
+    def timestamp_reached(self) -> int:
+        """The largest timestamp of the partition up to the range's end (microseconds)."""
+        return (self.chunks or self.segments)[-1].timestamp_reached
+
+    @property
+    def bytes(self) -> int:
+        """How much is read."""
+        return sum(each.log_bytes for each in self.segments) + sum(each.length for each in self.chunks)
+
+
+def plan(topic: Topic, now: int, budget: int | None = None) -> list[Job]:
+    """Return what should be done now (ms), at most one job for each partition, each of at most `budget` bytes.
+
+    Without a budget the jobs are small enough to ride along in a write. The most urgent come first: the partitions
+    with the most unrolled chunks.
+    """
+    jobs = []
+    for number, partition in enumerate(topic.partitions):
+        unrolled = sum(chunk.length for chunk in partition.chunks)
+        ride = min(max(RIDE_BYTES, unrolled // 2), RIDE_BYTES_MAX)
+        look_back = MERGE_LOOK_BACK if budget is None else len(partition.segments)
+        job = _job(topic, number, now, ride if budget is None else budget, look_back)
+        if job is not None:
+            jobs.append(job)
+    return sorted(jobs, key=lambda job: -len(job.chunks))
+
+
+def must_roll(topic: Topic) -> bool:
+    """Return whether a partition is past the hard cap, so that nothing may be appended before it is rolled."""
+    return any(len(partition.chunks) >= UNROLLED_CHUNKS_MAX for partition in topic.partitions)
+
+
+def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> Job | None:
+    partition = topic.partitions[number]
+    if partition.staged:
+        return None  # what was made last is still being copied
+    chunks = _to_roll(topic, partition, now, budget)
+    segments: tuple[SegmentRef, ...] = ()
+    level = 1
+    if not chunks:
+        newest = partition.segments[max(0, len(partition.segments) - look_back) :]
+        segments = _to_merge(newest, min(budget, topic.config.segment_bytes))
+        if not segments:
+            return None
+        level = max(each.level for each in segments) + 1
+    return Job(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts)
+
+
+def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:
+    """Return the oldest unrolled chunks below the HW if it is time to roll them, else none."""
+    chunks = partition.chunks
+    if not chunks or not _is_time_to_roll(topic, partition, now):
+        return ()
+    taken: list[ChunkRef] = []
+    size = 0
+    for chunk in chunks:
+        size += chunk.length
+        if chunk.end_offset > partition.high_watermark or (taken and size > min(budget, topic.config.segment_bytes)):
+            break
+        taken.append(chunk)
+    return tuple(taken)
+
+
+def _is_time_to_roll(topic: Topic, partition: Partition, now: int) -> bool:
+    chunks, config = partition.chunks, topic.config
+    oldest = chunks[0]
+    if len(chunks) >= ROLL_CHUNKS or topic.next_file - oldest.file >= ROLL_FILES:
+        return True
+    if partition.log_end - oldest.base_offset >= config.flush_messages:
+        return True
+    # What has expired can go only when it is rolled.
+    age_max = min(config.segment_ms, config.flush_ms)
+    if config.retention_ms != UNLIMITED:
+        age_max = min(age_max, config.retention_ms)
+    if now - topic.file(oldest.file).sequenced_ms >= age_max:
+        return True
+    return sum(chunk.length for chunk in chunks) >= min(ROLL_BYTES, config.segment_bytes)
+
+
+def _to_merge(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
+    """Return the oldest run of `MERGE_COUNT` neighbours of one level that fit into `size_max` bytes, else none."""
+    first = size = 0
+    for last, segment in enumerate(segments):
+        if segment.level != segments[first].level or segment.level >= LEVEL_MAX:
+            first, size = last, 0
+        if segment.level < LEVEL_MAX:
+            size += segment.log_bytes
+        if last + 1 - first == MERGE_COUNT and segment.level < LEVEL_MAX:
+            if size <= size_max:
+                return tuple(segments[first : last + 1])
+            size -= segments[first].log_bytes
+            first += 1
+    return ()

@@ -1,0 +1,1 @@
+"""Carries out replication: followers, catching up, failure detection, reassignment, scrubbing."""

@@ -1,0 +1,221 @@
+"""Completing: what a commit copies by itself, before its entry and after it. Whoever waits, works.
+
+Before: a member of the ISR that lags gets what it misses, and one that joined after the batch's files were named gets
+the files, so that only a node whose write or copy failed falls out of the ISR, and one whose disk has lost rows. With
+acks=1 the leader gets them.
+
+After: a batch with acks=all is committed by its own entry. One that is in the log already, perhaps by a run with
+acks=1, is acknowledged only when the high watermark has passed its rows. With acks=1 the followers get the batch, for a
+bounded time and unless somebody else copies to them: where no follower runs, the last batch must become visible too.
+What others wrote with acks=1, into whichever partition, keeps nobody waiting who waits for his own rows.
+
+On one node there is nothing to do, and nothing is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.sync import catch_up
+from pyspark_log_coordinator.sync.replica_probe import has_newest
+from pyspark_log_storage import layout, transfer
+from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError
+from pyspark_log_storage.fan_out import is_the_nodes_fault
+from pyspark_log_storage.node import require_marker, require_written
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.batch import Acks, SequencedFile
+    from pyspark_log_coordinator.model.partition import NodeId, Partition
+    from pyspark_log_coordinator.model.producers import ProducerClaim
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_coordinator.topic.sequencing import CommitBatch
+
+CATCH_UP_SECONDS = 10.0
+"""How long a commit may copy to members that lag before they fall out."""
+FOLLOW_SECONDS = 1.0
+"""How long a commit with acks=1 copies to followers."""
+
+_logger = logging.getLogger("pyspark_log")
+
+
+def has_several_nodes(state: Topic) -> bool:
+    """Return whether a topic has replicas on more than one node."""
+    return len(state.incarnations) > 1
+
+
+def complete(handle: TopicHandle, command: CommitBatch, failed: Collection[NodeId]) -> CommitBatch:
+    """Return the batch with all holders that it can have. `failed` are nodes that a task could not write to.
+
+    Raises `StoreError` where this process may not use a node that may be well.
+    """
+    log, state = handle.log, handle.refresh()
+    for node in _lagging(state, command):
+        if node not in failed and node not in log.missing_nodes:
+            _catch_up(log, handle, node, CATCH_UP_SECONDS)
+    state = handle.journal.state
+    # A disk restored from a backup takes new rows, and lacks others: to be out of sync it must be no holder.
+    lost = {node for node in sorted(_named(command)) if node in state.incarnations and not has_newest(handle, node)}
+    failed = {*failed, *lost}
+    files = tuple(_with_holders(handle, state, _without(file, lost), command.acks, failed) for file in command.files)
+    return msgspec.structs.replace(command, files=files)
+
+
+def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
+    """Do what is due once the batch is in the log, by this process's entry or by an earlier one.
+
+    Raises `NotEnoughReplicasAfterAppend` where it is to be acknowledged by all, and is not committed.
+    """
+    log, state, acks = handle.log, handle.journal.state, command.acks
+    # Without a name it is no replay, so its own entry has committed it.
+    ends = {} if acks != "all" or command.claim is None else _uncommitted(state, command.claim)
+    if acks == "all" and not ends:
+        return
+    waiting = state.partitions if acks != "all" else [state.partitions[number] for number in ends]
+    behind = {node for each in waiting for node in _behind(each)} - set(state.fenced)
+    for node in sorted(behind - set(log.missing_nodes)):
+        if acks == "all" or not _is_followed(handle, node):
+            _catch_up(log, handle, node, CATCH_UP_SECONDS if acks == "all" else FOLLOW_SECONDS)
+    if acks != "all":
+        _remember(handle)
+        return
+    for number, end in ends.items():
+        before, now = state.partitions[number], handle.journal.state.partitions[number]
+        # An election meanwhile may have cut the rows, and others have come to lie at their offsets.
+        mark = min(now.high_watermark, now.end_of_epoch(before.leader_epoch))
+        if mark < end:
+            raise NotEnoughReplicasAfterAppend(
+                f"topic {state.name!r}, partition {number}: the batch is in the log, and of its rows those from offset "
+                f"{mark} on are not on enough in-sync replicas yet; bring nodes back, then try again"
+            )
+
+
+def has_uncommitted(state: Topic) -> bool:
+    """Return whether readers do not see all rows yet."""
+    return any(each.high_watermark < each.log_end for each in state.partitions)
+
+
+def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
+    """Return where a batch's rows end in the partitions in which they are not committed."""
+    ends: dict[int, int] = {}
+    for number, partition in enumerate(state.partitions):
+        for chunk in partition.chunks_between(partition.high_watermark, partition.log_end):
+            file = state.file(chunk.file)
+            if (file.producer, file.batch_id) == (claim.producer, claim.batch_id):
+                ends[number] = chunk.end_offset
+    return ends
+
+
+def _named(command: CommitBatch) -> set[NodeId]:
+    return {holder.node for file in command.files for holder in file.holders}
+
+
+def _without(file: SequencedFile, lost: Collection[NodeId]) -> SequencedFile:
+    kept = tuple(holder for holder in file.holders if holder.node not in lost)
+    return file if len(kept) == len(file.holders) else msgspec.structs.replace(file, holders=kept)
+
+
+def _lagging(state: Topic, command: CommitBatch) -> list[NodeId]:
+    """Return the nodes whose LEO must reach the log end before the batch, of the partitions that it has rows for."""
+    found: set[NodeId] = set()
+    for number in {chunk.partition for file in command.files for chunk in file.chunks}:
+        if number < len(state.partitions):
+            partition = state.partitions[number]
+            behind = {node for node in partition.replicas if partition.log_end_offsets[node] < partition.log_end}
+            if behind:
+                files = [file for file in command.files if any(each.partition == number for each in file.chunks)]
+                level = set.intersection(*({each.node for each in file.holders} for file in files)) - behind
+                found |= behind.intersection(_wanted(state, number, command.acks, level))
+    return sorted(found - set(state.fenced))
+
+
+def _wanted(state: Topic, number: int, acks: Acks, having: Collection[NodeId]) -> tuple[NodeId, ...]:
+    """Return the nodes that must have the rows of a partition, where `having` have them."""
+    partition = state.partitions[number]
+    if acks != "all":
+        return () if partition.leader is None else (partition.leader,)
+    if state.config.replication_mode != "quorum":
+        return partition.isr
+    is_enough = len(set(having).intersection(partition.replicas)) >= replicas.needed(partition, state.config)
+    return () if is_enough else partition.replicas
+
+
+def _behind(partition: Partition) -> list[NodeId]:
+    """Return the members of the ISR that miss rows which are not committed."""
+    if partition.high_watermark == partition.log_end:
+        return []
+    return [node for node in partition.isr if partition.log_end_offsets[node] < partition.log_end]
+
+
+def _with_holders(
+    handle: TopicHandle, state: Topic, file: SequencedFile, acks: Acks, failed: Collection[NodeId]
+) -> SequencedFile:
+    """Return a file with those holders too to which it could be copied of those that should have it."""
+    log = handle.log
+    holders = list(replicas.present(state, file.holders))
+    having = {holder.node for holder in holders}
+    wanted: set[NodeId] = set()
+    for number in {chunk.partition for chunk in file.chunks}:
+        if number < len(state.partitions):
+            wanted.update(_wanted(state, number, acks, having))
+    lacking = wanted - having - set(failed) - set(log.missing_nodes) - set(state.fenced)
+    key = layout.append_file(handle.name, handle.topic_id, file.name)
+    for node in sorted(lacking):
+        for source in [holder.node for holder in holders]:
+            try:
+                _copy(log, key, file, source, node, state.incarnations[node])
+            except (StoreError, CorruptObject) as error:
+                if not is_the_nodes_fault(error):
+                    raise
+                _logger.warning("%s of topic %r is not on node %r: %s", file.name, handle.name, node, error)
+            else:
+                holders.append(Holder(node, state.incarnations[node]))
+                break
+    return file if len(holders) == len(file.holders) else msgspec.structs.replace(file, holders=tuple(holders))
+
+
+def _copy(log: Log, key: str, file: SequencedFile, source: NodeId, node: NodeId, incarnation: str) -> None:
+    target = log.node_store(node)
+    require_marker(target, node, incarnation)
+    if transfer.is_there(target, key):
+        transfer.check_append_file(target, key, file.chunks)
+    else:
+        transfer.copy_append_file(log.node_store(source), target, key, file.chunks)
+    require_written(target, node, incarnation, key)
+
+
+def _catch_up(log: Log, handle: TopicHandle, node: NodeId, seconds: float) -> None:
+    """Copy what a node misses, as far as that goes; a node that fails is left behind."""
+    try:
+        catch_up.catch_up(log, handle, node, until=log.environment.monotonic() + seconds)
+    except (StoreError, CorruptObject) as error:
+        if not is_the_nodes_fault(error):
+            raise
+        _logger.warning("node %r is behind in topic %r: %s", node, handle.name, error)
+
+
+_seen: dict[tuple[str, NodeId], int] = {}
+"""How far followers were after this process had last copied to them: by topic id and node the sum of their LEOs."""
+
+
+def _reached(state: Topic, node: NodeId) -> int:
+    return sum(each.log_end_offsets.get(node, 0) for each in state.partitions)
+
+
+def _is_followed(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether somebody else has copied to the node since this process looked last."""
+    known = _seen.get((handle.topic_id, node))
+    return known is not None and _reached(handle.journal.state, node) > known
+
+
+def _remember(handle: TopicHandle) -> None:
+    state: Topic = handle.journal.state
+    for node in state.incarnations:
+        _seen[handle.topic_id, node] = _reached(state, node)

@@ -1,0 +1,151 @@
+"""replica_file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.model.node_order import by_number
+from pyspark_log_coordinator.model.partition import Holder, SegmentRef
+from pyspark_log_coordinator.replication import file_holders, replicas
+from pyspark_log_storage import layout, transfer
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.segment import SegmentFile
+from pyspark_log_storage.staged_chunk import StagedChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_storage.store import Store
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_storage.index import IndexEntry
+    from pyspark_log_storage.store import Store
+
+
+def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry]) -> None:
+    """Hold the chunks of a .log against what the journal says of it. Raises `CorruptObject`."""
+    start, end = (entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0)
+    if (start, end) != (ref.base_offset, ref.end_offset):
+        told = f"[{ref.base_offset}, {ref.end_offset})"
+        raise CorruptObject(f"segment {ref.name}", f"it holds rows [{start}, {end}), the journal says {told}")
+    if len(entries) != ref.chunks or entries[-1].position + entries[-1].length != ref.log_bytes:
+        size = entries[-1].position + entries[-1].length
+        detail = f"it holds {len(entries)} chunks in {size} bytes, the journal says {ref.chunks} in {ref.log_bytes}"
+        raise CorruptObject(f"segment {ref.name}", detail)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """An append file or a segment that a node lacks."""
+
+    key: str
+    """Of the file; of the segment without ending."""
+    number: int
+    """The file's among the topic's files; of a segment its partition."""
+    holders: tuple[Holder, ...]
+    bytes: int
+    """How much there is to copy; of a file of which only a part is needed any more, about."""
+    places: tuple[StagedChunk, ...] = ()
+    """The chunks of the file that the journal names."""
+    segment: SegmentRef | None = None
+
+    @property
+    def stored_key(self) -> str:
+        """The key of the object that has its rows."""
+        return self.key if self.segment is None else f"{self.key}.log"
+
+
+def missing(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
+    """Return what a node lacks of the partitions of which it is a replica, by the state that is known.
+
+    Of each partition the oldest rows come first; segments that only stand in for what the node has come last.
+    """
+    return _pieces(handle, file_holders.missing(handle.journal.state, node_id))
+
+
+def held(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
+    """Return what a node is said to hold of the partitions of which it is a replica, by the state that is known."""
+    return _pieces(handle, file_holders.held(handle.journal.state, node_id))
+
+
+def absent(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
+    """Return what a node is said to hold, by the state that is known, and that is not in its store."""
+    pieces = held(handle, node_id)
+    if not pieces:
+        return []
+    there = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))
+    return [piece for piece in pieces if piece.stored_key not in there]
+
+
+def _pieces(handle: TopicHandle, found: file_holders.Pieces) -> list[Piece]:
+    state = handle.journal.state
+    places = _places(state, {number for number, _ in found.files})
+    files = [
+        Piece(
+            key=handle.append_file(file.name),
+            number=number,
+            holders=file.holders,
+            bytes=max(each.position + each.length for each in places[number]),
+            places=tuple(places[number]),
+        )
+        for number, file in found.files
+    ]
+    rolled, staged = ([_segment(handle, *each) for each in some] for some in (found.segments, found.staged))
+    return [*rolled, *files, *staged]
+
+
+def sources(log: Log, state: Topic, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
+    """Return the holders to copy from to a node: those of its rack first, fenced ones last, missing ones not at all."""
+    nodes = log.cluster.state.nodes
+    rack = nodes[node_id].rack
+    there = [
+        holder.node
+        for holder in replicas.present(state, holders)
+        if holder.node != node_id
+        and holder.node not in log.missing_nodes
+        and holder.node in nodes
+        and nodes[holder.node].incarnation == holder.incarnation
+    ]
+    return sorted(there, key=lambda each: (nodes[each].fenced, rack == "" or nodes[each].rack != rack, by_number(each)))
+
+
+def check(store: Store, piece: Piece, moved: Callable[[int], object]) -> None:
+    """Read a node's copy of a piece. Raises `CorruptObject`, `NewerFormat`, `StoreError`; makes a bad index again."""
+    if piece.segment is None:
+        transfer.check_append_file(store, piece.key, piece.places, moved)
+    else:
+        transfer.check_segment(store, piece.key, _as_stored(piece.segment), moved)
+
+
+def _is_there(store: Store, piece: Piece) -> bool:
+    return transfer.is_there(store, piece.stored_key)
+
+
+def _as_stored(ref: SegmentRef) -> SegmentFile:
+    return SegmentFile(
+        ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, ref.min_timestamp, ref.max_timestamp
+    )
+
+
+def _segment(handle: TopicHandle, partition: int, ref: SegmentRef) -> Piece:
+    key = handle.segment(partition, ref.name)
+    return Piece(key, partition, ref.holders, ref.log_bytes, segment=ref)
+
+
+def _places(state: Topic, files: set[int]) -> dict[int, list[StagedChunk]]:
+    """Return the chunks that the journal names in each of these files, of all partitions."""
+    places: dict[int, list[StagedChunk]] = defaultdict(list)
+    for number, partition in enumerate(state.partitions):
+        for chunk in partition.chunks:
+            if chunk.file in files:
+                places[chunk.file].append(chunk.place(number))
+    return places

@@ -1,0 +1,56 @@
+"""replica_probe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.transfer import is_there
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import NodeId
+
+
+def live(handle: TopicHandle) -> tuple[Holder, ...]:
+    """Return the nodes that may be elected: they answer as themselves, and still have what counts of what they hold.
+
+    By the last roll call and the state of the topic that is known.
+    """
+    log, state = handle.log, handle.journal.state
+    return tuple(
+        Holder(node, incarnation)
+        for node, incarnation in state.incarnations.items()
+        if node in log.cluster.state.nodes  # else it was removed since
+        and node not in log.missing_nodes
+        and has_what_counts(handle, node)
+    )
+
+
+def has_what_counts(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether the newest file that a node holds is there, and all that others can copy from nobody else.
+
+    A leader of which that is not true holds up its followers, and so the HW, for ever.
+    """
+    return has_newest(handle, node) and all(
+        _is_there(handle, node, key) for key in held_alone(handle.journal.state, node)
+    )
+
+
+def has_newest(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether the newest file that a node is said to hold is there, by the state of the topic that is known.
+
+    A disk restored from a backup has the right marker too. A node that does not answer has nothing.
+    """
+    key = newest_held(handle.journal.state, node)
+    return key is None or _is_there(handle, node, key)
+
+
+def _is_there(handle: TopicHandle, node: NodeId, key: str) -> bool:
+    try:
+        return is_there(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
+    except LogError:
+        return False

@@ -1,0 +1,191 @@
+"""The integrity of a topic: what holds in every state of a topic that the product wrote.
+
+Stored events may have the right types and still be impossible: a faulty machine or a forger wrote them. Most of them
+make `evolve` fail. The others would give a state with a gap in the offsets, or one in which rules never end; they are
+found here. An entry of batches alone costs no check: the types of its fields and `evolve` leave nothing to find.
+
+Everything here raises `ValueError`, which replay turns into an error that names the entry or the snapshot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark_log_coordinator.model import topic_config
+from pyspark_log_coordinator.topic.journal_move import JournalMoved
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+
+OFFSET_MAX = 2**62
+"""What batches add to that stays below 2**63, which is as far as Arrow and Spark can count."""
+
+
+def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> None:
+    """Raise `ValueError` if the entry `number`, of these events, cannot lead from one state to the other."""
+    for each in events:
+        if type(each) is not BatchSequenced:
+            break
+    else:
+        return
+    if before.deleted and not all(isinstance(each, JournalMoved) for each in events):
+        raise ValueError("the topic is deleted")
+    if before.started and (before.name, before.topic_id) != (after.name, after.topic_id):
+        raise ValueError(f"the topic is {after.name!r} ({after.topic_id}) now")
+    for what in ("generation", "orphan_floor", "first_file", "next_file"):
+        if getattr(after, what) < getattr(before, what) and not after.deleted:
+            raise ValueError(f"{what} goes back from {getattr(before, what)} to {getattr(after, what)}")
+    _check_topic(after, number)
+    if after.config is not before.config:
+        topic_config.check(after.config)
+    if len(after.partitions) < len(before.partitions):
+        raise ValueError("it takes partitions away")
+    known = (*before.partitions, *[None] * (len(after.partitions) - len(before.partitions)))
+    for index, (old, new) in enumerate(zip(known, after.partitions, strict=True)):
+        if new is not old:
+            _named(index, after, old, new)
+
+
+def check_snapshot(state: Topic, number: int) -> None:
+    """Raise `ValueError` if a state as of the entry `number` cannot be."""
+    _check_topic(state, number)
+    topic_config.check(state.config)
+    for index, each in enumerate(state.partitions):
+        _named(index, state, None, each)
+
+
+def check_description(state: Topic, number: int) -> None:
+    """Raise `ValueError` if a state without its segments, as of the entry `number`, cannot be."""
+    _check_topic(state, number)
+    topic_config.check(state.config)
+    for index, each in enumerate(state.partitions):
+        _named(index, state, None, each, rolled=False)
+
+
+def _check_topic(topic: Topic, number: int) -> None:
+    if not topic.started:
+        raise ValueError("the topic has not been started")
+    if topic.orphan_floor > number:
+        raise ValueError(f"the orphan floor {topic.orphan_floor} lies behind the journal's newest entry, {number}")
+    if topic.floor_mark is not None and topic.floor_mark.number > number:
+        raise ValueError(f"it marks entry {topic.floor_mark.number}, behind the journal's newest, {number}")
+
+
+def _named(index: int, topic: Topic, old: Partition | None, new: Partition, *, rolled: bool = True) -> None:
+    """Check a partition; what is raised says which one it is."""
+    try:
+        if old is None or not _only_pieces_changed(old, new):
+            _check_replicas(topic, old, new)
+            _check_epochs(new)
+        if not topic.deleted:
+            _check_rows(topic, old, new, rolled=rolled)
+    except ValueError as error:
+        raise ValueError(f"partition {index}: {error}") from error
+
+
+def _only_pieces_changed(old: Partition, new: Partition) -> bool:
+    """Return whether the rows lie elsewhere and nothing else has changed, as after most entries that are no batch."""
+    return (
+        new.log_end_offsets is old.log_end_offsets
+        and new.replicas is old.replicas
+        and new.isr is old.isr
+        and new.epoch_starts is old.epoch_starts
+        and (new.leader, new.leader_epoch, new.log_start, new.log_end, new.adding, new.removing)
+        == (old.leader, old.leader_epoch, old.log_start, old.log_end, old.adding, old.removing)
+    )
+
+
+def _check_replicas(topic: Topic, old: Partition | None, new: Partition) -> None:
+    members = set(new.replicas)
+    if not members or len(members) != len(new.replicas) or not members <= topic.incarnations.keys():
+        raise ValueError(f"the replicas are {', '.join(new.replicas) or 'none'}")
+    if new.log_end_offsets.keys() != members:
+        raise ValueError("the log end offsets are not those of the replicas")
+    if len(set(new.isr)) != len(new.isr) or not members.issuperset(new.isr):
+        raise ValueError(f"the ISR is {', '.join(new.isr)}, of replicas {', '.join(new.replicas)}")
+    if new.leader is not None and new.leader not in members:
+        raise ValueError(f"{new.leader!r} leads and is no replica")
+    if not (members.issuperset(new.adding) and members.issuperset(new.removing)):
+        raise ValueError("a reassignment is about nodes that are no replicas")
+    for end in new.log_end_offsets.values():
+        if not new.log_start <= end <= new.log_end:
+            raise ValueError(f"a log end offset is {end}, of a log from {new.log_start} to {new.log_end}")
+    if old is not None and new.leader_epoch < old.leader_epoch:
+        raise ValueError(f"the leader epoch goes back from {old.leader_epoch} to {new.leader_epoch}")
+
+
+def _check_epochs(partition: Partition) -> None:
+    epoch, start = -1, 0
+    for next_epoch, next_start in partition.epoch_starts:
+        if next_epoch <= epoch or next_start < start:
+            raise ValueError(f"leader epoch {next_epoch} from {next_start} follows {epoch} from {start}")
+        epoch, start = next_epoch, next_start
+    if not partition.epoch_starts or epoch > partition.leader_epoch or start > partition.log_end:
+        raise ValueError(f"leader epoch {epoch} begins at {start}: the log ends at {partition.log_end}")
+
+
+def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: bool) -> None:
+    if not new.log_start <= new.high_watermark <= new.log_end <= OFFSET_MAX:
+        raise ValueError(f"log start {new.log_start}, high watermark {new.high_watermark}, log end {new.log_end}")
+    if old is not None and new.log_start < old.log_start:
+        raise ValueError(f"the log start goes back from {old.log_start} to {new.log_start}")
+    if old is None or new.segments is not old.segments:
+        changed = _changed(() if old is None else old.segments, new.segments)
+        _check_joined(changed)
+        _check_segments(changed)
+    if old is None or new.staged is not old.staged:
+        _check_segments(new.staged)
+    if old is None:
+        _check_joined(new.chunks)
+        if not all(topic.first_file <= each.file < topic.next_file for each in new.chunks):
+            raise ValueError("a chunk lies in a file that the topic does not have")
+    elif new.chunks and not topic.first_file <= new.chunks[0].file <= new.chunks[-1].file < topic.next_file:
+        raise ValueError("a chunk lies in a file that the topic does not have")
+    if new.segments and new.chunks and new.segments[-1].end_offset != new.chunks[0].base_offset:
+        raise ValueError(f"segments end at {new.segments[-1].end_offset}, chunks begin at {new.chunks[0].base_offset}")
+    newest = new.chunks or new.segments
+    end = newest[-1].end_offset if newest else new.log_start
+    if end != new.log_end and (rolled or newest):
+        raise ValueError(f"the last row there is comes before {end}, and the log ends at {new.log_end}")
+    first = (new.segments or new.chunks)[0] if newest else None
+    if rolled and first is not None and not first.base_offset <= new.log_start < first.end_offset:
+        raise ValueError(f"the log starts at {new.log_start}, the first row there is is {first.base_offset}")
+
+
+def _changed(old: tuple[SegmentRef, ...], new: tuple[SegmentRef, ...]) -> tuple[SegmentRef, ...]:
+    """Return the segments that are new, with a neighbour on each side. Looks at few, however many there are."""
+    both = min(len(old), len(new))
+    first = _longest(both, lambda count: old[:count] == new[:count])
+    last = _longest(both - first, lambda count: old[len(old) - count :] == new[len(new) - count :])
+    return new[max(0, first - 1) : len(new) - last + 1]
+
+
+def _longest(count_max: int, are_equal: Callable[[int], bool]) -> int:
+    """Return the largest count for which two lists are equal, which are so for all smaller ones."""
+    low, high = 0, count_max
+    while low < high:
+        middle = (low + high + 1) // 2
+        if are_equal(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _check_joined(pieces: Iterable[ChunkRef | SegmentRef]) -> None:
+    end = None
+    for each in pieces:
+        if end is not None and each.base_offset != end:
+            raise ValueError(f"offset {each.base_offset} follows {end}")
+        end = each.end_offset
+
+
+def _check_segments(segments: Iterable[SegmentRef]) -> None:
+    for each in segments:
+        if each.base_offset >= each.end_offset:
+            raise ValueError(f"segment {each.name} goes from {each.base_offset} to {each.end_offset}")

@@ -1,0 +1,289 @@
+"""The topic machine: one journal for each life of a topic, with all of its partitions.
+
+    command           events
+    StartTopic     -> TopicStarted                     the journal's first entry; no event where it is there
+    RestoreTopic   -> TopicRestored                    likewise, of a topic whose journal was lost
+    CommitBatch    -> IsrShrunk, LeaderElected ..., BatchSequenced    no event for a batch that is in the log already
+    MaintainSegments -> SegmentsSwapped, SegmentStaged ...    also in passing, as a part of CommitBatch
+    ApplyRetention, DeleteRecords -> LogStartMoved ...
+    RaiseOrphanFloor -> OrphanFloor, FloorMarked
+    ForgetReleased -> ReleasedForgotten                after the bytes are gone
+    AlterConfig    -> ConfigAltered
+    DeleteTopic    -> TopicDeleted                     the last entry, but that the journal may move afterwards
+    MoveJournal    -> JournalMoved                     to other stores, see `generations`
+
+and the commands about replicas, which are in `replication`.
+
+One entry sequences a whole batch: readers see it in all partitions or in none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
+from pyspark_log_coordinator.model import topic_config, topic_state
+from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import NodeId, empty
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_state import FileRef, Holder, Topic
+from pyspark_log_coordinator.replication.damage import ReportDamage
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.isr import ShrinkIsr
+from pyspark_log_coordinator.replication.node_changes import AlterNode
+from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, Assignment
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.segments import orphans, retention, swap
+from pyspark_log_coordinator.segments.orphans import (
+    FloorMarked,
+    ForgetReleased,
+    OrphanFloor,
+    RaiseOrphanFloor,
+    ReleasedForgotten,
+)
+from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
+from pyspark_log_coordinator.topic import integrity, journal_move, replica_commands, restore, sequencing
+from pyspark_log_coordinator.topic.journal_move import JournalMoved, MoveJournal
+from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
+from pyspark_log_storage.errors import UnknownTopic
+from pyspark_log_storage.ranges import Int64
+
+
+class StartTopic(msgspec.Struct, frozen=True):
+    """Begin the topic's journal with what the cluster says about the topic."""
+
+    name: str
+    topic_id: str
+    config: TopicConfig
+    schemas: tuple[bytes, ...]
+    incarnations: dict[NodeId, str]
+    assignments: tuple[tuple[NodeId, ...], ...]
+    generation: int = 1
+    """Of the stores on which the journal begins."""
+
+
+class DeleteTopic(msgspec.Struct, frozen=True):
+    """End the topic: nothing is sequenced or read afterwards."""
+
+
+class TopicStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The topic exists, empty. `assignments[p]` are the nodes of partition p, preferred leader first."""
+
+    name: str
+    topic_id: str
+    config: TopicConfig
+    schemas: tuple[bytes, ...]
+    incarnations: dict[NodeId, str]
+    assignments: tuple[tuple[NodeId, ...], ...]
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The topic is gone; its files may be removed after `file.delete.delay.ms`."""
+
+    at_ms: Int64
+    """The clock of who did it."""
+
+
+class MaintainSegments(msgspec.Struct, frozen=True):
+    """Swap in what maintenance made by itself, without a batch."""
+
+    swaps: tuple[SwapSegments, ...]
+
+
+class AlterConfig(msgspec.Struct, frozen=True):
+    """Change the configuration: settings by Kafka's names."""
+
+    settings: dict[str, str]
+
+
+class ConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The topic is kept so from now on."""
+
+    config: TopicConfig
+
+
+Command = (
+    StartTopic
+    | RestoreTopic
+    | CommitBatch
+    | MaintainSegments
+    | ApplyRetention
+    | DeleteRecords
+    | RaiseOrphanFloor
+    | ForgetReleased
+    | AlterConfig
+    | DeleteTopic
+    | MoveJournal
+    | replica_commands.Command
+)
+Event = (
+    TopicStarted
+    | TopicRestored
+    | BatchSequenced
+    | SegmentsSwapped
+    | SegmentStaged
+    | LogStartMoved
+    | OrphanFloor
+    | FloorMarked
+    | ReleasedForgotten
+    | ConfigAltered
+    | TopicDeleted
+    | JournalMoved
+    | replica_commands.Event
+)
+
+
+def decide(state: Topic, command: Command, now: int) -> list[Any]:
+    """Return the events that carry out `command`, none where it is done already. Raises where refused."""
+    if isinstance(command, MoveJournal):
+        return list(journal_move.decide_topic(state.generation, command))
+    events = _decide(state, command, now)
+    if events and replica_commands.may_have_consequences(state, command):
+        return [*events, *replica_commands.decide_consequences(_after(state, events), now)]
+    return events
+
+
+def _decide(state: Topic, command: Command, now: int) -> list[Any]:
+    if isinstance(command, StartTopic | RestoreTopic):
+        return _begin(state, command)
+    assert not isinstance(command, MoveJournal)
+    assert state.started, "TopicHandle.refresh begins the journal before anything else is asked of it"
+    if state.deleted and not isinstance(command, DeleteTopic):
+        raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
+    match command:
+        case CommitBatch():
+            events = sequencing.decide(state, command, now)
+            # The batch may bring a replica into the ISR, which must hold a segment before that is swapped in.
+            return [*events, *swap.decide(_after(state, events), command.swaps, now)] if command.swaps else events
+        case MaintainSegments():
+            return list(swap.decide(state, command.swaps, now))
+        case ApplyRetention():
+            return list(retention.decide_retention(state, now))
+        case DeleteRecords():
+            return list(retention.decide_deletion(state, command, now))
+        case RaiseOrphanFloor() | ForgetReleased():
+            return list(orphans.decide(state, command, now))
+        case AlterConfig():
+            changed = topic_config.alter(state.config, command.settings)
+            if changed.min_insync_replicas != state.config.min_insync_replicas:
+                topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
+            return [] if changed == state.config else [ConfigAltered(changed)]
+        case DeleteTopic():
+            return [] if state.deleted else [TopicDeleted(now)]
+        case _:
+            return list(replica_commands.decide(state, command))
+
+
+def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:
+    if state.started:
+        return []
+    moved = [JournalMoved(command.generation)] if command.generation > 1 else []
+    if isinstance(command, RestoreTopic):
+        return [*restore.decide(state, command), *moved]
+    fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
+    return [TopicStarted(**fields), *moved]
+
+
+def _after(state: Topic, events: list[Any]) -> Topic:
+    for event in events:
+        state = evolve(state, event)
+    return state
+
+
+def evolve(state: Topic, event: Event) -> Topic:
+    """Return the state after `event`."""
+    match event:
+        case TopicStarted() | TopicRestored():
+            if state.started:
+                raise ValueError("the topic is started a second time")
+            return _start(event) if isinstance(event, TopicStarted) else restore.evolve(event)
+        case BatchSequenced():
+            return sequencing.evolve(state, event)
+        case SegmentStaged():
+            return swap.evolve_staged(state, event)
+        case SegmentsSwapped():
+            return swap.evolve(state, event)
+        case LogStartMoved():
+            return retention.evolve(state, event)
+        case OrphanFloor() | FloorMarked() | ReleasedForgotten():
+            return orphans.evolve(state, event)
+        case ConfigAltered() | JournalMoved():
+            return msgspec.structs.replace(state, **msgspec.structs.asdict(event))
+        case TopicDeleted():
+            return _end(state, event)
+        case _:
+            return replica_commands.evolve(state, event)
+
+
+def _start(event: TopicStarted) -> Topic:
+    partitions = tuple(empty(nodes, nodes) for nodes in event.assignments)
+    return Topic(
+        name=event.name,
+        topic_id=event.topic_id,
+        config=event.config,
+        schemas=event.schemas,
+        incarnations=event.incarnations,
+        partitions=partitions,
+        started=True,
+    )
+
+
+def _end(state: Topic, event: TopicDeleted) -> Topic:
+    """Return the deleted topic without the lists of what it held: its last snapshot stays for ever."""
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=Tail(), staged=()) for each in state.partitions)
+    return msgspec.structs.replace(
+        state, partitions=tuple(emptied), files=Tail(), released=Tail(), producers={}, deleted_ms=event.at_ms
+    )
+
+
+MACHINE: Machine[Topic, Command] = Machine(
+    initial=Topic(),
+    decide=decide,
+    evolve=evolve,
+    decode_events=events_decoder(Event),
+    check_entry=integrity.check_entry,
+    check_state=integrity.check_snapshot,
+    encode_state=topic_state.encode,
+    decode_state=topic_state.decode,
+    generation=lambda state: state.generation,
+)
+
+__all__ = [
+    "MACHINE",
+    "AddPartitions",
+    "AlterConfig",
+    "AlterNode",
+    "AlterReplicas",
+    "ApplyRetention",
+    "Assignment",
+    "CancelSuspicion",
+    "CommitBatch",
+    "DeleteRecords",
+    "DeleteTopic",
+    "ElectLeaders",
+    "ElectPreferred",
+    "Event",
+    "FileRef",
+    "ForgetReleased",
+    "HoldFiles",
+    "Holder",
+    "MaintainSegments",
+    "MoveJournal",
+    "RaiseOrphanFloor",
+    "ReportDamage",
+    "RestoreTopic",
+    "SequencedFile",
+    "ShrinkIsr",
+    "StartTopic",
+    "Suspect",
+    "Suspicion",
+    "Topic",
+    "decide",
+    "evolve",
+]

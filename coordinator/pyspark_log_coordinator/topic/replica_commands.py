@@ -1,0 +1,139 @@
+"""Replication: the part of the topic machine that is about replicas, and not about rows.
+
+    command           events
+    HoldFiles      -> FilesHeld                         a node has copied files; its LEO, the HW and the ISR follow
+    ShrinkIsr      -> IsrShrunk ...                     members that have fallen behind
+    Suspect        -> NodeSuspected                     cancelled by any entry that names the node as a holder
+    CancelSuspicion -> SuspicionCancelled               an observer reaches the node again
+    ReportDamage   -> IsrShrunk, LeaderElected ..., Damaged    copies that are not what was written, or are gone
+    ElectLeaders   -> Damaged, RowsLost, LeaderElected ...
+    ElectPreferred -> LeaderElected ...
+    AlterNode      -> NodeRenewed, NodeFenced, NodeUnfenced, then the elections that they bring
+    AlterReplicas  -> ReplicasAltered ...               and again when the new replicas are in sync
+    AddPartitions  -> PartitionsAdded
+
+Two things follow from an entry that makes replicas catch up, and are in the same entry: a staged segment that the whole
+ISR holds comes into its place, and a reassignment ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication import (
+    damage,
+    damaged,
+    election,
+    file_holders,
+    isr,
+    node_changes,
+    reassignment,
+    row_loss,
+    suspicion,
+)
+from pyspark_log_coordinator.replication.damage import ReportDamage
+from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
+from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles
+from pyspark_log_coordinator.replication.isr import IsrShrunk, ShrinkIsr
+from pyspark_log_coordinator.replication.node_changes import AlterNode, NodeFenced, NodeRenewed, NodeUnfenced
+from pyspark_log_coordinator.replication.reassignment import (
+    AddPartitions,
+    AlterReplicas,
+    PartitionsAdded,
+    ReplicasAltered,
+)
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
+from pyspark_log_coordinator.segments import swap
+
+Command = (
+    HoldFiles
+    | ShrinkIsr
+    | Suspect
+    | CancelSuspicion
+    | ReportDamage
+    | ElectLeaders
+    | ElectPreferred
+    | AlterNode
+    | AlterReplicas
+    | AddPartitions
+)
+Event = (
+    FilesHeld
+    | IsrShrunk
+    | NodeSuspected
+    | SuspicionCancelled
+    | Damaged
+    | RowsLost
+    | LeaderElected
+    | NodeRenewed
+    | NodeFenced
+    | NodeUnfenced
+    | ReplicasAltered
+    | PartitionsAdded
+)
+
+
+def decide(topic: Topic, command: Command) -> Sequence[Any]:
+    """Return the events that carry out `command`, none where it is done already. Raises where refused."""
+    match command:
+        case HoldFiles():
+            return file_holders.decide(topic, command)
+        case ShrinkIsr():
+            return isr.decide(topic, command)
+        case Suspect():
+            return suspicion.decide(topic, command)
+        case CancelSuspicion():
+            return suspicion.decide_cancel(topic, command)
+        case ReportDamage():
+            return damage.decide(topic, command)
+        case ElectLeaders():
+            return election.decide(topic, command)
+        case ElectPreferred():
+            return election.decide_preferred(topic, command)
+        case AlterNode():
+            return node_changes.decide(topic, command)
+        case AlterReplicas():
+            return reassignment.decide(topic, command)
+        case AddPartitions():
+            return reassignment.decide_addition(topic, command)
+
+
+def decide_consequences(topic: Topic, now: int) -> list[Any]:
+    """Return what follows from the entry that led to this state, at `now` (ms)."""
+    return [*swap.decide_staged(topic, now), *reassignment.decide_completion(topic)]
+
+
+def may_have_consequences(topic: Topic, command: object) -> bool:
+    """Return whether anything may follow from a command. A batch for a topic of one node costs no closer look."""
+    if isinstance(command, Command):
+        return True
+    return len(topic.incarnations) > 1 and any(each.staged or each.adding or each.removing for each in topic.partitions)
+
+
+def evolve(topic: Topic, event: Event) -> Topic:
+    """Return the topic after `event`."""
+    match event:
+        case FilesHeld():
+            return file_holders.evolve(topic, event)
+        case IsrShrunk():
+            return isr.evolve(topic, event)
+        case NodeSuspected():
+            return suspicion.evolve(topic, event)
+        case SuspicionCancelled():
+            return suspicion.evolve_cancel(topic, event)
+        case Damaged():
+            return damaged.evolve(topic, event)
+        case RowsLost():
+            return row_loss.evolve(topic, event)
+        case LeaderElected():
+            return election.evolve(topic, event)
+        case NodeRenewed() | NodeFenced() | NodeUnfenced():
+            return node_changes.evolve(topic, event)
+        case ReplicasAltered():
+            return reassignment.evolve(topic, event)
+        case PartitionsAdded():
+            return reassignment.evolve_addition(topic, event)

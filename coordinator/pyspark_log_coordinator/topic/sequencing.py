@@ -1,0 +1,233 @@
+"""Sequencing: the journal entry that gives chunks their offsets. Only there data becomes part of the log.
+
+All chunks of all partitions of a batch get their offsets in one entry, in the order of the writing tasks,
+then of the chunks in a task's file. Each holder whose LEO reaches the log end moves it. With acks=all the
+same entry sets ISR' = those of the ISR whose LEO is the log end afterwards, and another of them leads where the leader
+is none of them; below min.insync.replicas the batch is refused. So a node that fails costs no retry. Where nobody in
+the ISR has all the rows before the batch, the only copy of some is gone, and the batch is refused until an election has
+cut them. With acks=1 the leader must hold the batch, and the ISR stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyspark_log_coordinator.model import producers
+from pyspark_log_coordinator.model.batch import Acks, SequencedFile
+from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_state import FileRef, Topic, with_partitions
+from pyspark_log_coordinator.replication import election, replicas, suspicion
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.segments import orphans
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
+from pyspark_log_storage.ranges import Count, Int64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class CommitBatch(msgspec.Struct, frozen=True):
+    """Append the rows of a batch. `files` are in the order of the writing tasks."""
+
+    claim: ProducerClaim | None
+    """None for a batch write without a name of its own, which is never a replay."""
+    files: tuple[SequencedFile, ...]
+    acks: Acks = "all"
+    swaps: tuple[SwapSegments, ...] = ()
+    """What maintenance did in passing; those that have gone stale are dropped."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows the batch has."""
+        return sum(chunk.rows for file in self.files for chunk in file.chunks)
+
+
+class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The batch is in the log; its chunks' offsets follow from their order."""
+
+    claim: ProducerClaim | None
+    rows: Count
+    acks: Acks
+    files: tuple[SequencedFile, ...]
+    at_ms: Int64
+    """The writer's clock."""
+
+
+def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
+    """Return the events of a batch, none for a replay and for a new batch without rows.
+
+    Raises `ProducerFenced`, `BatchMismatch` (see `producers`), `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord`
+    for a partition that the topic does not have.
+    """
+    rows = command.rows
+    claim = command.claim
+    if claim is not None and producers.is_replay(topic.producers.get(claim.producer), claim, rows, topic.name):
+        return []
+    if rows == 0:
+        return []
+    _check_partitions(topic, command)
+    orphans.check_born(topic, (file.name for file in command.files))
+    files = tuple(
+        msgspec.structs.replace(file, holders=replicas.present(topic, file.holders)) for file in command.files
+    )
+    growths = lay_out(topic.partitions, files, topic.next_file)
+    changed = [
+        event for index in sorted(growths) if (event := _check_holders(topic, command.acks, index, growths[index]))
+    ]
+    return [*changed, BatchSequenced(claim, rows, command.acks, files, now)]
+
+
+def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrShrunk | LeaderElected | None:
+    """Return how the ISR of partition `index` shrinks, or who leads from now on. Raises `NotEnoughReplicas`."""
+    partition = topic.partitions[index]
+    where = f"topic {topic.name!r}, partition {index}"
+    end = growth.chunks[-1].end_offset
+    voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
+    holding = tuple(node for node in voters if growth.log_end_offsets[node] == end and node not in topic.fenced)
+    if acks != "all":
+        if partition.leader not in holding:
+            raise NotEnoughReplicas(f"{where}: {_why_not(topic, partition)}")
+        return None
+    if not holding:
+        raise NotEnoughReplicas(f"{where}: {_why_nobody(topic, partition)}")
+    needed = replicas.needed(partition, topic.config)
+    if len(holding) < needed:
+        raise NotEnoughReplicas(
+            f"{where}: {len(holding)} in-sync replicas hold the batch and {_why_needed(topic)} {needed}; bring nodes "
+            "back, then try again"
+        )
+    if partition.leader not in holding:
+        return election.to_lead(partition, index, holding[0], holding)
+    return None if holding == partition.isr else IsrShrunk(index, holding)
+
+
+def _why_not(topic: Topic, partition: Partition) -> str:
+    if partition.leader is None:
+        return (
+            f"nobody leads, for no in-sync replica is there (the ISR is {', '.join(partition.isr) or 'empty'}); bring "
+            f"one back, then try again. {_giving_up(topic)}. Rows below the high watermark can be read"
+        )
+    return (
+        f"the leader's node {partition.leader!r} does not hold the batch; check that its disk is mounted and of the "
+        "expected incarnation, then try again"
+    )
+
+
+def _giving_up(topic: Topic) -> str:
+    return f"If they are lost for good: pyspark-log topics elect-leaders {topic.name} --unclean"
+
+
+def _why_nobody(topic: Topic, partition: Partition) -> str:
+    ends = partition.log_end_offsets
+    having = [node for node in partition.isr if ends[node] == partition.log_end]
+    if len(having) == len(partition.isr):
+        disks = ", ".join(having) or "the replicas"
+        why = f"no in-sync replica holds the batch; check the disks of {disks}, then try again"
+        return why if partition.leader is not None else f"{why}. {_giving_up(topic)}"
+    known = max((ends[node] for node in partition.isr if node not in having), default=partition.log_end)
+    return (
+        f"no in-sync replica holds the batch and all rows before it: of offsets {known} to {partition.log_end - 1} the "
+        f"only copy is on {', '.join(having) or 'no node'}. Try again when that is back, or when an election has cut "
+        "these rows off, which were written with acks=1"
+    )
+
+
+def _why_needed(topic: Topic) -> str:
+    return "a majority is" if topic.config.replication_mode == "quorum" else "min.insync.replicas is"
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """What a batch adds to one partition, and the LEOs afterwards."""
+
+    chunks: list[ChunkRef]
+    log_end_offsets: dict[NodeId, int]
+
+
+def lay_out(partitions: tuple[Partition, ...], files: Sequence[SequencedFile], first_file: int) -> dict[int, Growth]:
+    """Return where the files' chunks come to lie, by partition. Files get numbers from `first_file`."""
+    growths: dict[int, Growth] = {}
+    for file_number, file in enumerate(files, first_file):
+        holders = {holder.node for holder in file.holders}
+        for chunk in file.chunks:
+            partition = partitions[chunk.partition]
+            growth = growths.get(chunk.partition)
+            if growth is None:
+                growth = growths[chunk.partition] = Growth([], dict(partition.log_end_offsets))
+            base, reached = _end(partition, growth.chunks)
+            growth.chunks.append(
+                ChunkRef(
+                    base_offset=base,
+                    rows=chunk.rows,
+                    file=file_number,
+                    position=chunk.position,
+                    length=chunk.length,
+                    min_timestamp=chunk.min_timestamp,
+                    max_timestamp=chunk.max_timestamp,
+                    timestamp_reached=max(reached, chunk.max_timestamp),
+                    leader_epoch=partition.leader_epoch,
+                    schema_id=chunk.schema_id,
+                    crc=chunk.crc,
+                )
+            )
+            for node in holders:
+                if growth.log_end_offsets.get(node) == base:
+                    growth.log_end_offsets[node] = base + chunk.rows
+    return growths
+
+
+def _grow(topic: Topic, partition: Partition, growth: Growth) -> Partition:
+    """Return the partition with the batch's chunks at its end; a replica that has them all is in the ISR again."""
+    end = growth.chunks[-1].end_offset
+    grown = msgspec.structs.replace(
+        partition,
+        log_end=end,
+        log_end_offsets=growth.log_end_offsets,
+        chunks=partition.chunks.append(growth.chunks),
+    )
+    joining = []
+    if len(grown.isr) < len(grown.replicas):
+        joining = [
+            node for node, reached in growth.log_end_offsets.items() if reached == end and node not in topic.fenced
+        ]
+    return replicas.settle(grown, topic.config, joining)
+
+
+def evolve(topic: Topic, event: BatchSequenced) -> Topic:
+    """Return the topic with the batch at the ends of its partitions."""
+    known = topic.producers
+    if event.claim is not None:
+        moved = producers.move(known.get(event.claim.producer), event.claim, event.rows)
+        known = {**known, event.claim.producer: moved}
+    grown = {
+        index: _grow(topic, topic.partitions[index], growth)
+        for index, growth in lay_out(topic.partitions, event.files, topic.next_file).items()
+    }
+    producer, batch_id = (event.claim.producer, event.claim.batch_id) if event.claim is not None else ("", 0)
+    files = topic.files.append(
+        [FileRef(file.name, file.holders, event.at_ms, producer, batch_id) for file in event.files]
+    )
+    topic = with_partitions(topic, grown.items(), files=files, producers=known)
+    return suspicion.cleared(topic, (holder.node for file in event.files for holder in file.holders))
+
+
+def _end(partition: Partition, placed: Sequence[ChunkRef]) -> tuple[int, int]:
+    """Return the log end and the largest timestamp so far (microseconds)."""
+    if placed:
+        return placed[-1].end_offset, placed[-1].timestamp_reached
+    return partition.log_end, partition.timestamp_reached
+
+
+def _check_partitions(topic: Topic, command: CommitBatch) -> None:
+    count = len(topic.partitions)
+    for file in command.files:
+        for chunk in file.chunks:
+            if not 0 <= chunk.partition < count:
+                raise InvalidRecord(
+                    f"topic {topic.name!r} has no partition {chunk.partition}: it has {count}, numbered "
+                    "from 0; mend the column 'partition' or add partitions"
+                )

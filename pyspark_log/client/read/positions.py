@@ -1,0 +1,233 @@
+"""Positions: from what a user wishes (earliest, latest, offsets, times) to offsets of partitions.
+
+Rules and precedence are those of Spark's Kafka source (KafkaOffsetReader, KafkaSourceProvider).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log.client.read.data_loss import warn_of_loss
+from pyspark_log.client.read.failover import Failover
+from pyspark_log.client.read.fetch import Place, place_in_segment, read_one
+from pyspark_log.client.read.read_replicas import holding, nearest_first
+from pyspark_log.options import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    Assign,
+    Earliest,
+    GlobalTimestamp,
+    Latest,
+    NoMatch,
+    SpecificOffsets,
+    Subscribe,
+    SubscribePattern,
+    Timestamps,
+)
+from pyspark_log_storage import segment
+from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark_log.client.read.failover import ReadReplica
+    from pyspark_log.options import Position, Subscription
+    from pyspark_log_coordinator.cluster.machine import Node
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import Partition
+
+US_PER_MS = 1000
+
+
+class Subscribed:
+    """The partitions that a subscription names now, and how their topics are held."""
+
+    def __init__(
+        self, handles: Mapping[str, TopicHandle], partitions: Mapping[str, tuple[int, ...]], rack: str = ""
+    ) -> None:
+        """`partitions` of each topic in `handles`, ascending. `rack` is where who reads them stands."""
+        self.handles = handles
+        self.partitions = partitions
+        self.rack = rack
+
+    def topic_partitions(self) -> list[tuple[str, int]]:
+        """Return every (topic, partition), in order."""
+        return [(topic, p) for topic in sorted(self.partitions) for p in self.partitions[topic]]
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """Return a partition's state."""
+        return self.handles[topic].journal.state.partitions[number]
+
+
+def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, rack: str = "") -> Subscribed:
+    """Return what a subscription names, refreshed.
+
+    Raises `UnknownTopic` for a named topic that is not there, unless `missing_is_error` is not set: then it is left
+    out. Raises `InvalidInput` for an assigned partition that its topic does not have.
+    """
+    names: list[str]
+    match subscription:
+        case Subscribe(topics):
+            names = list(topics)
+        case SubscribePattern():
+            names = [name for name in log.topics() if subscription.matches(name)]
+        case Assign(assigned):
+            names = list(assigned)
+    handles = {}
+    for name in names:
+        try:
+            handles[name] = log.topic(name)
+        except UnknownTopic:
+            # One that the pattern found may be deleted meanwhile.
+            if missing_is_error and not isinstance(subscription, SubscribePattern):
+                raise
+    partitions = {}
+    for name, handle in handles.items():
+        count = len(handle.journal.state.partitions)
+        chosen = subscription.partitions[name] if isinstance(subscription, Assign) else tuple(range(count))
+        if chosen[-1] >= count:
+            raise InvalidInput(
+                f"option assign names partition {chosen[-1]} of topic {name!r}, which has {count}, numbered from 0; "
+                "assign partitions that exist"
+            )
+        partitions[name] = chosen
+    return Subscribed(handles, partitions, rack)
+
+
+def resolve(
+    log: Log, now: Subscribed, wish: Position, no_match: NoMatch, *, ending: bool, fail_on_data_loss: bool = True
+) -> dict[tuple[str, int], int]:
+    """Return the offset that a wish means for each subscribed partition.
+
+    An ending time that no row has reached means the end; a starting one is an error or the end, as `no_match` says.
+    Raises `InvalidInput` where the wish does not name the subscribed partitions, `DataLoss` for an offset that is
+    not in the log, which without `fail_on_data_loss` means the nearest that is.
+    """
+    keys = now.topic_partitions()
+    match wish:
+        case Earliest():
+            return {key: now.partition(*key).log_start for key in keys}
+        case Latest():
+            return {key: now.partition(*key).high_watermark for key in keys}
+        case GlobalTimestamp(ms):
+            return {key: _at_time(log, now, key, ms, no_match, ending=ending) for key in keys}
+        case Timestamps(times):
+            _check_names(now, times, "a time")
+            return {key: _at_time(log, now, key, times[key[0]][key[1]], no_match, ending=ending) for key in keys}
+        case SpecificOffsets():
+            offsets = _expanded(now, wish)
+            _check_names(now, offsets, "an offset")
+            return {
+                key: _at_offset(now, key, offsets[key[0]][key[1]], fail_on_data_loss=fail_on_data_loss) for key in keys
+            }
+
+
+def _expanded(now: Subscribed, wish: SpecificOffsets) -> dict[str, dict[int, int]]:
+    """Return the offsets with those of whole topics, for the partitions that are subscribed now.
+
+    Raises `InvalidInput` for a whole topic that is not subscribed.
+    """
+    if absent := sorted(wish.whole_topics.keys() - now.partitions.keys()):
+        subscribed_now = ", ".join(sorted(now.partitions)) or "none"
+        raise InvalidInput(
+            f"an offset is given for topic {absent[0]!r}, which is not subscribed (subscribed: {subscribed_now});"
+            " leave it out, or subscribe it"
+        )
+    whole = {topic: dict.fromkeys(now.partitions[topic], offset) for topic, offset in wish.whole_topics.items()}
+    return wish.offsets | whole
+
+
+def _check_names(now: Subscribed, wished: Mapping[str, Mapping[int, int]], what: str) -> None:
+    named = {(topic, p) for topic, partitions in wished.items() for p in partitions}
+    there = set(now.topic_partitions())
+    if named != there:
+        missing, extra = sorted(there - named), sorted(named - there)
+        shown = [f"{topic}-{p} has none" for topic, p in missing[:3]] + [
+            f"{topic}-{p} is not subscribed" for topic, p in extra[:3]
+        ]
+        raise InvalidInput(f"give {what} for every subscribed partition and for no other: {', '.join(shown)}")
+
+
+def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_data_loss: bool) -> int:
+    partition = now.partition(*key)
+    low, high = partition.log_start, partition.high_watermark
+    if offset == EARLIEST_OFFSET:
+        return low
+    if offset == LATEST_OFFSET:
+        return high
+    nearest = min(max(offset, low), high)
+    if nearest != offset:
+        what = (
+            f"topic {key[0]!r}, partition {key[1]} has no offset {offset}: its offsets are {low} to {high}, "
+            f"where {high} is the next row's"
+        )
+        if fail_on_data_loss:
+            raise DataLoss(f"{what}; choose one of these, or set failOnDataLoss=false to take the nearest")
+        warn_of_loss(f"{what}, so {nearest} is taken")
+    return nearest
+
+
+def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match: NoMatch, *, ending: bool) -> int:
+    partition = now.partition(*key)
+    found = offset_for_time(log, now.handles[key[0]], key[1], ms, now.rack)
+    if found is None and not ending and no_match is NoMatch.ERROR:
+        wrong = f"no row at or after {ms} ms; choose an earlier time, or set"
+        if partition.log_start == partition.high_watermark:
+            wrong = "no row; set"
+        strategy = "startingOffsetsByTimestampStrategy=latest"
+        raise InvalidInput(f"topic {key[0]!r}, partition {key[1]} has {wrong} {strategy}")
+    return partition.high_watermark if found is None else found
+
+
+def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int, rack: str = "") -> int | None:
+    """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
+    partition = handle.journal.state.partitions[number]
+    failover = Failover(log.store_at, handle.name, number)
+    nodes = nearest_first(log, partition, rack)
+    for place, holders in _places_reaching(failover, nodes, handle, number, ms * US_PER_MS):
+        if place.end_offset <= partition.log_start:
+            continue
+        record = read_one(failover, holders, place, handle.schemas)
+        times = np.asarray(record.column("timestamp").cast(pa.int64()))
+        # Rows before the log start are still in the chunk that it cuts, but no longer in the log.
+        times = times[max(0, partition.log_start - place.base_offset) :]
+        reaching = np.flatnonzero(times >= ms * US_PER_MS)
+        if len(reaching) > 0:
+            offset = max(place.base_offset, partition.log_start) + int(reaching[0])
+            return offset if offset < partition.high_watermark else None
+    return None
+
+
+def _places_reaching(
+    failover: Failover, nodes: Sequence[Node], handle: TopicHandle, number: int, timestamp: int
+) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
+    """Yield, in order, the chunks with a row at or after `timestamp` (microseconds); each is looked for when asked."""
+    state = handle.journal.state
+    partition = state.partitions[number]
+    for rolled in partition.segments_reaching(timestamp):
+        key = handle.segment(number, rolled.name)
+        holders = holding(state, nodes, rolled.holders)
+        entry = failover.look_up(
+            holders,
+            rolled.base_offset,
+            functools.partial(segment.indexed_reaching, key=key, timestamp=timestamp),
+            functools.partial(segment.scanned_reaching, key=key, timestamp=timestamp),
+        )
+        if entry is not None:
+            yield place_in_segment(key, entry), holders
+            start, end = entry.end_offset, rolled.end_offset
+            later = failover.look_up(
+                holders,
+                start,
+                functools.partial(segment.indexed_between, key=key, start=start, end=end),
+                functools.partial(segment.scanned_between, key=key, start=start, end=end),
+            )
+            yield from ((place_in_segment(key, each), holders) for each in later if each.max_timestamp >= timestamp)
+    for chunk in partition.chunks_reaching(timestamp):
+        file = state.file(chunk.file)
+        place = Place(handle.append_file(file.name), chunk.place(number), chunk.base_offset)
+        yield place, holding(state, nodes, file.holders)

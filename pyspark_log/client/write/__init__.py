@@ -1,0 +1,1 @@
+"""Writing: orders rows by partition, stages them on nodes, and commits them as one batch."""

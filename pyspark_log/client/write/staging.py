@@ -1,0 +1,331 @@
+"""Staging: what a writing task does with its rows before anybody sequences them.
+
+Rows are gathered into a block, put into the order of their partitions by one vectorised pass, cut into chunks of a few
+megabytes, and appended to the task's one file for the topic. The block bounds memory whatever the number of
+rows and partitions; the file is invisible until a journal entry names it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.client.write.partitioner import group_by_partition, partition_of
+from pyspark_log.client.write.rows import Rows, record_bytes
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import Holder, NodeId
+from pyspark_log_coordinator.replication.write_targets import enough, write_targets
+from pyspark_log_storage import layout, node, schema
+from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.chunk import CHUNK_BYTES
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError
+from pyspark_log_storage.fan_out import FanOutWriter, is_the_nodes_fault, main_reason
+from pyspark_log_storage.store import Store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_storage.store import ObjectWriter
+
+BLOCK_BYTES = 64 * 1024 * 1024
+"""How much a task gathers at most before it writes; its memory is a few times this.
+
+A full chunk for each partition is enough: where that takes less, it gathers less.
+"""
+BLOCK_ROWS_MAX = 500_000
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A node's store: its address as the cluster knows it, and the incarnation that it must have."""
+
+    url: str
+    incarnation: str
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """A topic as a writing task must know it."""
+
+    name: str
+    topic_id: str
+    targets: tuple[tuple[NodeId, ...], ...]
+    """By partition the nodes that get the rows."""
+    nodes: dict[NodeId, Place]
+    """Where these nodes are."""
+    enough: int | None
+    """How many nodes a file must be on: the writer does not wait for more. None: all."""
+    compression: str
+    max_message_bytes: int
+    born: int
+    """The newest entry of the topic's journal that was known when the file was named."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has."""
+        return len(self.targets)
+
+
+class StagedFile(msgspec.Struct, frozen=True):
+    """An append file that is durable and waits to be sequenced."""
+
+    topic: str
+    topic_id: str
+    file: SequencedFile
+    failed: tuple[NodeId, ...] = ()
+    """Nodes that it could not be written to."""
+
+
+def destination_of(
+    handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
+) -> Destination:
+    """Return the topic's present state as a destination. `compression` None means the topic's own."""
+    state, log = handle.journal.state, handle.log
+    targets = write_targets(state, acks, log.missing_nodes)
+    used = {each for nodes in targets for each in nodes}
+    return Destination(
+        name=handle.name,
+        topic_id=handle.topic_id,
+        targets=targets,
+        nodes={each: Place(log.cluster.state.nodes[each].url, state.incarnations[each]) for each in used},
+        enough=enough(state, acks),
+        compression=compression or state.config.compression_type,
+        max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
+        born=handle.journal.number,
+    )
+
+
+class Staging:
+    """Writes one task's rows into one append file for each topic, and for each set of nodes that get its partitions."""
+
+    def __init__(  # noqa: PLR0913 -- each is a fact of its own
+        self,
+        store_at: Callable[[str], Store],
+        destination: Callable[[str], Destination],
+        topic: str | None,
+        *,
+        nonce: Callable[[], str],
+        durable: bool,
+        sticky: int,
+        fan_out: Callable[..., FanOutWriter] = FanOutWriter,
+    ) -> None:
+        """`store_at` opens a node's store by its address, as often as it is asked.
+
+        `topic` None: each row names its own. `sticky`, modulo the partitions, is for rows without a key.
+        `fan_out` writes to several nodes at once.
+        """
+        self._open = _Opener(store_at, fan_out, durable=durable)
+        self._destination = destination
+        self._topic = topic
+        self._nonce = nonce
+        self._sticky = sticky
+        self._block: list[Rows] = []
+        self._block_bytes = 0
+        self._block_rows = 0
+        self._block_bytes_max = 0
+        self._topics: dict[str, _TopicFiles] = {}
+
+    def add(self, rows: Rows) -> None:
+        """Take some rows. Raises `InvalidRecord`, `StoreError` and what finding a topic raises."""
+        if rows.record.num_rows == 0:
+            return
+        if not self._block_bytes_max:
+            self._block_bytes_max = self._enough()
+        size = rows.record.nbytes
+        if self._block and (
+            self._block_bytes + size > self._block_bytes_max or self._block_rows + rows.record.num_rows > BLOCK_ROWS_MAX
+        ):
+            self._write_block()
+        self._block.append(rows)
+        self._block_bytes += size
+        self._block_rows += rows.record.num_rows
+
+    def _enough(self) -> int:
+        """Return how large a block must be for full chunks."""
+        if self._topic is None:
+            return BLOCK_BYTES
+        return min(BLOCK_BYTES, CHUNK_BYTES * self._destination(self._topic).partitions)
+
+    def finish(self) -> list[StagedFile]:
+        """Write what is left, make the files durable, check the nodes again, and name the files."""
+        self._write_block()
+        return [file for topic in sorted(self._topics) for file in self._topics[topic].close()]
+
+    def discard(self) -> None:
+        """Give up what was staged."""
+        for files in self._topics.values():
+            files.discard()
+
+    def _write_block(self) -> None:
+        block, self._block, self._block_bytes, self._block_rows = self._block, [], 0, 0
+        if not block:
+            return
+        rows = _joined(block)
+        del block
+        if self._topic is not None:
+            self._write_rows(self._topic, rows.record, rows.partition)
+            return
+        assert rows.topic is not None
+        names = rows.topic.dictionary_encode()
+        for index, name in enumerate(names.dictionary.to_pylist()):
+            if len(names.dictionary) == 1:
+                self._write_rows(name, rows.record, rows.partition)
+            else:
+                mine = pc.equal(names.indices, index)
+                partition = None if rows.partition is None else rows.partition.filter(mine)
+                self._write_rows(name, rows.record.filter(mine), partition)
+
+    def _write_rows(self, topic: str, record: pa.RecordBatch, explicit: pa.Array | None) -> None:
+        files = self._topics.get(topic)
+        if files is None:
+            destination = self._destination(topic)
+            files = self._topics[topic] = _TopicFiles(self._open, destination, self._nonce)
+        _check_sizes(files.destination, record)
+        small = record.nbytes <= CHUNK_BYTES  # to ask each slice would take longer than to write it
+        partitions = files.destination.partitions
+        if partitions == 1 and explicit is None:
+            files.append(0, record, small=small)
+            return
+        try:
+            ids = partition_of(record.column("key"), explicit, partitions, self._sticky % partitions)
+        except InvalidRecord as error:
+            raise InvalidRecord(f"topic {topic!r}: {error}") from error
+        order, bounds = group_by_partition(ids, partitions)
+        present = np.flatnonzero(np.diff(bounds)).tolist()
+        if len(present) > 1:
+            record = _in_order(record, order)
+        for partition in present:
+            start, end = int(bounds[partition]), int(bounds[partition + 1])
+            files.append(partition, record.slice(start, end - start), small=small)
+
+
+class _Opener(msgspec.Struct, frozen=True):
+    """How files are begun on nodes."""
+
+    store_at: Callable[[str], Store]
+    fan_out: Callable[..., FanOutWriter]
+    durable: bool
+
+    def stores(self, destination: Destination, nodes: Sequence[NodeId]) -> dict[NodeId, Store]:
+        """Return the stores of some nodes."""
+        return {each: self.store_at(destination.nodes[each].url) for each in nodes}
+
+
+class _TopicFiles:
+    """The append files of one topic: one for each set of nodes, so mostly one."""
+
+    def __init__(self, opener: _Opener, destination: Destination, nonce: Callable[[], str]) -> None:
+        self.destination = destination
+        self._opener = opener
+        self._nonce = nonce
+        self._files: dict[tuple[NodeId, ...], _File] = {}
+
+    def append(self, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
+        """Append the rows of one partition as chunks of about `CHUNK_BYTES`; as one where they are known as `small`."""
+        nodes = self.destination.targets[partition]
+        file = self._files.get(nodes)
+        if file is None:
+            file = self._files[nodes] = _File(self._opener, self.destination, nodes, self._nonce())
+        schema_id = schema.RECORD_ID if len(record.schema) == len(schema.RECORD) else schema.RECORD_WITH_HEADERS_ID
+        pieces = 1 if small else max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
+        bounds = [record.num_rows * piece // pieces for piece in range(pieces + 1)]
+        for start, end in itertools.pairwise(bounds):
+            file.writer.append(partition, record.slice(start, end - start), schema_id, self.destination.compression)
+
+    def close(self) -> list[StagedFile]:
+        return [file.close() for file in self._files.values()]
+
+    def discard(self) -> None:
+        for file in self._files.values():
+            file.writer.discard()
+
+
+class _File:
+    """One append file, on one node or on several."""
+
+    def __init__(self, opener: _Opener, destination: Destination, nodes: Sequence[NodeId], nonce: str) -> None:
+        self._destination = destination
+        self._stores = stores = opener.stores(destination, nodes)
+        self._name = layout.born_name(destination.born, nonce)
+        self._key = key = layout.append_file(destination.name, destination.topic_id, self._name)
+        self._fan_out: FanOutWriter | None = None
+        if len(stores) == 1:
+            (store,) = stores.values()
+            target: ObjectWriter = store.open_write(key, durable=opener.durable)
+        else:
+            target = self._fan_out = opener.fan_out(stores, key, durable=opener.durable, enough=destination.enough)
+        self.writer = AppendFileWriter(target)
+
+    def close(self) -> StagedFile:
+        """Make the file durable and name its holders. Raises `StoreError` if there are none."""
+        self.writer.close()
+        failures = dict(self._fan_out.failures) if self._fan_out is not None else {}
+        holders = []
+        for each in self._stores if self._fan_out is None else self._fan_out.done:
+            incarnation = self._destination.nodes[each].incarnation
+            try:
+                if self._destination.nodes[each].url == AT_THE_ROOT:  # where that is not mounted there is no journal
+                    node.require_marker(self._stores[each], each, incarnation)
+                else:
+                    node.require_written(self._stores[each], each, incarnation, self._key)
+            except (StoreError, CorruptObject) as error:
+                if not is_the_nodes_fault(error):
+                    raise
+                failures[each] = error
+            else:
+                holders.append(Holder(each, incarnation))
+        if not holders:
+            raise main_reason(failures.values())
+        file = SequencedFile(self._name, tuple(holders), tuple(self.writer.chunks))
+        return StagedFile(self._destination.name, self._destination.topic_id, file, tuple(failures))
+
+
+def _in_order(record: pa.RecordBatch, order: NDArray[np.int64]) -> pa.RecordBatch:
+    """Return the rows in another order. Column by column, unchecked and by short indices: a quarter less time."""
+    indices = pa.array(order.astype(np.int32))
+    columns = [pc.take(column, indices, boundscheck=False) for column in record.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=record.schema)
+
+
+def _joined(block: list[Rows]) -> Rows:
+    """Return the rows of a block as one: a column that only some have is filled with nulls."""
+    if len(block) == 1:
+        return block[0]
+    table = pa.concat_tables(
+        [pa.Table.from_batches([rows.record]) for rows in block], promote_options="default"
+    ).combine_chunks()
+    record = table.to_batches()[0]
+    topics = [rows.topic for rows in block if rows.topic is not None]
+    partitions = [rows.partition for rows in block if rows.partition is not None]
+    return Rows(
+        record,
+        pa.concat_arrays(topics) if topics else None,
+        pa.concat_arrays(partitions) if partitions else None,
+    )
+
+
+def _largest(record: pa.RecordBatch) -> float:
+    """Return a bound of the bytes of a row that is quickly found: none for rows with headers."""
+    if "headers" in record.schema.names:
+        return math.inf
+    return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
+
+
+def _check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
+    # Most blocks are smaller as a whole than anything that could be refused, or have no row near the limit.
+    if record.nbytes <= destination.max_message_bytes or _largest(record) <= destination.max_message_bytes:
+        return
+    largest = pc.max(record_bytes(record)).as_py()
+    if largest > destination.max_message_bytes:
+        raise InvalidRecord(
+            f"topic {destination.name!r}: a row of {largest} bytes is larger than max.message.bytes "
+            f"({destination.max_message_bytes}); raise it for the topic and for the write, or make rows smaller"
+        )
