@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log.client.write.commit import Patience, sequence
-from pyspark_log.client.write.inline_maintenance import planned_work, ride_along
+from pyspark_log.client.write.inline_maintenance import plan_inline, run_inline
 from pyspark_log.client.write.rows import rows_of
 from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
 from pyspark_log_coordinator.environment import Environment, real_environment
@@ -105,8 +105,8 @@ class Writer:
 
     def ride(self) -> list[SwapSegments]:
         """Do what the tasks of a batch do in passing."""
-        works, nonce = planned_work(self.handle)[: self.tasks], self.log.environment.nonce
-        swaps = [swap for work in works for swap in ride_along(self.log.store_at, work, nonce())]
+        works, nonce = plan_inline(self.handle)[: self.tasks], self.log.environment.nonce
+        swaps = [swap for work in works for swap in run_inline(self.log.store_at, work, nonce())]
         self.segments += len(swaps)
         return swaps
 

@@ -101,7 +101,7 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
         (folders[-1] / "node").unlink()
         begun = time.perf_counter()
         node_admin.renew(log, "2")
-        log.call_roll()
+        log.probe_nodes()
         catch_up.catch_up(log, handle, "2")
         ours.append(time.perf_counter() - begun)
         assert "2" in handle.journal.state.partitions[0].isr
@@ -177,7 +177,7 @@ def _failover(folder: Path, name: str, acks: Acks, timeout_ms: int) -> float:
     _write(handle, [b"row"], acks, Patience())
     shutil.rmtree(folders[0])
     begun = time.perf_counter()
-    log.call_roll()
+    log.probe_nodes()
     _write(handle, [b"row"], acks, Patience(session_timeout_ms=timeout_ms))
     taken = (time.perf_counter() - begun) * 1000
     assert handle.journal.state.partitions[0].leader != "0"

@@ -46,8 +46,8 @@ def bytes_per_row(root: Path, handle: TopicHandle) -> float:
 def merge_everything(log: Log, handle: TopicHandle) -> None:
     """Roll what is there, merge it, and remove what was replaced, as `pyspark-log maintain` does."""
     handle.submit(AlterConfig({"segment.ms": "1", "file.delete.delay.ms": "0"}))
-    housekeeping.maintain(log, handle, log.environment.nonce)
-    housekeeping.housekeep(log, handle)
+    housekeeping.roll_and_merge(log, handle, log.environment.nonce)
+    housekeeping.clean_up_topic(log, handle)
     assert not any(each.chunks for each in handle.refresh().partitions), "some rows were not rolled"
 
 
@@ -78,7 +78,7 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         newest = bytes_per_row(path, small.handle)
         # A minute later the next housekeeping removes what was replaced.
         clock.step(PAUSE_STEPS)
-        housekeeping.housekeep(another, small.handle, thorough=False)
+        housekeeping.clean_up_topic(another, small.handle, thorough=False)
         kept = bytes_per_row(path, small.handle)
         segments = small.segments
         merge_everything(another, small.handle)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.maintenance.roll_job import Work
+    from pyspark_log_coordinator.maintenance.roll_job import RollTask
 
 NEVER = 2**62
 
@@ -38,14 +38,14 @@ class Unmaintained(DefaultSource):
 
 class UnmaintainedWriter(writer.StreamWriter):
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
-        with mock.patch.object(inline_maintenance, "planned_work", _no_work):
+        with mock.patch.object(inline_maintenance, "plan_inline", _no_work):
             super().__init__(schema, options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        with mock.patch.object(inline_maintenance, "HOUSEKEEPING_EVERY", NEVER):
+        with mock.patch.object(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", NEVER):
             super().commit(messages, batchId)
 
 
-def _no_work(handle: TopicHandle) -> tuple[Work, ...]:
+def _no_work(handle: TopicHandle) -> tuple[RollTask, ...]:
     del handle
     return ()

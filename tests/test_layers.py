@@ -52,14 +52,18 @@ print(json.dumps(found))
 """
 
 MAY_COME_WITH_A_TASK = {
-    "assignment",
+    "cluster",
+    "cluster.nodes",
     "environment",
-    "high_watermark",
-    "nodes",
-    "partition",
-    "sequenced_file",
-    "tail",
-    "write_targets",
+    "model",
+    "model.append_list",
+    "model.batch",
+    "model.broker_settings",
+    "model.node_order",
+    "model.partition",
+    "replication",
+    "replication.high_watermark",
+    "replication.write_targets",
 }
 """Modules of the coordinator: small values, and no state machine."""
 

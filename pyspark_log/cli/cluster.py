@@ -113,7 +113,7 @@ def move_journals(
 
     log = open_log(path)
     ids = tuple(each.strip() for each in to.split(","))
-    done = journal_migration.move(log, ids, _telling(json=json))
+    done = journal_migration.migrate(log, ids, _telling(json=json))
     for folder, error in done.damaged.items():
         typer.echo(f"pyspark-log: {folder}, of a deleted topic, stays where it is: {error.message}", err=True)
     if json:

@@ -102,7 +102,7 @@ def _troubles(partition: Partition, config: TopicConfig) -> set[str]:
     """Return of which kinds a partition is."""
     from pyspark_log_coordinator.replication import replicas
 
-    in_sync, needed = len(partition.isr), replicas.needed(partition, config)
+    in_sync, needed = len(partition.isr), replicas.required_acks(partition, config)
     kinds = {
         UNDER_REPLICATED: in_sync < replicas.replication_factor(partition),
         UNAVAILABLE: partition.leader is None,

@@ -36,7 +36,7 @@ def drain(
 
     log = open_log(path)
     node_of(log.cluster.state.nodes, node_id)
-    wanted = reassigner.on(log, node_id)  # what cannot be is told before anything moves
+    wanted = reassigner.topics_to_drain(log, node_id)  # what cannot be is told before anything moves
     if dry_run:
         reassign.show_plan(wanted, json=json)
         return
@@ -52,12 +52,12 @@ def drain(
             reassign.tell_failures(handle.name, done)
         # A topic may have been created on it meanwhile, as long as it is not fenced.
         is_fenced = log.cluster.refresh().nodes[node_id].fenced
-        wanted = reassigner.on(log, node_id)
+        wanted = reassigner.topics_to_drain(log, node_id)
         if is_fenced and not wanted:
             break
         if not is_fenced:
             node_admin.set_fenced(log, node_id, fenced=True)
-            wanted = reassigner.on(log, node_id)
+            wanted = reassigner.topics_to_drain(log, node_id)
     if json:
         from pyspark_log.cli.output import print_json
 

@@ -143,13 +143,9 @@ def _events(events: list[list[Any]]) -> Iterator[dict[str, Any]]:
     from pyspark_log_coordinator.cluster import machine as cluster
     from pyspark_log_coordinator.topic import machine as topic
 
-    # Events of topics and of the cluster have some names in common; of how many values they are tells which it is.
-    known = {
-        (each.__name__, len(each.__struct_fields__)): each.__struct_fields__
-        for each in (*get_args(cluster.Event), *get_args(topic.Event))
-    }
+    known = {each.__name__: each.__struct_fields__ for each in (*get_args(cluster.Event), *get_args(topic.Event))}
     for kind, *values in events:
-        names = known.get((kind, len(values)), tuple(str(number) for number in range(len(values))))
+        names = known.get(kind, tuple(str(number) for number in range(len(values))))
         yield {"event": kind, **dict(zip(names, _plain(values), strict=False))}
 
 

@@ -55,7 +55,7 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     from pyspark_log.cli import output
     from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.cluster.machine import topic_of
-    from pyspark_log_coordinator.sync.controller import WatchSettings
+    from pyspark_log_coordinator.sync.controller import ControllerSettings
 
     log = open_log(path)
     for name in topics or ():
@@ -64,7 +64,7 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     if watch and not dry_run:
         watching.start(
             path,
-            WatchSettings(
+            ControllerSettings(
                 session_timeout_ms=session_timeout_ms,
                 auto_leader_rebalance_enable=rebalance,
                 leader_imbalance_check_interval_seconds=rebalance_seconds,
@@ -132,7 +132,7 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     from pyspark_log.cli.progress import bar
     from pyspark_log_coordinator.maintenance import housekeeping
     from pyspark_log_coordinator.segments import retention, roll_plan
-    from pyspark_log_coordinator.segments.roll_plan import Job
+    from pyspark_log_coordinator.segments.roll_plan import RollJob
     from pyspark_log_storage.errors import LogError
 
     handle = log.topic(document["topic"])
@@ -147,17 +147,17 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         document.update(segments=len(due), bytes=size, expired=_expired(expired))
         return
 
-    def failed(job: Job, error: LogError) -> None:
+    def failed(job: RollJob, error: LogError) -> None:
         what = f"rows {job.base_offset} to {job.end_offset - 1} were not {'rolled' if job.chunks else 'merged'}"
         document["failures"].append(f"topic {handle.name!r}, partition {job.partition}: {what}: {error.message}")
 
     with bar(f"maintain {handle.name}", size) as progress:
-        document.update(housekeeping.maintain(log, handle, log.environment.nonce, progress, failed))
+        document.update(housekeeping.roll_and_merge(log, handle, log.environment.nonce, progress, failed))
 
     def not_cleaned(node: str, error: LogError) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
-    done = housekeeping.housekeep(log, handle, failed=not_cleaned)
+    done = housekeeping.clean_up_topic(log, handle, failed=not_cleaned)
     document.update(removed=done.removed, expired=_expired(done.expired), waiting=done.waiting)
 
 
@@ -204,7 +204,7 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         what = f"what a deleted topic left in {where} stays" if is_topic else f"{where} was not tidied up"
         document["failures"].append(f"{what}: {error.message}")
 
-    document.update(msgspec.to_builtins(cluster_cleanup.tidy(log, dry_run=dry_run, failed=failed)))
+    document.update(msgspec.to_builtins(cluster_cleanup.clean_up_cluster(log, dry_run=dry_run, failed=failed)))
 
 
 def _has_done_something(document: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from pyspark_log.cli import arguments, scrubbing, watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.sync.follower import Follower, Round
+    from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
 
 CLEAN_SECONDS = 60.0
 """How often files that nothing names are looked for."""
@@ -58,8 +58,8 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     damaged or gone there is copied again from a node that has it whole.
     """
     from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.sync.controller import WatchSettings
-    from pyspark_log_coordinator.sync.follower import Follower, Round, clean
+    from pyspark_log_coordinator.sync.controller import ControllerSettings
+    from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, delete_unnamed_files
     from pyspark_log_coordinator.sync.throttle import Throttle
     from pyspark_log_storage.errors import StoreError
 
@@ -68,7 +68,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     if not once:
         watching.start(
             path,
-            WatchSettings(
+            ControllerSettings(
                 session_timeout_ms=session_timeout_ms,
                 auto_leader_rebalance_enable=rebalance,
                 leader_imbalance_check_interval_seconds=rebalance_seconds,
@@ -84,13 +84,13 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
         try:
             done = _round(follower, node_id, wait)
             if time.monotonic() - cleaned > CLEAN_SECONDS:
-                clean(log, node_id)
+                delete_unnamed_files(log, node_id)
                 cleaned = time.monotonic()
         except StoreError as error:
             if once:
                 raise
             # A disk that is not mounted, or a journal that does not answer, may be there again.
-            done = Round(0, 0, (error.message,))
+            done = FollowerRound(0, 0, (error.message,))
         _print(node_id, done, once=once, json=json)
         for failure in done.failures:
             if failure not in told:
@@ -104,7 +104,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
             log.open(create=False)
 
 
-def _round(follower: Follower, node_id: str, wait: Callable[[int], object]) -> Round:
+def _round(follower: Follower, node_id: str, wait: Callable[[int], object]) -> FollowerRound:
     """Copy what the node lacks, with a bar where a person looks."""
     from pyspark_log.cli.progress import bar
 
@@ -120,7 +120,7 @@ def _round(follower: Follower, node_id: str, wait: Callable[[int], object]) -> R
         return follower.round(moved)
 
 
-def _print(node_id: str, done: Round, *, once: bool, json: bool) -> None:
+def _print(node_id: str, done: FollowerRound, *, once: bool, json: bool) -> None:
     """Say what a round did, where it did anything or was the only one."""
     if not (done.objects or once):
         return

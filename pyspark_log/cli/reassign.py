@@ -11,9 +11,9 @@ from pyspark_log.cli import arguments
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark_log_coordinator.cluster.placement import Assignment
+    from pyspark_log_coordinator.cluster.placement import Placement
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.sync.reassigner import Carried, Move
+    from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 
 EXAMPLES = """\b
 Examples:
@@ -67,7 +67,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     from pyspark_log_coordinator.sync import reassigner
 
     found = reassigner.begin(log, handle, wanted)
-    is_under_way = bool(found or reassigner.under_way(handle.refresh()))
+    is_under_way = bool(found or reassigner.reassigning_partitions(handle.refresh()))
     done = carry_out(log, handle, throttle)
     if json:
         from pyspark_log.cli.output import print_json
@@ -86,7 +86,7 @@ def _wanted(
     replication_factor: int | None,
     *,
     cancel: bool,
-) -> Assignment:
+) -> Placement:
     from pyspark_log_coordinator.sync import reassigner
 
     state = handle.journal.state
@@ -96,29 +96,29 @@ def _wanted(
         nodes = [node.strip() for node in to_nodes.split(",")]
         if not all(nodes) or len(set(nodes)) != len(nodes):
             arguments.refuse("--to-nodes", f"{to_nodes!r} is not NODE,NODE, such as 3,4,5, each node once")
-        return reassigner.onto(log, state, nodes, replication_factor)
+        return reassigner.placement_on(log, state, nodes, replication_factor)
     if replication_factor is not None:
-        return reassigner.with_factor(log, state, replication_factor)
-    return reassigner.originals(state) if cancel else reassigner.targets(state)
+        return reassigner.placement_with_factor(log, state, replication_factor)
+    return reassigner.original_placement(state) if cancel else reassigner.target_placement(state)
 
 
-def carry_out(log: Log, handle: TopicHandle, throttle: int | None) -> Carried:
+def carry_out(log: Log, handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
     """Copy until the topic's reassignments have ended, with a bar where a person looks."""
     from pyspark_log.cli.progress import bar
     from pyspark_log_coordinator.sync import reassigner
     from pyspark_log_coordinator.sync.throttle import Throttle
 
     wait = bool if throttle is None else Throttle(log.environment, throttle)
-    with bar(f"reassign {handle.name}", reassigner.behind(handle)) as progress:
+    with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle)) as progress:
 
         def moved(count: int) -> None:
             progress(count)
             wait(count)
 
-        return reassigner.carry_out(log, handle, moved)
+        return reassigner.run(log, handle, moved)
 
 
-def document(topic: str, found: Iterable[Move]) -> dict[str, Any]:
+def document(topic: str, found: Iterable[PartitionMove]) -> dict[str, Any]:
     """Return what machines are told of moves."""
     return {
         "topic": topic,
@@ -135,7 +135,7 @@ def document(topic: str, found: Iterable[Move]) -> dict[str, Any]:
     }
 
 
-def _result(done: Carried) -> dict[str, Any]:
+def _result(done: ReassignmentProgress) -> dict[str, Any]:
     return {
         "objects": done.objects,
         "bytes": done.bytes,
@@ -144,7 +144,7 @@ def _result(done: Carried) -> dict[str, Any]:
     }
 
 
-def show_plan(wanted: Iterable[tuple[TopicHandle, Assignment]], *, json: bool) -> None:
+def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> None:
     """Print what would move, and about how many bytes that would copy."""
     from pyspark_log.cli import output
     from pyspark_log_coordinator.sync import reassigner
@@ -168,7 +168,7 @@ def show_plan(wanted: Iterable[tuple[TopicHandle, Assignment]], *, json: bool) -
     output.print_table(columns, rows, totals if len(rows) > 1 else None)
 
 
-def tell_failures(topic: str, done: Carried) -> None:
+def tell_failures(topic: str, done: ReassignmentProgress) -> None:
     """Say what is in the way of reassignments that have not ended, and end the program with the exit code 1."""
     if not done.unfinished:
         return
@@ -183,7 +183,14 @@ def tell_failures(topic: str, done: Carried) -> None:
     raise typer.Exit(1)
 
 
-def _tell(handle: TopicHandle, found: tuple[Move, ...], done: Carried, *, is_under_way: bool, cancelled: bool) -> None:
+def _tell(
+    handle: TopicHandle,
+    found: tuple[PartitionMove, ...],
+    done: ReassignmentProgress,
+    *,
+    is_under_way: bool,
+    cancelled: bool,
+) -> None:
     if not is_under_way:
         why = "no reassignment is under way" if cancelled else "has its replicas where they should be"
         typer.echo(f"topic {handle.name}: {why}; nothing was changed" if cancelled else f"topic {handle.name} {why}")

@@ -59,7 +59,7 @@ def rebuild(
         _print(found)
     aside = ""
     if yes:
-        aside = execute.carry_out(found, environment, journals_are_lost=journals_lost)
+        aside = execute.rebuild(found, environment, journals_are_lost=journals_lost)
         _write_checkpoints(found)
     if json:
         output.print_json(_document(found, done=yes))

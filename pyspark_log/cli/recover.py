@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_log_coordinator.audit.unrolled import KnownTopic
-    from pyspark_log_coordinator.rebuild.folder_scan import Life
+    from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
     from pyspark_log_storage.store import Store
 
 EXAMPLES = """\b
@@ -100,7 +100,7 @@ def _store_of(path: str, node: str | None) -> Store:
 
 
 def _recovered(
-    store: Store, topic: str, known: Callable[[Life], KnownTopic | None], *, everything: bool, dry_run: bool
+    store: Store, topic: str, known: Callable[[TopicFolder], KnownTopic | None], *, everything: bool, dry_run: bool
 ) -> list[dict[str, Any]]:
     """Return what was found of each partition of each life of the topic, and of append files that are damaged.
 
@@ -109,7 +109,7 @@ def _recovered(
     import msgspec
 
     from pyspark_log_coordinator.audit import unrolled
-    from pyspark_log_coordinator.rebuild.folder_scan import Life
+    from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
     from pyspark_log_storage import checkpoints, recovery
     from pyspark_log_storage.node import read_marker
 
@@ -117,7 +117,7 @@ def _recovered(
     node = None if marker is None else marker.node
     found: list[dict[str, Any]] = []
     for topic_id in store.folders(f"topics/{topic}/"):
-        life = Life(topic, topic_id)
+        life = TopicFolder(topic, topic_id)
         described = known(life)
         partitions = described.topic.partitions if described is not None else ()
         points = _recovery_points(store, f"{life.folder}{checkpoints.RECOVERY_POINT}")
@@ -164,7 +164,7 @@ def _recovery_points(store: Store, key: str) -> dict[int, int]:
     return {partition: point for (_, partition), point in points.items()}
 
 
-def _known_by(path: str, store: Store, node: str | None) -> Callable[[Life], KnownTopic | None]:
+def _known_by(path: str, store: Store, node: str | None) -> Callable[[TopicFolder], KnownTopic | None]:
     """Return what tells where the rows of append files belong: the journals if the node is given by its id.
 
     Otherwise the node's folder alone, for the journals may be lost.
@@ -173,14 +173,14 @@ def _known_by(path: str, store: Store, node: str | None) -> Callable[[Life], Kno
     from pyspark_log_coordinator.audit import unrolled
     from pyspark_log_coordinator.environment import real_environment
 
-    def by_folder(life: Life) -> KnownTopic | None:
+    def by_folder(life: TopicFolder) -> KnownTopic | None:
         return unrolled.known(store, life, real_environment())
 
     if node is None or "/" in node:
         return by_folder
     log = open_log(path)
 
-    def by_journal(life: Life) -> KnownTopic | None:
+    def by_journal(life: TopicFolder) -> KnownTopic | None:
         record = log.topics().get(life.topic)
         if record is None or record.topic_id != life.topic_id:
             return by_folder(life)

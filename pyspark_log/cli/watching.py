@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.sync.controller import WatchSettings
+    from pyspark_log_coordinator.sync.controller import ControllerSettings
 
 LOOK_SECONDS = 1.0
 """How often the nodes are asked whether they are there."""
@@ -45,14 +45,14 @@ RebalancePercentage = Annotated[
 ]
 
 
-def start(path: str, settings: WatchSettings) -> None:
+def start(path: str, settings: ControllerSettings) -> None:
     """Watch the cluster at `path`, which is one, until the process ends."""
     threading.Thread(target=_watch, args=(path, settings), name="watch nodes and leaders", daemon=True).start()
 
 
-def _watch(path: str, settings: WatchSettings) -> None:
+def _watch(path: str, settings: ControllerSettings) -> None:
     from pyspark_log.client.opening import own_log
-    from pyspark_log_coordinator.sync.controller import Watcher
+    from pyspark_log_coordinator.sync.controller import Controller
     from pyspark_log_storage.errors import LogError
 
     log = own_log(path)
@@ -66,7 +66,7 @@ def _watch(path: str, settings: WatchSettings) -> None:
 
         try:
             log.open(create=False)
-            watcher = watcher or Watcher(log, settings)
+            watcher = watcher or Controller(log, settings)
             for led in watcher.watch(failed):
                 typer.echo(f"topic {led.topic}, partition {led.partition}: node {led.leader} leads again", err=True)
         except LogError as error:

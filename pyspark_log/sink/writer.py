@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark_log.client.write.commit import Patience
     from pyspark_log.options.sink_options import SinkOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.maintenance.roll_job import Work
+    from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
 
@@ -68,7 +68,7 @@ class _Sink:
         check_columns({field.name: field.dataType.simpleString() for field in schema}, options.topic)
         self.options = options
         self._destinations: dict[str, Destination] = {}
-        self._works: tuple[Work, ...] = ()
+        self._works: tuple[RollTask, ...] = ()
         self._patiently(self._plan)
 
     def _plan(self) -> None:
@@ -80,7 +80,7 @@ class _Sink:
 
             handle = self._find(log, options.topic)
             self._destinations[options.topic] = self._destination(handle)
-            self._works = inline_maintenance.planned_work(handle)
+            self._works = inline_maintenance.plan_inline(handle)
 
     def _find(self, log: Log, topic: str) -> TopicHandle:
         """Return the hold on a topic, created where the options say so. Raises `UnknownTopic`."""
@@ -128,7 +128,7 @@ class _Sink:
         if (task := context.partitionId()) < len(self._works):
             from pyspark_log.client.write import inline_maintenance
 
-            swaps = inline_maintenance.ride_along(store_at, self._works[task], nonce())
+            swaps = inline_maintenance.run_inline(store_at, self._works[task], nonce())
         return StagedMessage(tuple(files), swaps, query_id, run_id)
 
     def _destination_named(self, topic: str) -> Destination:

@@ -1,4 +1,4 @@
-"""compression."""
+"""The names of the compressions that a topic may have, without importing pyarrow."""
 
 from __future__ import annotations
 

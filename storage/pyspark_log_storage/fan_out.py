@@ -36,7 +36,7 @@ _LOOK_SECONDS = 0.01
 _CLOSE_LOOK_SECONDS = 0.001
 
 
-def is_the_nodes_fault(error: LogError) -> bool:
+def is_node_failure(error: LogError) -> bool:
     """Return whether an error says that a node is away or broken, whoever asks.
 
     Missing rights and wrong settings are the asker's: they must not put a node that is well out of what others rely on.
@@ -144,7 +144,7 @@ class FanOutWriter:
     def _drop_failed(self) -> None:
         failed = {name: lane.error for name, lane in self._lanes.items() if lane.error is not None}
         for error in failed.values():
-            if not isinstance(error, LogError) or not is_the_nodes_fault(error):
+            if not isinstance(error, LogError) or not is_node_failure(error):
                 self.discard()
                 raise error
         for name, error in failed.items():

@@ -57,7 +57,7 @@ _ADVICE = {
     errno.ENAMETOOLONG: "the path is too long; choose a shorter one",
 }
 # What `link` answers where there are none. EPERM is Linux's word for it (FAT); the temporary file is our own.
-_NOBODYS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_UNOWNED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 """What keeps everybody from writing, and not this process alone."""
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
 
@@ -375,7 +375,7 @@ def _errors(url: str, key: str) -> Iterator[None]:
     except OSError as error:
         where = f"{url}/{key}"
         if error.errno in _ADVICE:
-            kind = StoreUnwritable if error.errno in _NOBODYS else StoreRefused
+            kind = StoreUnwritable if error.errno in _UNOWNED else StoreRefused
             raise kind(url, key, f"cannot use {where}: {_ADVICE[error.errno]}, then try again") from error
         reason = error.strerror or error
         raise StoreUnavailable(

@@ -103,12 +103,12 @@ OF_A_TOPIC: dict[str, Any] = {
     "a file held that was rolled": FilesHeld("0", (0,), ()),
     "a segment held of a partition that there is not": FilesHeld("0", (), ((1, "x"),)),
     "a damaged segment of partition -1": Damaged("0", (), ((-1, "x", 0),)),
-    "more released files forgotten than there are": orphans.ReleasedForgotten(99),
-    "-1 released files forgotten": orphans.ReleasedForgotten(-1),
+    "more released files forgotten than there are": orphans.DeletionsConfirmed(99),
+    "-1 released files forgotten": orphans.DeletionsConfirmed(-1),
     "an orphan floor behind the journal's end": orphans.OrphanFloor(10**18),
     "an orphan floor that goes back": Entries([orphans.OrphanFloor(3), orphans.OrphanFloor(0)]),
     "a mark behind the journal's end": orphans.FloorMarked(FloorMark(10**18, 0)),
-    "a generation that was before": journal_move.JournalMoved(0),
+    "a generation that was before": journal_move.TopicJournalMoved(0),
     "a setting that nobody can set": topic.ConfigAltered(TopicConfig(segment_bytes=-5)),
     "a topic that starts a second time": TopicStarted("t", "1", TopicConfig(), (), {"0": "i"}, (("0",),)),
     "a topic that is restored though it is there": restored(),
@@ -149,7 +149,7 @@ OF_THE_CLUSTER: dict[str, Any] = {
     "a topic whose id is a path": record("u", "../1"),
     "a topic of which a partition is twice on a node": record("u", "1", "0", "0"),
     "a topic that there is not is removed": TopicRemoved("u"),
-    "the journals move to one node": journal_generations.JournalsMoved(2, (), ()),
+    "the journals move to one node": journal_generations.JournalMigrationStarted(2, (), ()),
 }
 
 

@@ -12,8 +12,8 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import housekeeping
-from pyspark_log_coordinator.maintenance.roll_job import work_of
-from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.rebuild_survey import Survey, survey
@@ -67,8 +67,8 @@ class LostCluster:
         handle = self.log.topic(topic)
         one = handle.refresh().partitions[partition]
         taken = tuple(one.chunks[:chunks])
-        job = roll_plan.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
-        swap = carry_out(self.log.store_at, work_of(handle, job), self.log.environment.nonce())
+        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        swap = run_roll(self.log.store_at, roll_task_of(handle, job), self.log.environment.nonce())
         handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 
@@ -101,7 +101,7 @@ class LostCluster:
     def rebuild(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = (), **flags: Any) -> Survey:
         """Rebuild the cluster from some nodes; the log is the new one then."""
         found = self.survey(nodes, journals)
-        execute.carry_out(found, real_environment(), **flags)
+        execute.rebuild(found, real_environment(), **flags)
         self.log = Log(list(found.journal_stores), real_environment())
         self.log.open(create=False)
         return found

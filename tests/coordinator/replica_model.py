@@ -30,14 +30,14 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import high_watermark
 from pyspark_log_coordinator.replication.isr import Lagging
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
-    AlterNode,
+    AlterReplicaNode,
     CancelSuspicion,
     CommitBatch,
     ElectLeaders,
@@ -188,7 +188,7 @@ class Model:
                 cut = self.flaws.truncation(node.disk, known, node.high_watermark)
                 yield f"restart {name}", _with(state, i, node._replace(disk=node.disk.cut(cut), copied=NOTHING))
             if node.wiped:
-                after = self._submit(state.topic, AlterNode(name, f"{name}{node.life + 1}"))
+                after = self._submit(state.topic, AlterReplicaNode(name, f"{name}{node.life + 1}"))
                 renewed = _with(state, i, Node(life=node.life + 1))
                 yield from self._to(f"renew {name}", renewed, after)
             if name in known.partition.isr and name != known.partition.leader:
@@ -296,12 +296,12 @@ class Model:
             log_end=end,
             high_watermark=0,
             log_end_offsets={name: end if name == leader else 0 for name in self.names},
-            chunks=Tail([ChunkRef(at, 1, at, 0, 64, 0, 0, 0, row[0], 0, 0) for at, row in enumerate(rows)]),
+            chunks=AppendList([ChunkRef(at, 1, at, 0, 64, 0, 0, 0, row[0], 0, 0) for at, row in enumerate(rows)]),
         )
         rebuilt = msgspec.structs.replace(
             known.state,
             partitions=(partition,),
-            files=Tail([FileRef(born_name(0, str(number)), holders, 0) for _, number in rows]),
+            files=AppendList([FileRef(born_name(0, str(number)), holders, 0) for _, number in rows]),
             suspects={},
         )
         nodes = tuple(node._replace(copied=NOTHING) for node in state.nodes)
@@ -352,7 +352,7 @@ class Model:
         """Return the state's number. How suspicions are numbered, and holders ordered, makes no difference."""
         files = [msgspec.structs.replace(each, holders=tuple(sorted(each.holders, key=_name))) for each in state.files]
         state = msgspec.structs.replace(
-            state, files=Tail(files), suspects=dict.fromkeys(sorted(state.suspects), 1), suspicions=0
+            state, files=AppendList(files), suspects=dict.fromkeys(sorted(state.suspects), 1), suspicions=0
         )
         data = topic.MACHINE.encode_state(state)
         if data not in self._numbers:

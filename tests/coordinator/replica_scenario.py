@@ -43,7 +43,7 @@ from pyspark_log_coordinator.replication.damaged import Damaged
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr import IsrShrunk, Lagging
-from pyspark_log_coordinator.replication.node_changes import NodeFenced, NodeRenewed, NodeUnfenced
+from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed, ReplicasUnfenced
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.set_back import SetBack
@@ -53,15 +53,15 @@ from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
-    AlterNode,
+    AlterReplicaNode,
     AlterReplicas,
-    Assignment,
     CancelSuspicion,
     ElectLeaders,
     ElectPreferred,
     Holder,
     HoldFiles,
     MaintainSegments,
+    PartitionReassignment,
     ReportDamage,
     ShrinkIsr,
     Suspect,
@@ -95,7 +95,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         return lambda words: answer(here().state, words)
 
     known: dict[tuple[Played, str], dict[str, bytes]] = {}
-    lags: dict[Played, dict[isr.Follower, isr.FollowerLag]] = {}
+    lags: dict[Played, dict[isr.FollowerId, isr.FollowerLag]] = {}
 
     def copy(words: list[str]) -> str:
         said = told(_copy)(words)
@@ -115,7 +115,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
 
     def look(words: list[str]) -> str:
         played, now = here(), int(settings(words, "at")["at"]) * 1000
-        lags[played] = isr.watch(lags.get(played, {}), played.state, now)
+        lags[played] = isr.observe_all(lags.get(played, {}), played.state, now)
         found = isr.lagging(lags[played], played.state, now)
         return " ".join(f"p{each.partition} lagging={','.join(each.nodes)}" for each in found) or "nobody lags"
 
@@ -132,9 +132,9 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         "damage": told(_damage),
         "elect": told(_elect),
         "prefer": told(lambda state, words: ElectPreferred(_holders(state, settings(words, "live")["live"]))),
-        "wipe": told(lambda state, words: AlterNode(words[0], f"{state.incarnations[words[0]]} again")),
-        "fence": told(lambda state, words: AlterNode(words[0], state.incarnations[words[0]], fenced=True)),
-        "unfence": told(lambda state, words: AlterNode(words[0], state.incarnations[words[0]])),
+        "wipe": told(lambda state, words: AlterReplicaNode(words[0], f"{state.incarnations[words[0]]} again")),
+        "fence": told(lambda state, words: AlterReplicaNode(words[0], state.incarnations[words[0]], fenced=True)),
+        "unfence": told(lambda state, words: AlterReplicaNode(words[0], state.incarnations[words[0]])),
         "reassign": told(_reassign),
         "add": told(_add),
         "leo": asked(_log_end_offsets),
@@ -227,7 +227,7 @@ def _reach(state: Topic, words: list[str]) -> CancelSuspicion:
 
 def _reassign(state: Topic, words: list[str]) -> AlterReplicas:
     pairs = [word.partition("=")[::2] for word in words]
-    assignments = tuple(Assignment(partition_number(name), tuple(nodes.split(","))) for name, nodes in pairs)
+    assignments = tuple(PartitionReassignment(partition_number(name), tuple(nodes.split(","))) for name, nodes in pairs)
     named = {node for each in assignments for node in each.nodes}
     return AlterReplicas(assignments, {node: _incarnation(state, node) for node in named})
 
@@ -258,9 +258,9 @@ _TOLD = {
     NodeSuspected: "suspected",
     SuspicionCancelled: "reached",
     Damaged: "damaged",
-    NodeRenewed: "renewed",
-    NodeFenced: "fenced",
-    NodeUnfenced: "unfenced",
+    ReplicasRenewed: "renewed",
+    ReplicasFenced: "fenced",
+    ReplicasUnfenced: "unfenced",
 }
 
 

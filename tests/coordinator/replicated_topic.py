@@ -74,9 +74,9 @@ class ReplicatedTopic:
         """Roll the oldest chunks of a partition into a segment on one node; return its name."""
         one = self.partition(partition)
         taken = tuple(one.chunks[:chunks])
-        job = roll_plan.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
-        work = msgspec.structs.replace(roll_job.work_of(self.handle, job), targets=(on,))
-        swap = roll_run.carry_out(self.log.store_at, work, self.log.environment.nonce())
+        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        work = msgspec.structs.replace(roll_job.roll_task_of(self.handle, job), targets=(on,))
+        swap = roll_run.run_roll(self.log.store_at, work, self.log.environment.nonce())
         self.handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 

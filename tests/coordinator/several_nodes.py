@@ -47,5 +47,5 @@ class Stores:
 
 def one_after_another(members: Sequence[tuple[Node, Store]]) -> dict[str, LogError]:
     """Ask for the markers without threads."""
-    asked = ((node.node_id, liveness.check(node, store)) for node, store in members)
+    asked = ((node.node_id, liveness.check_node(node, store)) for node, store in members)
     return {name: error for name, error in asked if error is not None}

@@ -12,8 +12,8 @@ from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance.roll_job import work_of
-from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
@@ -103,21 +103,21 @@ class StoredTopic:
             start = len(self.expected[partitions[0]])
             self.append({p: [b"row %d of %d" % (start + row, p) for row in range(rows)] for p in partitions})
 
-    def job(self, chunks: int | None = None, partition: int = 0) -> roll_plan.Job:
+    def job(self, chunks: int | None = None, partition: int = 0) -> roll_plan.RollJob:
         """Return the job of rolling the oldest chunks of a partition, all where no number is given."""
         one = self.handle.refresh().partitions[partition]
         taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
-        return roll_plan.Job(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        return roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
 
-    def merge_job(self, segments: int | None = None, partition: int = 0) -> roll_plan.Job:
+    def merge_job(self, segments: int | None = None, partition: int = 0) -> roll_plan.RollJob:
         """Return the job of merging the oldest segments of a partition."""
         one = self.handle.refresh().partitions[partition]
         taken = one.segments[: len(one.segments) if segments is None else segments]
-        return roll_plan.Job(partition, one.leader_epoch, 2, taken, (), one.epoch_starts)
+        return roll_plan.RollJob(partition, one.leader_epoch, 2, taken, (), one.epoch_starts)
 
-    def carry_out(self, job: roll_plan.Job) -> SwapSegments:
+    def carry_out(self, job: roll_plan.RollJob) -> SwapSegments:
         """Write a job's segment, and swap nothing in."""
-        return carry_out(self.log.store_at, work_of(self.handle, job), self.log.environment.nonce())
+        return run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment.nonce())
 
     def roll(self, chunks: int | None = None, partition: int = 0) -> None:
         """Roll the oldest chunks of a partition into one segment."""

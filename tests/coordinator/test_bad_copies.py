@@ -12,7 +12,7 @@ from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file, scrubber, unclean_election
-from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import transfer
@@ -223,7 +223,7 @@ def test_where_another_has_every_row_that_leads_at_once(tmp_path):
     restored = Restored(tmp_path, "0", "1", "2")
     with pytest.raises(NotEnoughReplicas):
         restored.write(3, ("0", "2"))
-    observer_of(restored.handle).look(restored.handle)
+    failure_detector_of(restored.handle).look(restored.handle)
     one = restored.partition
     assert (one.leader, one.leader_epoch, one.isr, one.log_end) == ("2", 1, ("2", "0"), 3)
     assert restored.handle.journal.state.suspects == {}
@@ -237,10 +237,10 @@ def test_where_another_has_every_row_that_leads_at_once(tmp_path):
 
 def test_where_only_the_leader_had_a_row_the_session_timeout_is_waited_for(tmp_path):
     restored = Restored(tmp_path, "1")
-    observer_of(restored.handle).look(restored.handle)
+    failure_detector_of(restored.handle).look(restored.handle)
     assert (restored.partition.leader, restored.partition.log_end) == ("1", 3)
     assert set(restored.handle.journal.state.suspects) == {"1"}
-    observer_of(restored.handle, session_timeout_ms=0).look(restored.handle)
+    failure_detector_of(restored.handle, session_timeout_ms=0).look(restored.handle)
     assert (restored.partition.leader, restored.partition.log_end) == ("2", 2)
 
 
@@ -250,13 +250,13 @@ def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest
     for batch, on in enumerate((ALL, ("1",), ("1",))):
         write(cluster.log, handle, batch, {0: [b"%d" % batch]}, on, "1")
     (cluster.folder("1", "t") / "append" / handle.refresh().files[1].name).unlink()
-    observer = observer_of(handle)
+    observer = failure_detector_of(handle)
     observer.look(handle)
     one = handle.refresh().partitions[0]
     assert (one.leader, one.high_watermark, set(handle.journal.state.suspects)) == ("1", 1, {"1"})
     cluster.catch_up("t", "1")
     assert set(handle.refresh().suspects) == {"1"}, "it has nothing to copy, and is no better for it"
-    observer_of(handle, session_timeout_ms=0).look(handle)
+    failure_detector_of(handle, session_timeout_ms=0).look(handle)
     one = handle.refresh().partitions[0]
     assert (one.leader, one.log_end, one.high_watermark) == ("2", 1, 1)
     assert [type(each).__name__ for _, events, _ in history(handle.journal) for each in events].count("RowsLost") == 1
@@ -275,13 +275,13 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
     flip_bit(cluster.folder("1", "t") / "append" / handle.refresh().files[1].name, 100)
     if shrunk:
         handle.submit(AlterConfig({"replica.lag.time.max.ms": "1"}))
-        observer = observer_of(handle)
+        observer = failure_detector_of(handle)
         observer.look(handle)
         cluster.log.environment.sleep(0.005)
         observer.look(handle)
         assert handle.refresh().partitions[0].isr == ("1",)
     set_fenced(cluster.log, "1", fenced=True)
-    observer_of(handle).look(handle)
+    failure_detector_of(handle).look(handle)
     if shrunk:
         assert handle.refresh().partitions[0].leader is None
         handle.submit(ElectLeaders(live(handle), (), (0,), unclean=True))
@@ -308,10 +308,10 @@ def test_where_only_a_disk_that_was_set_back_is_left_it_leads_with_the_rows_that
     shutil.rmtree(tmp_path / "node1")
     shutil.rmtree(tmp_path / "node2")
     shutil.move(tmp_path / "backup", tmp_path / "node2")
-    observer_of(handle, session_timeout_ms=0).look(handle)
+    failure_detector_of(handle, session_timeout_ms=0).look(handle)
     if not enabled:
         assert handle.refresh().partitions[0].leader is None
-        command = unclean_election.giving_up(handle, observer_of(handle).gone)
+        command = unclean_election.giving_up(handle, failure_detector_of(handle).gone)
         assert [(each.start, each.end) for each in unclean_election.would_lose(handle.refresh(), command).values()] == [
             (1, 4)
         ]
@@ -322,7 +322,7 @@ def test_where_only_a_disk_that_was_set_back_is_left_it_leads_with_the_rows_that
     assert (told in caplog.text) == enabled
     write(cluster.log, handle, 3, {0: [b"3"]}, ("2",), "all")
     assert cluster.read("t") == [b"0", b"3"]
-    observer_of(handle).look(handle)
+    failure_detector_of(handle).look(handle)
     assert "2" not in handle.refresh().suspects
 
 
@@ -347,7 +347,7 @@ def test_a_follower_whose_disk_was_set_back_is_out_of_the_isr_at_once(tmp_path):
     shutil.rmtree(tmp_path / "node2")
     shutil.move(tmp_path / "backup", tmp_path / "node2")
     handle = cluster.log.topic("t")
-    observer_of(handle).look(handle)
+    failure_detector_of(handle).look(handle)
     assert one(cluster).isr == ("0", "1")
     assert one(cluster).log_end_offsets == {"0": 6, "1": 6, "2": 2}
     cluster.catch_up("t", "2")

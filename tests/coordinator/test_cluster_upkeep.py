@@ -11,7 +11,7 @@ from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.maintenance import cluster_cleanup
-from pyspark_log_coordinator.maintenance.cluster_cleanup import tidy
+from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable, UnknownTopic
@@ -79,10 +79,10 @@ def test_the_bytes_of_a_deleted_topic_go_when_the_delay_is_over(topic):
     delete(topic)
     before = contents(topic.store)
     topic.clock.now_ms = LATER_MS - 1
-    assert tidy(topic.log).deleted_topics == ()
+    assert clean_up_cluster(topic.log).deleted_topics == ()
     assert contents(topic.store) == before
     topic.clock.now_ms = LATER_MS
-    [gone] = tidy(topic.log).deleted_topics
+    [gone] = clean_up_cluster(topic.log).deleted_topics
     assert left_of(topic) == end_of(topic)
     lost = {key: data for key, data in before.items() if key not in contents(topic.store)}
     assert (gone.topic, gone.topic_id) == ("t", topic.handle.topic_id)
@@ -94,9 +94,9 @@ def test_the_delay_is_that_of_the_topic(monkeypatch):
     topic = filled(file_delete_delay_ms="5000")
     delete(topic)
     topic.clock.now_ms = DELETED_MS + 4999
-    assert tidy(topic.log).deleted_topics == ()
+    assert clean_up_cluster(topic.log).deleted_topics == ()
     topic.clock.now_ms = DELETED_MS + 5000
-    assert len(tidy(topic.log).deleted_topics) == 1
+    assert len(clean_up_cluster(topic.log).deleted_topics) == 1
 
 
 def test_what_stays_for_ever_does_not_grow_with_what_the_topic_held():
@@ -108,7 +108,7 @@ def test_what_stays_for_ever_does_not_grow_with_what_the_topic_held():
             topic.roll(partition=0)
         delete(topic)
         topic.clock.now_ms = LATER_MS
-        tidy(topic.log)
+        clean_up_cluster(topic.log)
         _, _, key, _ = topic.handle.journal.end_keys()
         sizes.append(len(snapshot.decode(topic.store.read(key), key).state))
         assert left_of(topic) == end_of(topic)
@@ -118,7 +118,7 @@ def test_what_stays_for_ever_does_not_grow_with_what_the_topic_held():
 def test_a_topic_that_is_there_is_left_alone(topic):
     before = contents(topic.store)
     topic.clock.now_ms = LATER_MS
-    assert tidy(topic.log).deleted_topics == ()
+    assert clean_up_cluster(topic.log).deleted_topics == ()
     assert contents(topic.store) == before
 
 
@@ -128,7 +128,7 @@ def test_a_topic_that_was_made_again_under_the_name_is_untouched(deleted):
     again.fill(3)
     again.roll()
     before = {key: data for key, data in contents(again.store).items() if key.startswith(again.folder)}
-    [gone] = tidy(again.log).deleted_topics
+    [gone] = clean_up_cluster(again.log).deleted_topics
     assert gone.topic_id == deleted.handle.topic_id != again.handle.topic_id
     assert {key: data for key, data in contents(again.store).items() if key.startswith(again.folder)} == before
     again.check()
@@ -146,15 +146,15 @@ def test_several_lives_of_a_name_go_each_at_its_time(topic):
     third = StoredTopic(topic.store)
     third.fill(2)
     third.clock.now_ms = LATER_MS + 9
-    assert [each.topic_id for each in tidy(third.log).deleted_topics] == [topic.handle.topic_id]
+    assert [each.topic_id for each in clean_up_cluster(third.log).deleted_topics] == [topic.handle.topic_id]
     third.clock.now_ms = LATER_MS + 10
-    assert [each.topic_id for each in tidy(third.log).deleted_topics] == [second.handle.topic_id]
+    assert [each.topic_id for each in clean_up_cluster(third.log).deleted_topics] == [second.handle.topic_id]
     third.check()
 
 
 def test_topics_whose_names_begin_alike_are_told_apart(deleted):
     others = [deleted.log.create_topic(name, 1) for name in ("t-1", "t.1", "t0", "tt", "s")]
-    assert [each.topic for each in tidy(deleted.log).deleted_topics] == ["t"]
+    assert [each.topic for each in clean_up_cluster(deleted.log).deleted_topics] == ["t"]
     for each in others:
         each.refresh()
         assert len(list(deleted.store.list(layout.topic_folder(each.name, each.topic_id)))) > 0
@@ -171,22 +171,22 @@ def test_a_topic_that_is_made_while_the_folders_are_listed_is_untouched(deleted)
     made = []
     deleted.store = Interrupted(deleted.store)
     log = deleted.open()
-    assert [each.topic_id for each in tidy(log).deleted_topics] == [deleted.handle.topic_id]
+    assert [each.topic_id for each in clean_up_cluster(log).deleted_topics] == [deleted.handle.topic_id]
     made[0].check()
 
 
 def test_a_dry_run_tells_what_would_go_and_changes_nothing(deleted):
     before = contents(deleted.store)
-    told = tidy(deleted.log, dry_run=True)
+    told = clean_up_cluster(deleted.log, dry_run=True)
     assert contents(deleted.store) == before
-    assert told.deleted_topics == tidy(deleted.log).deleted_topics
-    assert tidy(deleted.log, dry_run=True).deleted_topics == ()
+    assert told.deleted_topics == clean_up_cluster(deleted.log).deleted_topics
+    assert clean_up_cluster(deleted.log, dry_run=True).deleted_topics == ()
 
 
 def test_no_more_than_so_many_objects_go_at_a_time(deleted):
     total = len(left_of(deleted)) - 1  # the last entry stays, its snapshot comes
     counts = []
-    while done := tidy(deleted.log, objects_max=5).deleted_topics:
+    while done := clean_up_cluster(deleted.log, objects_max=5).deleted_topics:
         counts.append(done[0].objects)
     assert counts[0] == 5
     assert max(counts) == 5
@@ -195,11 +195,11 @@ def test_no_more_than_so_many_objects_go_at_a_time(deleted):
 
 
 def test_what_is_left_of_topics_long_deleted_costs_one_look_each(deleted):
-    tidy(deleted.log)
+    clean_up_cluster(deleted.log)
     deleted.store = TroubledStore(deleted.store)
     log = deleted.open()
     deleted.store.reads.clear()
-    assert tidy(log).deleted_topics == ()
+    assert clean_up_cluster(log).deleted_topics == ()
     assert [key for key in deleted.store.reads if key.startswith(deleted.folder)] == []
 
 
@@ -210,11 +210,11 @@ def test_a_reader_that_planned_before_reads_on_until_the_delay_is_over(topic):
     split = split_of(topic.log, topic.handle, Range("t", 0, 0, 18))
     delete(topic)
     topic.clock.now_ms = LATER_MS - 1
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
     values = [value for _, batch in fetch(topic.log.store_at, split) for value in batch.column("value").to_pylist()]
     assert values == topic.expected[0]
     topic.clock.now_ms = LATER_MS
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
     with pytest.raises(ObjectMissing):
         list(fetch(topic.log.store_at, split))
     with pytest.raises(UnknownTopic):
@@ -223,12 +223,12 @@ def test_a_reader_that_planned_before_reads_on_until_the_delay_is_over(topic):
 
 def test_what_a_slow_writer_adds_is_refused_and_goes_the_next_time(deleted):
     other = deleted.open()
-    tidy(other)
+    clean_up_cluster(other)
     name = f"{layout.number(3)}-abc"
     deleted.store.create(deleted.handle.append_file(name), b"late")
     with pytest.raises(UnknownTopic, match="deleted"):
         deleted.handle.submit(CommitBatch(None, ()))
-    [gone] = tidy(other).deleted_topics
+    [gone] = clean_up_cluster(other).deleted_topics
     assert (gone.objects, gone.bytes) == (1, 4)
     assert left_of(deleted) == end_of(deleted)
 
@@ -242,7 +242,7 @@ def test_a_writer_that_slept_is_refused_although_its_slot_is_free_again(topic, s
         journal.take_next()
     delete(topic)
     topic.clock.now_ms = LATER_MS
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
     assert journal.entries.read(slept_from + 1) is None
     with pytest.raises(UnknownTopic, match="deleted"):
         asleep.refresh()
@@ -258,14 +258,14 @@ def test_an_entry_that_a_sleeper_writes_into_a_free_slot_counts_for_nothing_and_
         topic.fill(1)
         delete(topic)
         topic.clock.now_ms = LATER_MS
-        tidy(topic.log)
+        clean_up_cluster(topic.log)
 
     store.be_slow(f"{topic.folder}journal/entries/", meanwhile)
     topic.store = plain
     with pytest.raises(UnknownTopic, match="deleted"):
         sleeper.submit(CommitBatch(None, (file,)))
     assert len(left_of(topic)) == len(end_of(topic)) + 2
-    assert tidy(topic.log).deleted_topics[0].objects == 2
+    assert clean_up_cluster(topic.log).deleted_topics[0].objects == 2
     assert left_of(topic) == end_of(topic)
 
 
@@ -275,7 +275,7 @@ def test_a_process_that_still_believes_in_the_topic_does_not_begin_it_again(topi
     record = stale.cluster.state.topics["t"]
     delete(topic)
     topic.clock.now_ms = LATER_MS
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
     with pytest.raises(UnknownTopic, match="deleted"):
         stale._handle(record).refresh()
     assert left_of(topic) == end_of(topic)
@@ -314,7 +314,7 @@ def test_wherever_it_is_cut_short_the_next_one_goes_on(monkeypatch):
         topic.clock.now_ms = LATER_MS
         store.lives = step
         try:
-            tidy(topic.log)
+            clean_up_cluster(topic.log)
         except StoreUnavailable:
             cut = True
         else:
@@ -324,7 +324,7 @@ def test_wherever_it_is_cut_short_the_next_one_goes_on(monkeypatch):
         with pytest.raises(UnknownTopic):
             other.topic("t")
         assert topic.open()._handle(topic.log._handles["t"]._record).journal.refresh().deleted
-        tidy(other)
+        clean_up_cluster(other)
         assert left_of(topic) == end_of(topic)
         if not cut:
             return
@@ -339,7 +339,7 @@ def test_a_cluster_that_has_forgotten_a_topic_removes_nothing_of_it(topic):
     log = topic.open()
     assert log.topics() == {}
     topic.clock.now_ms = 10**12
-    assert tidy(log).deleted_topics == ()
+    assert clean_up_cluster(log).deleted_topics == ()
     assert contents(topic.store) == before
 
 
@@ -347,7 +347,7 @@ def test_a_topic_whose_name_has_not_gone_yet_is_left_alone(topic):
     topic.handle.submit(cluster_cleanup.topic.DeleteTopic())
     topic.clock.now_ms = LATER_MS
     before = contents(topic.store)
-    assert tidy(topic.log).deleted_topics == ()
+    assert clean_up_cluster(topic.log).deleted_topics == ()
     assert contents(topic.store) == before
 
 
@@ -359,14 +359,14 @@ def test_a_deleted_topic_that_cannot_be_read_is_told_and_the_others_go_on(delete
     entry = min(deleted.handle.journal.end_keys())
     replace_both(deleted.store, entry, deleted.store.read(entry)[:-1])
     told = []
-    done = tidy(deleted.log, failed=lambda folder, error: told.append((folder, error)))
+    done = clean_up_cluster(deleted.log, failed=lambda folder, error: told.append((folder, error)))
     assert [each.topic for each in done.deleted_topics] == ["a", "z"]
     [(folder, error)] = told
     assert folder == deleted.folder
     assert isinstance(error, CorruptObject)
     assert entry in error.message
     with pytest.raises(CorruptObject, match=entry):
-        tidy(deleted.log)
+        clean_up_cluster(deleted.log)
 
 
 def test_many_at_once_leave_what_one_leaves(tmp_path):
@@ -377,7 +377,7 @@ def test_many_at_once_leave_what_one_leaves(tmp_path):
 
     def work(log):
         try:
-            tidy(log)
+            clean_up_cluster(log)
         except Exception as error:  # noqa: BLE001 -- told by the test
             errors.append(error)
 
@@ -394,7 +394,7 @@ def test_empty_folders_of_a_deleted_topic_go(tmp_path):
     topic = filled(LocalStore(str(tmp_path)))
     delete(topic)
     topic.clock.now_ms = LATER_MS
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
     folder = tmp_path / topic.folder
     end = {tmp_path / key for key in topic.handle.journal.end_keys()}
     folders = {each.parent for each in end} | {folder / "journal", folder / "journal/spares"}
@@ -405,12 +405,12 @@ def test_empty_folders_that_an_earlier_upkeep_left_go(tmp_path):
     topic = filled(LocalStore(str(tmp_path)))
     delete(topic)
     topic.clock.now_ms = LATER_MS
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
     left = tmp_path / topic.folder / "0"
     left.mkdir()
-    tidy(topic.log, dry_run=True)
+    clean_up_cluster(topic.log, dry_run=True)
     assert left.exists()
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
     assert not left.exists()
 
 
@@ -421,8 +421,8 @@ def test_a_topic_that_was_made_again_keeps_its_empty_folders(tmp_path):
     topic.clock.now_ms = LATER_MS
     empty = tmp_path / layout.topic_folder("t", again.topic_id) / "append"
     empty.mkdir(parents=True, exist_ok=True)
-    tidy(topic.log)
-    tidy(topic.log)
+    clean_up_cluster(topic.log)
+    clean_up_cluster(topic.log)
     assert empty.exists()
 
 
@@ -430,7 +430,7 @@ def test_strange_files_among_the_topics_are_left_alone(deleted):
     strange = [f"{layout.TOPICS}{name}" for name in (".nfs1", "t/notes.txt", "backup/2024/rows.csv")]
     for key in strange:
         deleted.store.create(key, b"mine")
-    assert [each.topic for each in tidy(deleted.log).deleted_topics] == ["t"]
+    assert [each.topic for each in clean_up_cluster(deleted.log).deleted_topics] == ["t"]
     assert set(strange) <= set(deleted.store.list(""))
 
 
@@ -444,7 +444,7 @@ def test_the_clusters_own_journal_is_trimmed(monkeypatch):
     for number in range(10):
         topic.log.create_topic(f"topic-{number}", 1)
     before = len(list(topic.store.list("cluster/")))
-    done = tidy(topic.log)
+    done = clean_up_cluster(topic.log)
     assert done.trimmed == before - len(list(topic.store.list("cluster/"))) > 0
     assert len(topic.open().topics()) == 11
 
@@ -454,7 +454,7 @@ def test_what_killed_writers_left_is_swept(tmp_path):
     left = tmp_path / "root" / ".tmp" / LEFT
     left.write_bytes(b"half")
     os.utime(left, (0, 0))
-    assert tidy(topic.log, dry_run=True).temporary_files == (f".tmp/{LEFT}",)
+    assert clean_up_cluster(topic.log, dry_run=True).temporary_files == (f".tmp/{LEFT}",)
     assert left.exists()
-    assert tidy(topic.log).temporary_files == (f".tmp/{LEFT}",)
+    assert clean_up_cluster(topic.log).temporary_files == (f".tmp/{LEFT}",)
     assert not left.exists()

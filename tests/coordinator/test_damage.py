@@ -206,13 +206,14 @@ def hold(before, state):
         assert new.leader is not None
         assert new.log_end_offsets[new.leader] == new.log_end
         if state.config.replication_mode == "isr":
-            assert len(new.isr) >= min(len(old.isr), replicas.needed(old, state.config))
+            assert len(new.isr) >= min(len(old.isr), replicas.required_acks(old, state.config))
             assert all(new.log_end_offsets[each] >= new.high_watermark for each in new.isr)
         having = [each for each, end in new.log_end_offsets.items() if end >= old.high_watermark]
         assert len(having) >= min(
-            sum(end >= old.high_watermark for end in old.log_end_offsets.values()), replicas.needed(old, state.config)
+            sum(end >= old.high_watermark for end in old.log_end_offsets.values()),
+            replicas.required_acks(old, state.config),
         )
         for piece in (*new.segments, *new.chunks):
             assert replicas.holders(state, piece)
         for each, end in new.log_end_offsets.items():
-            assert end == replicas.reach(state, new, each, new.log_start)
+            assert end == replicas.log_end_offset(state, new, each, new.log_start)

@@ -7,7 +7,7 @@ from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.row_loss import LostBatch, RowsLost
 from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.topic.machine import (
-    AlterNode,
+    AlterReplicaNode,
     DeleteRecords,
     ElectLeaders,
     ElectPreferred,
@@ -64,7 +64,7 @@ def test_one_that_lives_in_another_life_is_not_the_one_who_may_lead():
 
 def test_a_fenced_node_is_not_elected_though_it_is_all_that_is_left_of_the_isr():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("B",))))
-    state = after(state, AlterNode("B", incarnation("B"), fenced=True))
+    state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
     assert (state.partitions[0].leader, state.partitions[0].isr) == (None, ("B",))
     assert decide(state, ElectLeaders(lives("A", "B"))) == []
 
@@ -160,7 +160,7 @@ def test_of_a_quorum_a_majority_must_live(live, leader):
 
 def test_of_a_quorum_a_wiped_node_does_not_make_a_majority_with_one_that_missed_rows():
     state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=("A", "B"))))
-    state = after(state, AlterNode("B", "another"))
+    state = after(state, AlterReplicaNode("B", "another"))
     state, suspicions = lost(state)
     (event,) = decide(state, ElectLeaders((Holder("B", "another"), *lives("C")), suspicions))
     assert event.leader is None
@@ -213,7 +213,7 @@ def test_a_disk_that_was_set_back_is_no_leader_in_another_life_or_when_it_is_fen
     state, gone = only_a_has_all()
     other = SetBack("B", "another", (1,))
     assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(other,)))[-1].leader is None
-    state = after(state, AlterNode("B", incarnation("B"), fenced=True))
+    state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
     assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))[-1].leader is None
 
 

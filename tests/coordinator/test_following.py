@@ -5,8 +5,8 @@ import pytest
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
 from pyspark_log_coordinator.sync import follower as following
-from pyspark_log_coordinator.sync.follower import Follower, Round
-from pyspark_log_coordinator.topic.machine import AlterNode, DeleteTopic, RaiseOrphanFloor
+from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteTopic, RaiseOrphanFloor
 from pyspark_log_storage import checkpoints, layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
 from tests.coordinator.replicated_topic import ReplicatedTopic, write
@@ -31,8 +31,8 @@ def test_a_round_brings_the_node_up_to_date_with_every_topic_of_which_it_has_rep
     write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
     follower = Follower(topic.log, "1")
     behind = follower.behind()
-    assert follower.round() == Round(2, behind, ())
-    assert (follower.behind(), follower.round()) == (0, Round(0, 0, ()))
+    assert follower.round() == FollowerRound(2, behind, ())
+    assert (follower.behind(), follower.round()) == (0, FollowerRound(0, 0, ()))
     assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
     assert {key.split("/")[1] for key in topic.log.node_store("1").list("topics/")} == {"t", "u"}
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_copied_is_told_with_its_topic_and_the_others_go_on(topic
 def test_a_topic_that_is_deleted_is_no_harm(topic):
     topic.append()
     topic.handle.submit(DeleteTopic())
-    assert Follower(topic.log, "1").round() == Round(0, 0, ())
+    assert Follower(topic.log, "1").round() == FollowerRound(0, 0, ())
 
 
 def test_an_unknown_node_is_an_error(topic):
@@ -110,7 +110,7 @@ def test_with_them_goes_what_the_folder_does_not_say_by_itself(topic):
 def test_a_node_that_has_no_rows_of_an_epoch_does_not_know_it(topic):
     topic.append(on=("0", "1"), acks="all")
     state = topic.handle.refresh()
-    topic.handle.submit(AlterNode("0", state.incarnations["0"], fenced=True))
+    topic.handle.submit(AlterReplicaNode("0", state.incarnations["0"], fenced=True))
     topic.append(on=("1",), acks="1")
     partition = topic.partition()
     assert (partition.leader, partition.epoch_starts) == ("1", ((0, 0), (1, 1)))
@@ -145,11 +145,11 @@ def test_what_no_entry_names_is_removed_from_the_node_and_nothing_else():
     store = topic.log.node_store("1")
     orphan = topic.handle.append_file(layout.born_name(0, "ab" * 16))
     store.create(orphan, b"nobody names it")
-    assert following.clean(topic.log, "1") == 0
+    assert following.delete_unnamed_files(topic.log, "1") == 0
     for _ in range(2):
         topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
     assert topic.handle.refresh().orphan_floor > 0
-    assert following.clean(topic.log, "1") == 1
+    assert following.delete_unnamed_files(topic.log, "1") == 1
     assert topic.keys("1") == [f"append/{kept}"]
 
 
@@ -161,7 +161,7 @@ def test_a_staged_segment_is_no_orphan():
     for _ in range(3):
         topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
     assert [each.name for each in topic.partition().staged] == [name]
-    following.clean(topic.log, "0")
+    following.delete_unnamed_files(topic.log, "0")
     assert f"0/{name}.log" in topic.keys("0")
 
 
@@ -170,6 +170,6 @@ def test_nothing_is_removed_from_a_disk_that_is_another():
     topic.append()
     topic.log.node_store("1").delete("node")
     with pytest.raises(NodeMissing):
-        following.clean(topic.log, "1")
+        following.delete_unnamed_files(topic.log, "1")
     node_admin.renew(topic.log, "1")
-    assert following.clean(topic.log, "1") == 0
+    assert following.delete_unnamed_files(topic.log, "1") == 0

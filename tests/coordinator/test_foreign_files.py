@@ -13,9 +13,9 @@ from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal.journal_entry import ManifestName
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.maintenance import housekeeping
-from pyspark_log_coordinator.maintenance.cluster_cleanup import tidy
+from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.batch import SequencedFile
-from pyspark_log_coordinator.model.topic_state import FileRef, Released
+from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
 from pyspark_log_coordinator.sync import follower
 from pyspark_log_storage import checkpoints, decoding, layout, node
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
@@ -102,10 +102,10 @@ def test_upkeep_deletes_only_what_the_log_has_made(topic):
     for _ in range(4):
         topic.clock.now_ms += 1
         topic.fill(1)
-        housekeeping.maintain(topic.log, topic.handle, topic.log.environment.nonce)
-        housekeeping.housekeep(topic.log, topic.handle)
-        tidy(topic.log)
-        follower.clean(topic.log, "0")
+        housekeeping.roll_and_merge(topic.log, topic.handle, topic.log.environment.nonce)
+        housekeeping.clean_up_topic(topic.log, topic.handle)
+        clean_up_cluster(topic.log)
+        follower.delete_unnamed_files(topic.log, "0")
         returned_node.remove_strays(topic.log, "0", returned_node.inspect(topic.log, topic.handle, "0"))
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
@@ -117,7 +117,7 @@ def test_of_a_deleted_topic_goes_only_what_the_log_has_made(topic):
     topic.log.delete_topic("t")
     topic.clock.now_ms += 1
     for _ in range(3):
-        tidy(topic.log)
+        clean_up_cluster(topic.log)
     assert untouched(paths)
     left = [key for key in topic.store.list(topic.folder) if layout.is_of_topic(key, topic.folder)]
     assert sorted(left) == sorted(topic.handle.journal.end_keys())
@@ -137,10 +137,10 @@ def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(other)
     for use in (
-        lambda: housekeeping.housekeep(topic.log, topic.handle),
-        lambda: follower.clean(topic.log, "0"),
+        lambda: housekeeping.clean_up_topic(topic.log, topic.handle),
+        lambda: follower.delete_unnamed_files(topic.log, "0"),
         lambda: topic.log.delete_topic("t"),
-        lambda: tidy(topic.log),
+        lambda: clean_up_cluster(topic.log),
     ):
         topic.clock.now_ms += 1
         with contextlib.suppress(StoreRefused):  # most say so, and some have nothing to do there
@@ -172,7 +172,7 @@ def test_names_that_the_product_does_not_make_are_errors_where_they_are_read(top
         FileRef(name, (), 0),
         SequencedFile(name, (), ()),
         msgspec.structs.replace(segment, name=name),
-        Released(name, 0),
+        PendingDeletion(name, 0),
         ManifestName(name, b""),
     ]
     for each in named:

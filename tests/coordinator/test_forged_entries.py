@@ -46,21 +46,21 @@ def stored() -> StoredTopic:
 
 
 def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored):
-    name = forge(stored.store, stored.handle.journal, journal_move.JournalMoved(2))
+    name = forge(stored.store, stored.handle.journal, journal_move.TopicJournalMoved(2))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open().topic("t")
     assert raised.value.object == name
 
 
 def test_a_topic_on_one_store_that_moved_far_away_is_an_error(stored):
-    forge(stored.store, stored.handle.journal, journal_move.JournalMoved(7))
+    forge(stored.store, stored.handle.journal, journal_move.TopicJournalMoved(7))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 7"):
         stored.handle.refresh()
 
 
 def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
     nodes = tuple(JournalNode(name, f"/{name}", name) for name in "abc")
-    name = forge(stored.store, stored.log.cluster, journal_generations.JournalsMoved(2, nodes, nodes))
+    name = forge(stored.store, stored.log.cluster, journal_generations.JournalMigrationStarted(2, nodes, nodes))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open()
     assert raised.value.object == name
@@ -75,7 +75,7 @@ def test_an_orphan_floor_behind_the_journals_end_is_an_error(stored, event):
     stored.fill(70)
     name = forge(stored.store, stored.handle.journal, event)
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject) as raised:
-        housekeeping.maintain(stored.log, stored.handle, stored.log.environment.nonce)
+        housekeeping.roll_and_merge(stored.log, stored.handle, stored.log.environment.nonce)
     assert raised.value.object == name
 
 
@@ -97,5 +97,5 @@ def test_maintenance_ends_though_what_it_makes_never_counts(stored, monkeypatch)
     stored.fill(70)
     monkeypatch.setattr(swap, "decide", lambda *_: [])
     with within(PATIENCE_SECONDS):
-        done = housekeeping.maintain(stored.log, stored.handle, stored.log.environment.nonce)
+        done = housekeeping.roll_and_merge(stored.log, stored.handle, stored.log.environment.nonce)
     assert done == {"segments": 0, "bytes": 0}

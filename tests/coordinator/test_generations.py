@@ -7,18 +7,18 @@ from pyspark_log_coordinator.cluster.machine import (
     AddNode,
     CreateTopic,
     FenceNode,
-    MoveJournals,
+    FinishJournalMigration,
     Node,
     RemoveNode,
     RemoveTopic,
     RenewNode,
-    SettleJournals,
     StartCluster,
+    StartJournalMigration,
 )
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import DeleteTopic, MoveJournal, StartTopic
+from pyspark_log_coordinator.topic.machine import DeleteTopic, MoveTopicJournal, StartTopic
 from tests.coordinator.clusters import NOW, after, refusal
 
 
@@ -38,7 +38,7 @@ def create(name):
 
 
 def move(ids):
-    return MoveJournals(tuple(ids), FIRST)
+    return StartJournalMigration(tuple(ids), FIRST)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_move_names_the_nodes_as_they_are_now(six):
 
 def test_a_move_to_where_they_are_is_none(six):
     assert cluster.decide(six, move("210"), NOW) == []
-    settled = after(six, move("034"), SettleJournals(2, frozenset({"id t"})))
+    settled = after(six, move("034"), FinishJournalMigration(2, frozenset({"id t"})))
     assert cluster.decide(settled, move("340"), NOW) == []
 
 
@@ -83,8 +83,8 @@ def test_nodes_that_cannot_hold_journals_are_refused(six, ids, reason):
 def test_journals_at_the_root_stay_there():
     state = after(cluster.Cluster(), StartCluster("c", (Node("0", cluster.AT_THE_ROOT, "", "life"),)))
     state = after(state, *(AddNode(node(name)) for name in "123"))
-    assert "at the cluster's root, and stay there" in refusal(state, MoveJournals(tuple("123"), ()))
-    assert "its root, stay there" in refusal(state, MoveJournals(tuple("012"), ()))
+    assert "at the cluster's root, and stay there" in refusal(state, StartJournalMigration(tuple("123"), ()))
+    assert "its root, stay there" in refusal(state, StartJournalMigration(tuple("012"), ()))
 
 
 def test_a_move_that_is_under_way_is_gone_on_with_and_no_other_begun(six):
@@ -95,18 +95,18 @@ def test_a_move_that_is_under_way_is_gone_on_with_and_no_other_begun(six):
 
 def test_a_move_ends_when_all_topics_that_were_there_have_moved(six):
     state = after(six, create("u"), move("034"), create("new"))
-    assert "the journals of t, u have not moved" in refusal(state, SettleJournals(2, frozenset()))
-    assert "the journals of u have not moved" in refusal(state, SettleJournals(2, frozenset({"id t"})))
+    assert "the journals of t, u have not moved" in refusal(state, FinishJournalMigration(2, frozenset()))
+    assert "the journals of u have not moved" in refusal(state, FinishJournalMigration(2, frozenset({"id t"})))
     deleted = after(state, RemoveTopic("u", "id u"))
     for each, moved in ((state, {"id t", "id u"}), (deleted, {"id t"})):
-        settled = after(each, SettleJournals(2, frozenset(moved)))
+        settled = after(each, FinishJournalMigration(2, frozenset(moved)))
         assert (settled.journals.previous, settled.journals.waiting) == ((), ())
-        assert cluster.decide(settled, SettleJournals(2, frozenset()), NOW) == []
+        assert cluster.decide(settled, FinishJournalMigration(2, frozenset()), NOW) == []
 
 
 def test_who_ends_an_older_move_ends_none(six):
-    state = after(six, move("034"), SettleJournals(2, frozenset({"id t"})), move("345"))
-    assert cluster.decide(state, SettleJournals(2, frozenset({"id t"})), NOW) == []
+    state = after(six, move("034"), FinishJournalMigration(2, frozenset({"id t"})), move("345"))
+    assert cluster.decide(state, FinishJournalMigration(2, frozenset({"id t"})), NOW) == []
     assert state.journals.previous == (journal_node("0"), journal_node("3"), journal_node("4"))
 
 
@@ -119,7 +119,7 @@ def test_a_node_that_has_journals_or_may_have_is_not_removed_and_one_that_they_l
     moving = after(six, move("034"), *(FenceNode(name) for name in "0134"))
     for name in "0134":
         assert "where the journals are" in refusal(moving, removal(name))
-    settled = after(moving, SettleJournals(2, frozenset({"id t"})))
+    settled = after(moving, FinishJournalMigration(2, frozenset({"id t"})))
     assert "1" not in after(settled, removal("1")).nodes
     for name in "034":
         assert "where the journals are" in refusal(settled, removal(name))
@@ -128,9 +128,9 @@ def test_a_node_that_has_journals_or_may_have_is_not_removed_and_one_that_they_l
 def test_a_topics_journal_moves_once_in_each_generation_and_after_its_end_too():
     state = topic.Topic()
     start = StartTopic("t", "id", TopicConfig(), (), {"0": "life"}, (("0",),), generation=2)
-    for command, generation in ((start, 2), (MoveJournal(2), 2), (MoveJournal(3), 3), (DeleteTopic(), 3)):
+    for command, generation in ((start, 2), (MoveTopicJournal(2), 2), (MoveTopicJournal(3), 3), (DeleteTopic(), 3)):
         for event in topic.decide(state, command, NOW):
             state = topic.evolve(state, event)
         assert topic.MACHINE.generation(state) == generation
-    [moved] = topic.decide(state, MoveJournal(4), NOW)
+    [moved] = topic.decide(state, MoveTopicJournal(4), NOW)
     assert topic.evolve(state, moved).deleted

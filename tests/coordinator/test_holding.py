@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, missing, newest_held
-from pyspark_log_coordinator.topic.machine import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_storage.errors import NodeMissing
 from tests.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
 
@@ -49,7 +49,7 @@ def test_a_node_that_is_not_the_one_the_topic_knows_is_told_so(node, life):
 
 def test_a_node_that_is_no_replica_is_a_place_to_read_from_and_no_more():
     state = after(started(1, ("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
-    state = rolled(after(state, AlterNode("B", incarnation("B"))), 0, 1, on=("A", "B"))
+    state = rolled(after(state, AlterReplicaNode("B", incarnation("B"))), 0, 1, on=("A", "B"))
     assert missing(state, "Z").segments == ()
 
 
@@ -90,7 +90,7 @@ def test_rolling_what_a_follower_holds_in_part_takes_it_on_with_the_segment():
 
 
 def test_a_fenced_node_copies_and_does_not_join():
-    state = after(three_files(), AlterNode("B", incarnation("B"), fenced=True))
+    state = after(three_files(), AlterReplicaNode("B", incarnation("B"), fenced=True))
     state = after(state, holds("B", 1, 2))
     assert state.partitions[0].log_end_offsets["B"] == 6
     assert state.partitions[0].isr == ("A",)

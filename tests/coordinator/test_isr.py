@@ -13,7 +13,7 @@ from pyspark_log_coordinator.replication.isr import (
     lagging,
     next_due_ms,
     observe,
-    watch,
+    observe_all,
 )
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.topic.machine import HoldFiles
@@ -37,7 +37,7 @@ def looks(*sights):
     lags = {}
     for now, leader, follower in sights:
         state = at_ends(A=leader, B=follower)
-        lags = watch(lags, state, now)
+        lags = observe_all(lags, state, now)
     return [each.nodes for each in lagging(lags, state, now)]
 
 
@@ -92,7 +92,7 @@ def due(*sights):
     lags = {}
     for now, leader, follower in sights:
         state = at_ends(A=leader, B=follower)
-        lags = watch(lags, state, now)
+        lags = observe_all(lags, state, now)
     return next_due_ms(lags, state, now)
 
 
@@ -106,13 +106,13 @@ def test_an_observer_knows_when_to_look_again():
 def test_how_long_a_follower_may_lag_is_a_configuration_of_the_topic():
     state = at_ends(A=10, B=0)
     slower = msgspec.structs.replace(state, config=TopicConfig(replica_lag_time_max_ms=2 * LAG_MAX))
-    lags = watch({}, state, 0)
+    lags = observe_all({}, state, 0)
     assert lagging(lags, state, LAG_MAX + 1) != ()
     assert lagging(lags, slower, LAG_MAX + 1) == ()
 
 
 def test_who_has_caught_up_since_the_observer_looked_does_not_lag():
-    lags = watch({}, at_ends(A=10, B=0), 0)
+    lags = observe_all({}, at_ends(A=10, B=0), 0)
     assert lagging(lags, at_ends(A=10, B=9), LAG_MAX + 1) != ()
     assert lagging(lags, at_ends(A=10, B=10), LAG_MAX + 1) == ()
 
@@ -123,7 +123,7 @@ def test_a_new_leader_gives_everybody_its_time_again():
 
 
 def test_what_was_seen_under_a_leader_before_does_not_count_if_another_was_elected_since_the_look():
-    lags = watch({}, at_ends(A=10, B=0), 0)
+    lags = observe_all({}, at_ends(A=10, B=0), 0)
     assert lagging(lags, at_ends(A=10, B=0), LAG_MAX + 1) != ()
     assert lagging(lags, at_ends(leader_epoch=1, A=10, B=0), LAG_MAX + 1) == ()
     assert next_due_ms(lags, at_ends(leader_epoch=1, A=10, B=0), 0) is None
@@ -131,13 +131,13 @@ def test_what_was_seen_under_a_leader_before_does_not_count_if_another_was_elect
 
 def test_only_followers_in_the_isr_are_watched():
     state = after(started(replicas=ABC), commit(None, file({0: 1}, on=("A", "B"))))
-    assert set(watch({}, state, 0)) == {(0, "B")}
+    assert set(observe_all({}, state, 0)) == {(0, "B")}
 
 
 def test_where_nobody_leads_nobody_lags():
     state = at_ends(A=9, B=0)
     state = msgspec.structs.replace(state, partitions=(msgspec.structs.replace(state.partitions[0], leader=None),))
-    assert watch({}, state, 0) == {}
+    assert observe_all({}, state, 0) == {}
     assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0, 9),))) == []
 
 

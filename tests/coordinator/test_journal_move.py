@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit import verify
-from pyspark_log_coordinator.cluster.machine import MoveJournals
+from pyspark_log_coordinator.cluster.machine import StartJournalMigration
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.history import state_at
 from pyspark_log_coordinator.journal.journal import Journal
@@ -21,7 +21,7 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup, journal_migration
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.rebuild_survey import survey
-from pyspark_log_coordinator.topic.machine import AlterConfig, MoveJournal
+from pyspark_log_coordinator.topic.machine import AlterConfig, MoveTopicJournal
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidInput,
@@ -110,7 +110,7 @@ def written(log, name):
 
 
 def move(disks, *ids, log=None):
-    return journal_migration.move(log or disks.log(), ids)
+    return journal_migration.migrate(log or disks.log(), ids)
 
 
 def assert_whole(disks, *urls, value=1):
@@ -250,7 +250,7 @@ def test_journals_of_a_cluster_on_one_store_stay_there():
     for url in NEW:
         node_admin.join(log, url)
     with pytest.raises(InvalidOption, match="at the cluster's root, and stay there"):
-        journal_migration.move(log, ("1", "2", "3"))
+        journal_migration.migrate(log, ("1", "2", "3"))
 
 
 def test_a_journal_node_is_removed_after_the_move_and_not_before(six):
@@ -273,7 +273,7 @@ def finish(disks, value=1):
     log = disks.log()
     assert sorted(log.topics()) == ["t", "u"]  # half-moved journals are read, too
     assert written(log, "t") == value
-    assert journal_migration.move(log, ("0", "3", "4")).nodes.generation == 2
+    assert journal_migration.migrate(log, ("0", "3", "4")).nodes.generation == 2
     assert_whole(disks, *URLS, "/disk/3", "/disk/4", value=value)
 
 
@@ -292,7 +292,7 @@ def test_a_move_that_is_killed_anywhere_is_finished_by_another(part):
         log = disks.log()
         disks.creates_left = creates
         with contextlib.suppress(LogError):
-            journal_migration.move(log, ("0", "3", "4"))
+            journal_migration.migrate(log, ("0", "3", "4"))
         finish(disks)
         assert written(slept, "t") == 1
         write(slept, "t", 2)
@@ -309,7 +309,7 @@ def test_any_store_may_be_lost_at_any_call_of_a_move(url):
         log = disks.log()
         disks.away_from = {url: call}
         with contextlib.suppress(LogError):
-            journal_migration.move(log, ("0", "3", "4"))
+            journal_migration.migrate(log, ("0", "3", "4"))
         # Whatever came of it: without the store all is there, and it is finished without it, or with it.
         disks.calls[url] = 10**8
         disks.away_from = {url: 1}
@@ -359,8 +359,8 @@ def test_nobody_leads_by_the_entry_with_which_a_journal_begins_for_several_write
     logs = [six.log(), six.log()]
     handles = [log.topic("t") for log in logs]
     log = six.log()
-    log.cluster.submit(MoveJournals(("0", "3", "4"), log.journal_nodes.nodes))
-    number = handles[0].submit(MoveJournal(2)).number
+    log.cluster.submit(StartJournalMigration(("0", "3", "4"), log.journal_nodes.nodes))
+    number = handles[0].submit(MoveTopicJournal(2)).number
     for handle in handles:
         handle.refresh()
         assert handle.journal.place.generation == 2
@@ -388,8 +388,8 @@ def test_who_slept_holds_on_to_a_topic_that_was_deleted_meanwhile_in_vain(six):
     six.log().delete_topic("u")
     move(six, "0", "3", "4")
     move(six, "3", "4", "5")
-    cluster_cleanup.tidy(later(six))
-    cluster_cleanup.tidy(later(six))
+    cluster_cleanup.clean_up_cluster(later(six))
+    cluster_cleanup.clean_up_cluster(later(six))
     six.away = {"/disk/a"}
     with pytest.raises(UnknownTopic):
         handle.submit(AlterConfig({"retention.ms": "3"}))
@@ -426,7 +426,7 @@ def test_a_cluster_whose_journals_move_is_not_rebuilt_before_they_have_begun_the
 def moving_entry(log):
     """Return the entry with which the cluster's journal moves to the new stores."""
     present = log.journal_nodes.nodes
-    return log.cluster._encode(log.cluster._decide(MoveJournals(("0", "3", "4"), present)))
+    return log.cluster._encode(log.cluster._decide(StartJournalMigration(("0", "3", "4"), present)))
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told where they went", "not told"])
@@ -456,7 +456,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
     forget_where_they_went(six, *left)
     stores = [six.open(url) for url in (*URLS, "/disk/3", "/disk/4")]
     found = survey(stores, fake_environment(), URLS, open_node=six.open)
-    execute.carry_out(found, fake_environment(), journals_are_lost=True)
+    execute.rebuild(found, fake_environment(), journals_are_lost=True)
     six.at["/disk/5"] = old
     for urls in (URLS, (*URLS, "/disk/5")):
         rebuilt = six.log(*urls)
@@ -479,25 +479,25 @@ def later(disks, *urls):
 @pytest.mark.parametrize("tidied_before", [False, True])
 def test_the_bytes_of_a_topic_that_was_deleted_go_after_the_move_too(six, tidied_before):
     log = later(six, *URLS)
-    [(name, topic_id)] = cluster_cleanup.former_lives(log)
+    [(name, topic_id)] = cluster_cleanup.deleted_topics(log)
     folder = layout.topic_folder(name, topic_id)
     if tidied_before:
-        cluster_cleanup.tidy(log)
+        cluster_cleanup.clean_up_cluster(log)
     for store in six.at.values():
         store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")
     move(six, "0", "3", "4")
     for _ in range(2):
-        cluster_cleanup.tidy(later(six, *URLS))
+        cluster_cleanup.clean_up_cluster(later(six, *URLS))
     journal = cluster_cleanup.journal_of(later(six, *URLS), name, topic_id)
     assert journal.refresh().deleted
     for store in six.at.values():
         assert set(store.list(folder)) <= set(journal.end_keys())
-    assert cluster_cleanup.tidy(later(six, *URLS)).deleted_topics == ()
+    assert cluster_cleanup.clean_up_cluster(later(six, *URLS)).deleted_topics == ()
 
 
 def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(six, monkeypatch):
     log = later(six, *URLS)
-    end = cluster_cleanup.journal_of(log, *cluster_cleanup.former_lives(log)[0])
+    end = cluster_cleanup.journal_of(log, *cluster_cleanup.deleted_topics(log)[0])
     real = type(end).end_keys
 
     def end_keys(journal):
@@ -507,10 +507,10 @@ def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(s
         return found
 
     monkeypatch.setattr(type(end), "end_keys", end_keys)
-    cluster_cleanup.tidy(log)
+    cluster_cleanup.clean_up_cluster(log)
     moved = later(six, "/disk/3")
     assert moved.journal_nodes.generation == 2
-    [life] = cluster_cleanup.former_lives(moved)
+    [life] = cluster_cleanup.deleted_topics(moved)
     assert cluster_cleanup.journal_of(moved, *life).refresh().deleted
 
 
@@ -520,7 +520,7 @@ def test_a_journal_node_that_was_away_is_told_by_the_next_upkeep(six):
         if key.startswith(layout.JOURNAL_NODES):
             six.at["/disk/4"].delete(key)
     assert list(six.log().missing_journal_nodes()) == ["4"]
-    cluster_cleanup.tidy(six.log())
+    cluster_cleanup.clean_up_cluster(six.log())
     assert six.log().missing_journal_nodes() == {}
     assert six.log("/disk/4").journal_nodes.generation == 2
 

@@ -286,15 +286,15 @@ def test_a_deleted_topic_leaves_the_end_of_its_journal_on_each_store(founded):
         store.create(handle.append_file(layout.born_name(0, "x")), b"bytes")
     later = Log([founded.open(url) for url in URLS], patient(), open_node=founded.open, roll_call=one_after_another)
     later.open(create=False)
-    [gone] = cluster_cleanup.tidy(later).deleted_topics
+    [gone] = cluster_cleanup.clean_up_cluster(later).deleted_topics
     assert gone.objects > 3
     # The third store may have been behind; what comes late goes the next time.
-    cluster_cleanup.tidy(later)
+    cluster_cleanup.clean_up_cluster(later)
     journal = cluster_cleanup.journal_of(later, "t", handle.topic_id)
     assert journal.refresh().deleted
     for store in founded.at.values():
         assert set(store.list(layout.topic_folder("t", handle.topic_id))) <= set(journal.end_keys())
-    assert cluster_cleanup.tidy(later).deleted_topics == ()
+    assert cluster_cleanup.clean_up_cluster(later).deleted_topics == ()
 
 
 def patient():

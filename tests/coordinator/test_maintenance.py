@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import (
+    INLINE_ROLL_BYTES,
+    INLINE_ROLL_BYTES_MAX,
     LEVEL_MAX,
     MERGE_COUNT,
     MERGE_LOOK_BACK,
-    RIDE_BYTES,
-    RIDE_BYTES_MAX,
     ROLL_BYTES,
     ROLL_CHUNKS,
     ROLL_FILES,
@@ -140,7 +140,7 @@ def test_neighbours_too_large_for_segment_bytes_stay():
 def test_a_run_that_fits_is_found_behind_larger_segments_of_its_level():
     state = filled(MERGE_COUNT + 1)
     for number in range(MERGE_COUNT + 1):
-        state = rolled(state, number * 10, number * 10 + 10, log_bytes=RIDE_BYTES if number == 0 else 100)
+        state = rolled(state, number * 10, number * 10 + 10, log_bytes=INLINE_ROLL_BYTES if number == 0 else 100)
     assert ranges(plan(state, 0)) == [(0, 2, 10, (MERGE_COUNT + 1) * 10)]
 
 
@@ -191,7 +191,7 @@ def test_a_chunk_larger_than_the_budget_is_rolled_by_itself():
     [
         (2**20, 64, ROLL_BYTES),  # half of the 64 MiB that are unrolled
         (2**16, 64, 64 * 2**16),  # all of the 4 MiB, which RIDE_BYTES allows
-        (2**24, 64, RIDE_BYTES_MAX),  # not half of 1 GiB
+        (2**24, 64, INLINE_ROLL_BYTES_MAX),  # not half of 1 GiB
     ],
 )
 def test_a_job_in_passing_is_half_of_what_is_unrolled_within_bounds(chunk, count, expected):

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node, UnfenceNode
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.log.liveness import RollCall
+from pyspark_log_coordinator.log.liveness import NodeProbe
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import (
@@ -219,7 +219,7 @@ def test_a_store_that_hangs_is_given_up_and_not_asked_again_until_it_answers():
     members = [(Node(name, store.url, "", "i"), store) for name, store in (("1", hanging), ("2", well))]
     for name, store in (("1", hanging), ("2", well)):
         store.create(layout.KEY, node.encode(Marker("c", name, "i")))
-    roll_call = RollCall(seconds=0.05)
+    roll_call = NodeProbe(seconds=0.05)
     for _ in range(3):
         missing = roll_call.missing(members)
         assert list(missing) == ["1"]
@@ -236,7 +236,7 @@ def test_threads_find_what_is_missing_as_one_after_another_does():
     stores = {name: MemoryStore(f"/disk/{name}") for name in "123"}
     for name in "13":
         stores[name].create(layout.KEY, node.encode(Marker("c", name, "i")))
-    missing = RollCall().missing([(Node(name, store.url, "", "i"), store) for name, store in stores.items()])
+    missing = NodeProbe().missing([(Node(name, store.url, "", "i"), store) for name, store in stores.items()])
     assert list(missing) == ["2"]
 
 
@@ -244,7 +244,7 @@ def test_what_is_no_error_of_a_store_comes_through_the_threads():
     newer = MemoryStore("/disk/1")
     newer.create(layout.KEY, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
-        RollCall().missing([(Node("1", newer.url, "", "i"), newer)])
+        NodeProbe().missing([(Node("1", newer.url, "", "i"), newer)])
 
 
 # Coming back

@@ -7,7 +7,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import housekeeping
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_coordinator.sync.reassigner import Carried, Move
+from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 from pyspark_log_coordinator.topic.machine import AddPartitions, DeleteRecords
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
@@ -44,9 +44,9 @@ def topic():
 def test_a_reassignment_copies_what_is_missing_and_ends(topic):
     found = reassigner.begin(topic.log, topic.handle, THERE)
     assert [(each.adding, each.removing) for each in found] == [(("3", "4"), ("0", "1")), (("4", "3"), ("1", "0"))]
-    size = reassigner.behind(topic.handle)
+    size = reassigner.bytes_behind(topic.handle)
     passed = []
-    assert reassigner.carry_out(topic.log, topic.handle, passed.append) == Carried(6, size, (), ())
+    assert reassigner.run(topic.log, topic.handle, passed.append) == ReassignmentProgress(6, size, (), ())
     assert sum(passed) == size
     assert topic.where() == THERE
     assert [each.leader for each in topic.handle.journal.state.partitions] == ["3", "4"]
@@ -57,7 +57,7 @@ def test_what_is_told_beforehand_is_what_is_copied(topic):
     found = reassigner.moves(topic.handle.refresh(), THERE)
     told = reassigner.bytes_to_copy(topic.handle.journal.state, found)
     reassigner.begin(topic.log, topic.handle, THERE)
-    assert reassigner.carry_out(topic.log, topic.handle).bytes == told
+    assert reassigner.run(topic.log, topic.handle).bytes == told
 
 
 def test_another_goes_on_where_one_stopped(topic):
@@ -67,12 +67,12 @@ def test_another_goes_on_where_one_stopped(topic):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reassigner.carry_out(topic.log, topic.handle, killed)
+        reassigner.run(topic.log, topic.handle, killed)
     Follower(topic.log, "3").round()
     log, handle = topic.open()
-    assert reassigner.under_way(handle.refresh()) == (0, 1)
+    assert reassigner.reassigning_partitions(handle.refresh()) == (0, 1)
     assert reassigner.begin(log, handle, THERE) == ()
-    assert reassigner.carry_out(log, handle).objects == 3
+    assert reassigner.run(log, handle).objects == 3
     assert topic.where() == THERE
 
 
@@ -81,25 +81,25 @@ def test_a_follower_ends_it_too(topic):
     for node in ("3", "4"):
         Follower(topic.log, node).round()
     assert topic.where() == THERE
-    assert reassigner.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
+    assert reassigner.run(topic.log, topic.handle) == ReassignmentProgress(0, 0, (), ())
 
 
 def test_a_cancelled_reassignment_leaves_everything_where_it_was(topic):
     reassigner.begin(topic.log, topic.handle, THERE)
     Follower(topic.log, "3").round()
-    reassigner.begin(topic.log, topic.handle, reassigner.originals(topic.handle.refresh()))
-    assert (topic.where(), reassigner.under_way(topic.handle.refresh())) == (HERE, ())
-    assert reassigner.carry_out(topic.log, topic.handle) == Carried(0, 0, (), ())
+    reassigner.begin(topic.log, topic.handle, reassigner.original_placement(topic.handle.refresh()))
+    assert (topic.where(), reassigner.reassigning_partitions(topic.handle.refresh())) == (HERE, ())
+    assert reassigner.run(topic.log, topic.handle) == ReassignmentProgress(0, 0, (), ())
 
 
 def test_where_a_node_is_away_the_others_are_copied_to_and_it_is_told(topic):
     reassigner.begin(topic.log, topic.handle, THERE)
     topic.disk("3").broken = StoreUnavailable
-    done = reassigner.carry_out(topic.log, topic.handle)
+    done = reassigner.run(topic.log, topic.handle)
     assert (done.objects, done.unfinished) == (3, (0, 1))
     assert done.failures == ("/disk/3 was taken away by the test",)
     topic.disk("3").broken = None
-    assert reassigner.carry_out(topic.log, topic.handle).objects == 3
+    assert reassigner.run(topic.log, topic.handle).objects == 3
     assert topic.where() == THERE
 
 
@@ -108,14 +108,14 @@ def test_a_file_that_is_nowhere_whole_is_told_and_the_reassignment_waits(topic):
     for node in ("0", "1"):
         topic.log.node_store(node).delete(topic.handle.append_file(name))
     reassigner.begin(topic.log, topic.handle, THERE)
-    done = reassigner.carry_out(topic.log, topic.handle)
+    done = reassigner.run(topic.log, topic.handle)
     assert (done.objects, done.unfinished, len(done.failures)) == (6, (0, 1), 2)
     assert name in done.failures[0]
 
 
 def test_replicas_that_only_go_need_no_copy_but_another_leader(topic):
     reassigner.begin(topic.log, topic.handle, (("1",), ("1",)))
-    assert reassigner.carry_out(topic.log, topic.handle).objects == 0
+    assert reassigner.run(topic.log, topic.handle).objects == 0
     assert topic.where() == (("1",), ("1",))
     assert [each.leader for each in topic.handle.journal.state.partitions] == ["1", "1"]
 
@@ -123,20 +123,20 @@ def test_replicas_that_only_go_need_no_copy_but_another_leader(topic):
 def test_a_node_that_lags_is_brought_up_to_date_before_it_leads_alone(topic):
     topic.append({0: [b"late"]}, on=("0",), acks="1")
     reassigner.begin(topic.log, topic.handle, (("1",), ("1",)))
-    assert reassigner.under_way(topic.handle.refresh()) == (0,)
-    assert reassigner.carry_out(topic.log, topic.handle).objects == 1
+    assert reassigner.reassigning_partitions(topic.handle.refresh()) == (0,)
+    assert reassigner.run(topic.log, topic.handle).objects == 1
     assert topic.where() == (("1",), ("1",))
 
 
 def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
     topic = SixNodes(file_delete_delay_ms="0", flush_messages="1")
     reassigner.begin(topic.log, topic.handle, THERE)
-    reassigner.carry_out(topic.log, topic.handle)
+    reassigner.run(topic.log, topic.handle)
     assert len(topic.keys("0")) == 3
-    housekeeping.maintain(topic.log, topic.handle, topic.log.environment.nonce)
+    housekeeping.roll_and_merge(topic.log, topic.handle, topic.log.environment.nonce)
     for number in range(2):
         topic.handle.submit(DeleteRecords(number, 3))
-    housekeeping.housekeep(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.log, topic.handle)
     assert [topic.keys(node) for node in "0134"] == [[]] * 4
 
 
@@ -184,17 +184,17 @@ def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, frozenset()))
     with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' again"):
         reassigner.begin(topic.log, topic.handle, THERE)
-    done = reassigner.carry_out(topic.log, topic.handle)
+    done = reassigner.run(topic.log, topic.handle)
     assert done.failures == ("node '3' was removed; reassign to other nodes, or cancel",)
     reassigner.begin(topic.log, topic.handle, (("5", "4"), ("4", "5")))
-    assert reassigner.carry_out(topic.log, topic.handle).unfinished == ()
+    assert reassigner.run(topic.log, topic.handle).unfinished == ()
 
 
 def test_a_node_that_is_fenced_in_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
     reassigner.begin(topic.log, topic.handle, THERE)
     assert topic.handle.refresh().fenced == ("3",)
-    done = reassigner.carry_out(topic.log, topic.handle)
+    done = reassigner.run(topic.log, topic.handle)
     assert (done.unfinished, done.failures[0][:21]) == ((0, 1), "node '3' is fenced; u")
 
 
@@ -212,24 +212,24 @@ def test_a_node_is_not_removed_by_what_its_topics_were_before_it_was_fenced(topi
 
 def test_a_topic_is_put_onto_nodes_evenly(topic):
     state = topic.handle.refresh()
-    assert sorted(map(sorted, reassigner.onto(topic.log, state, ["3", "4"]))) == [["3", "4"], ["3", "4"]]
-    assert [len(each) for each in reassigner.onto(topic.log, state, ["3", "4", "5"], 3)] == [3, 3]
+    assert sorted(map(sorted, reassigner.placement_on(topic.log, state, ["3", "4"]))) == [["3", "4"], ["3", "4"]]
+    assert [len(each) for each in reassigner.placement_on(topic.log, state, ["3", "4", "5"], 3)] == [3, 3]
     node_admin.set_fenced(topic.log, "5", fenced=True)
     with pytest.raises(InvalidOption, match="node '5' is fenced"):
-        reassigner.onto(topic.log, state, ["3", "5"])
+        reassigner.placement_on(topic.log, state, ["3", "5"])
 
 
 def test_more_replicas_go_to_nodes_that_are_there(topic):
     for node in ("2", "3"):
         topic.disk(node).broken = StoreUnavailable
     node_admin.set_fenced(topic.log, "4", fenced=True)
-    topic.log.call_roll()
-    assert reassigner.with_factor(topic.log, topic.handle.refresh(), 3) == (("0", "1", "5"), ("1", "0", "5"))
+    topic.log.probe_nodes()
+    assert reassigner.placement_with_factor(topic.log, topic.handle.refresh(), 3) == (("0", "1", "5"), ("1", "0", "5"))
 
 
 def test_a_node_goes_out_of_every_topic_that_it_is_in(topic):
     topic.log.create_topic("elsewhere", 1, replicas=[["2"]])
-    [(handle, wanted)] = reassigner.on(topic.log, "1")
+    [(handle, wanted)] = reassigner.topics_to_drain(topic.log, "1")
     assert handle.name == "t"
     assert not any("1" in nodes for nodes in wanted)
     assert [nodes[0] for nodes in wanted].count("0") == 1
@@ -286,5 +286,5 @@ def test_of_two_who_add_partitions_at_once_one_does(topic, monkeypatch):
 
 
 def test_a_move_says_what_comes_and_what_goes():
-    move = Move(0, ("0", "1"), ("1", "2"))
+    move = PartitionMove(0, ("0", "1"), ("1", "2"))
     assert (move.adding, move.removing) == (("2",), ("0",))

@@ -4,9 +4,9 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import housekeeping
 from pyspark_log_coordinator.model.topic_state import FloorMark
-from pyspark_log_coordinator.segments.orphans import FloorMarked, OrphanFloor, ReleasedForgotten
+from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloor
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import ForgetReleased, MaintainSegments, RaiseOrphanFloor
+from pyspark_log_coordinator.topic.machine import ConfirmDeletions, MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -104,21 +104,21 @@ def test_files_are_forgotten_up_to_the_one_that_is_named():
     state = released_topic()
     keys = [each.key for each in state.released]
     assert len(keys) == 6
-    assert decide(state, ForgetReleased(keys[3])) == [ReleasedForgotten(4)]
-    assert [each.key for each in after(state, ForgetReleased(keys[3])).released] == keys[4:]
+    assert decide(state, ConfirmDeletions(keys[3])) == [DeletionsConfirmed(4)]
+    assert [each.key for each in after(state, ConfirmDeletions(keys[3])).released] == keys[4:]
 
 
 def test_what_another_forgot_is_no_event():
     state = released_topic()
     first = state.released[0].key
-    assert decide(after(state, ForgetReleased(first)), ForgetReleased(first)) == []
+    assert decide(after(state, ConfirmDeletions(first)), ConfirmDeletions(first)) == []
 
 
 def test_what_was_released_later_is_not_forgotten():
     state = released_topic()
     last = state.released[-1].key
     later = after(after(state, commit(None, file({0: 10}))), MaintainSegments((swap(30, 40),)))
-    assert [each.key.split("/")[0] for each in after(later, ForgetReleased(last)).released] == ["append"]
+    assert [each.key.split("/")[0] for each in after(later, ConfirmDeletions(last)).released] == ["append"]
 
 
 def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():
@@ -129,5 +129,5 @@ def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():
         waiting.handle.submit(RaiseOrphanFloor(waiting.handle.journal.number))
     assert waiting.handle.journal.state.orphan_floor > waiting.partition().staged[0].born
     assert housekeeping.all_orphans(waiting.log, waiting.handle) == {node: [] for node in ALL}
-    housekeeping.housekeep(waiting.log, waiting.handle)
+    housekeeping.clean_up_topic(waiting.log, waiting.handle)
     assert {f"0/{name}.log", f"0/{name}.index"} <= set(waiting.keys("0"))

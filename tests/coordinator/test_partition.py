@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition
 
 BASE = 10
@@ -18,7 +18,7 @@ def partition(rows, timestamps=None):
         reached = max(reached, timestamp)
         chunks.append(ChunkRef(end, count, 0, 0, 64, timestamp, timestamp, reached, 0, 0, 0))
         end += count
-    return Partition(("A",), ("A",), "A", 0, ((0, 0),), BASE, end, end, {"A": end}, (), Tail(chunks))
+    return Partition(("A",), ("A",), "A", 0, ((0, 0),), BASE, end, end, {"A": end}, (), AppendList(chunks))
 
 
 @given(st.lists(st.integers(1, 4), max_size=8), st.integers(0, 60), st.integers(0, 60))

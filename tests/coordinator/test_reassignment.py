@@ -3,19 +3,19 @@
 import pytest
 
 from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.node_changes import NodeFenced, NodeRenewed
+from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed
 from pyspark_log_coordinator.replication.reassignment import ReplicasAltered, original
 from pyspark_log_coordinator.segments.roll_plan import plan
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
-    AlterNode,
+    AlterReplicaNode,
     AlterReplicas,
-    Assignment,
     DeleteRecords,
     ElectLeaders,
     Holder,
     HoldFiles,
     MaintainSegments,
+    PartitionReassignment,
     Suspect,
     Suspicion,
 )
@@ -27,7 +27,7 @@ LIVES = {node: incarnation(node) for node in "ABCD"}
 
 
 def move(*nodes, partition=0, lives=LIVES):
-    return AlterReplicas((Assignment(partition, nodes),), lives)
+    return AlterReplicas((PartitionReassignment(partition, nodes),), lives)
 
 
 def test_a_replica_that_is_added_begins_at_the_log_start_or_with_what_it_holds():
@@ -63,7 +63,7 @@ def test_an_assignment_that_cannot_be_is_refused(nodes):
 
 def test_a_partition_does_not_move_to_a_fenced_node_and_may_stay_on_one():
     state = after(started(2, ABC), move("A", "B"))
-    state = after(state, AlterNode("C", incarnation("C"), fenced=True))
+    state = after(state, AlterReplicaNode("C", incarnation("C"), fenced=True))
     with pytest.raises(InvalidInput, match="node C is fenced"):
         decide(state, move("A", "C"))
     assert decide(state, move("C", "A", partition=1)) != []
@@ -71,7 +71,7 @@ def test_a_partition_does_not_move_to_a_fenced_node_and_may_stay_on_one():
 
 def test_a_reassignment_to_a_fenced_node_alone_waits_for_it():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A",))))
-    state = after(state, AlterNode("A", incarnation("A"), fenced=True))
+    state = after(state, AlterReplicaNode("A", incarnation("A"), fenced=True))
     assert decide(state, move("A")) == [ReplicasAltered(0, ("A", "B"), (), ("B",), {})]
 
 
@@ -129,7 +129,7 @@ def test_partitions_are_added_once_where_it_is_said_behind_which():
 
 
 def test_a_new_partition_is_not_led_by_a_fenced_node():
-    state = after(started(replicas=ABC), AlterNode("A", incarnation("A"), fenced=True))
+    state = after(started(replicas=ABC), AlterReplicaNode("A", incarnation("A"), fenced=True))
     state = after(state, AddPartitions((("A", "B"),), LIVES))
     assert (state.partitions[1].leader, state.partitions[1].isr) == ("B", ("B",))
 
@@ -138,13 +138,13 @@ def test_a_new_partition_is_not_led_by_a_fenced_node():
 
 
 def test_a_wiped_node_that_is_fenced_in_the_same_entry_gives_its_lead_away_once():
-    events = decide(started(replicas=ABC), AlterNode("A", "another", fenced=True))
-    assert events == [NodeRenewed("A", "another"), LeaderElected(0, "B", 1, 0, ("B", "C")), NodeFenced("A")]
+    events = decide(started(replicas=ABC), AlterReplicaNode("A", "another", fenced=True))
+    assert events == [ReplicasRenewed("A", "another"), LeaderElected(0, "B", 1, 0, ("B", "C")), ReplicasFenced("A")]
 
 
 def test_the_lead_does_not_go_to_a_node_under_suspicion():
     state = after(started(replicas=ABC), Suspect("B", incarnation("B")))
-    _, event = decide(state, AlterNode("A", "another"))
+    _, event = decide(state, AlterReplicaNode("A", "another"))
     assert event.leader == "C"
 
 
@@ -153,7 +153,7 @@ def test_a_wiped_node_holds_nothing_and_no_segment():
     state = rolled(after(state, commit(None, file({0: 1}, on=("A", "B")))), 0, 2, on=("A", "B"))
     state = after(state, MaintainSegments((swap(2, 3, on=("B",)),)))
     assert len(state.partitions[0].staged) == 1
-    state = after(state, AlterNode("B", "another"))
+    state = after(state, AlterReplicaNode("B", "another"))
     one = state.partitions[0]
     assert [holder.node for holder in (*state.files[0].holders, *one.segments[0].holders)] == ["A", "A"]
     assert (one.staged, one.isr, one.log_end_offsets) == ((), ("A",), {"A": 3, "B": 0})
@@ -161,14 +161,14 @@ def test_a_wiped_node_holds_nothing_and_no_segment():
 
 def test_what_the_topic_knows_already_or_has_no_part_in_changes_nothing():
     state = started(replicas=ABC)
-    assert decide(state, AlterNode("B", incarnation("B"))) == []
-    assert decide(state, AlterNode("Z", "whatever", fenced=True)) == []
+    assert decide(state, AlterReplicaNode("B", incarnation("B"))) == []
+    assert decide(state, AlterReplicaNode("Z", "whatever", fenced=True)) == []
 
 
 def test_when_the_last_member_of_the_isr_is_in_service_again_it_leads():
-    state = after(started(replicas=("A",)), AlterNode("A", incarnation("A"), fenced=True))
+    state = after(started(replicas=("A",)), AlterReplicaNode("A", incarnation("A"), fenced=True))
     assert state.partitions[0].leader is None
-    state = after(state, AlterNode("A", incarnation("A")))
+    state = after(state, AlterReplicaNode("A", incarnation("A")))
     assert state.partitions[0].leader == "A"
 
 
@@ -186,7 +186,7 @@ def test_nothing_is_rolled_in_a_partition_whose_last_segment_is_still_being_copi
 def test_a_segment_that_nobody_holds_is_no_segment():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
     assert decide(state, MaintainSegments((swap(0, 1, on=()),))) == []
-    assert decide(after(state, AlterNode("A", "another")), MaintainSegments((swap(0, 1, epoch=1),))) == []
+    assert decide(after(state, AlterReplicaNode("A", "another")), MaintainSegments((swap(0, 1, epoch=1),))) == []
 
 
 def test_a_report_may_end_a_reassignment():

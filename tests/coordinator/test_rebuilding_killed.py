@@ -87,7 +87,7 @@ def clone(stores):
 def rebuild(stores, urls=URLS):
     environment = fake_environment()
     found = survey([stores.open(url) for url in urls], environment, open_node=stores.open)
-    execute.carry_out(found, environment, journals_are_lost=True)
+    execute.rebuild(found, environment, journals_are_lost=True)
 
 
 def opened(stores):
@@ -140,5 +140,5 @@ def test_of_two_at_once_one_gives_up(lost):
             rebuild(lost)
 
     with pytest.raises(NodeMissing, match="another rebuilds this cluster too"):
-        execute.carry_out(found, environment, progress=meanwhile)
+        execute.rebuild(found, environment, progress=meanwhile)
     assert len(read(opened(lost), "t")) == 6

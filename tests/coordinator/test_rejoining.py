@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.sync import catch_up, isr_recovery, replica_file
-from pyspark_log_coordinator.sync.isr_recovery import PASSING_EVERY_SECONDS
+from pyspark_log_coordinator.sync.isr_recovery import INLINE_EVERY_SECONDS
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.fake_environment import fake_environment
@@ -30,26 +30,26 @@ def topic():
 def isr_after(topic, seconds):
     """Return the ISR after a writer came by, some seconds after whatever was before."""
     topic.log.environment.sleep(seconds)
-    isr_recovery.in_passing(topic.handle)
+    isr_recovery.recover_inline(topic.handle)
     return topic.partition().isr
 
 
 def test_a_node_that_has_just_fallen_out_is_left_to_others_for_a_while(topic):
     assert isr_after(topic, 0) == ("0", "1")
-    assert isr_after(topic, PASSING_EVERY_SECONDS / 2) == ("0", "1")
-    assert isr_after(topic, PASSING_EVERY_SECONDS / 2) == ALL
+    assert isr_after(topic, INLINE_EVERY_SECONDS / 2) == ("0", "1")
+    assert isr_after(topic, INLINE_EVERY_SECONDS / 2) == ALL
 
 
 def test_a_node_that_has_missed_a_batch_for_long_is_brought_back_by_who_comes_by_first(topic):
-    assert isr_after(topic, PASSING_EVERY_SECONDS) == ALL
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
 
 
 def test_a_node_that_falls_out_again_is_left_to_others_again(topic):
-    assert isr_after(topic, PASSING_EVERY_SECONDS) == ALL
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
     assert isr_after(topic, 0) == ALL
     topic.append(on=("0", "1"), acks="all")
     assert isr_after(topic, 0) == ("0", "1")
-    assert isr_after(topic, PASSING_EVERY_SECONDS) == ALL
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
 
 
 def test_a_node_that_cannot_be_copied_to_is_tried_again_no_sooner_than_its_next_turn(topic, monkeypatch):
@@ -61,7 +61,7 @@ def test_a_node_that_cannot_be_copied_to_is_tried_again_no_sooner_than_its_next_
 
     monkeypatch.setattr(catch_up, "catch_up", fails)
     for _ in range(6):
-        isr_after(topic, PASSING_EVERY_SECONDS / 2)
+        isr_after(topic, INLINE_EVERY_SECONDS / 2)
     assert tried == [3.0, 5.0], "found at 1"
 
 
@@ -86,7 +86,7 @@ def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_e
         log = stores.log(clock)
         handle = log.topic("t")
         write(log, handle, batch, {0: [b"row"]}, ("0", "1") if is_away else handle.refresh().partitions[0].isr, "all")
-        isr_recovery.in_passing(handle)
+        isr_recovery.recover_inline(handle)
         behind += [batch] if topic.partition().isr != ALL else []
         clock.sleep(0.5)
     assert behind == list(range(2, 18)), "it is back with the first batch after it answers"

@@ -15,9 +15,8 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
-    AlterNode,
+    AlterReplicaNode,
     AlterReplicas,
-    Assignment,
     CommitBatch,
     DeleteRecords,
     ElectLeaders,
@@ -26,6 +25,7 @@ from pyspark_log_coordinator.topic.machine import (
     Holder,
     HoldFiles,
     MaintainSegments,
+    PartitionReassignment,
     ReportDamage,
     SequencedFile,
     ShrinkIsr,
@@ -137,7 +137,7 @@ class Replicas(RuleBasedStateMachine):
         assert not old_life
         assert not any(isinstance(each, Damaged) for each in topic.decide(self.state, command, 0))
         for old, new in zip(before.partitions, self.state.partitions, strict=True):
-            needed = replicas.needed(old, before.config)
+            needed = replicas.required_acks(old, before.config)
             assert len(new.isr) >= min(needed, len(old.isr))
             assert new.leader is not None or old.leader is None
             for had, has in zip((*old.segments, *old.chunks), (*new.segments, *new.chunks), strict=True):
@@ -161,15 +161,15 @@ class Replicas(RuleBasedStateMachine):
     @rule(node=nodes)
     def wipe(self, node: str) -> None:
         self.incarnations[node] += "'"
-        self.submit(AlterNode(node, self.incarnations[node], fenced=node in self.state.fenced))
+        self.submit(AlterReplicaNode(node, self.incarnations[node], fenced=node in self.state.fenced))
 
     @rule(node=nodes, fenced=st.booleans())
     def fence(self, node: str, fenced: bool) -> None:
-        self.submit(AlterNode(node, self.incarnations[node], fenced))
+        self.submit(AlterReplicaNode(node, self.incarnations[node], fenced))
 
     @rule(number=partitions, to=assignments)
     def reassign(self, number: int, to: tuple[str, ...]) -> None:
-        self.submit(AlterReplicas((Assignment(number, to),), dict(self.incarnations)), loses=False)
+        self.submit(AlterReplicas((PartitionReassignment(number, to),), dict(self.incarnations)), loses=False)
 
     @rule(to=assignments)
     def add_partition(self, to: tuple[str, ...]) -> None:
@@ -249,7 +249,7 @@ class Replicas(RuleBasedStateMachine):
         for one in self.state.partitions:
             assert set(one.log_end_offsets) == set(one.replicas)
             for node, end in one.log_end_offsets.items():
-                assert end == replicas.reach(self.state, one, node, one.log_start)
+                assert end == replicas.log_end_offset(self.state, one, node, one.log_start)
 
     @invariant()
     def leaders_have_every_row_and_members_of_the_isr_what_is_committed(self) -> None:
@@ -278,7 +278,7 @@ class Replicas(RuleBasedStateMachine):
         for one in self.state.partitions:
             assert set(one.adding) | set(one.removing) <= set(one.replicas)
             left = tuple(node for node in one.replicas if node not in one.removing)
-            is_kept = replicas.is_kept(one, left, len(left), self.state.config)
+            is_kept = replicas.keeps_committed(one, left, len(left), self.state.config)
             ready = set(one.adding) <= set(one.isr) and not set(one.adding) & set(one.removing) and is_kept
             able = [node for node in one.isr if one.log_end_offsets[node] == one.log_end and node not in one.removing]
             if (one.adding or one.removing) and ready and one.leader is not None:

@@ -64,8 +64,8 @@ def test_a_segment_that_is_only_not_in_its_place_yet_stays(topic):
     """Somebody made it a moment ago, and its entry is still to come."""
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
-    job = roll_plan.Job(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
-    roll_run.carry_out(topic.log.store_at, roll_job.work_of(topic.handle, job), topic.log.environment.nonce())
+    job = roll_plan.RollJob(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
+    roll_run.run_roll(topic.log.store_at, roll_job.roll_task_of(topic.handle, job), topic.log.environment.nonce())
     (found,) = returned_node.inspect(topic.log, topic.handle, "0")
     assert found.strays == ()
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.coordinator.topics import (
     after,
@@ -205,8 +205,8 @@ def test_a_replay_with_the_swap_that_was_taken_changes_nothing():
 
 def test_a_batch_that_brings_a_replica_into_the_isr_does_not_swap_in_what_that_lacks():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, AlterNode("B", incarnation("B"), fenced=True))
-    state = after(state, AlterNode("B", incarnation("B")))
+    state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
+    state = after(state, AlterReplicaNode("B", incarnation("B")))
     assert state.partitions[0].isr == ("A",)
     command = msgspec.structs.replace(commit(None, file({0: 1}, on=("A", "B"))), swaps=(swap(0, 10),))
     state = after(state, command)

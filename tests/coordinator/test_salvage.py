@@ -7,7 +7,7 @@ import pytest
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.rebuild import execute
-from pyspark_log_coordinator.topic.machine import AlterNode
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode
 from pyspark_log_storage import segment
 from tests.coordinator.lost_cluster import LostCluster
 from tests.coordinator.replicated_topic import ALL
@@ -145,7 +145,7 @@ def test_a_survey_changes_nothing_and_who_was_stopped_begins_again(cluster, monk
     for step in ("set_aside", "complete", "renew", "begin_topics"):
         monkeypatch.setattr(execute._Rebuild, step, killed)
         with pytest.raises(KeyboardInterrupt):
-            execute.carry_out(cluster.survey(), real_environment())
+            execute.rebuild(cluster.survey(), real_environment())
         monkeypatch.undo()
     again = cluster.rebuild()
     assert (found.lost, again.lost) == (2 * ROWS, 2 * ROWS)
@@ -157,7 +157,7 @@ def test_of_a_leader_epoch_that_begins_behind_what_is_had_nothing_is_said(tmp_pa
     cluster = LostCluster(tmp_path)
     handle = cluster.create("t")
     cluster.append("t", rows=ROWS)
-    handle.submit(AlterNode("0", handle.refresh().incarnations["0"], fenced=True))
+    handle.submit(AlterReplicaNode("0", handle.refresh().incarnations["0"], fenced=True))
     cluster.append("t", on=("1", "2"), rows=ROWS)
     name = cluster.roll("t")
     places = segment.scan(cluster.log.node_store("1"), handle.segment(0, name))

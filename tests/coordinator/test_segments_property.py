@@ -87,18 +87,18 @@ class SegmentedLog(RuleBasedStateMachine):
     @rule()
     def crash_before_segments_are_swapped_in(self) -> None:
         for job in roll_plan.plan(self.handle.journal.state, self.now):
-            roll_run.carry_out(self.log.store_at, roll_job.work_of(self.handle, job), next(self.nonces))
+            roll_run.run_roll(self.log.store_at, roll_job.roll_task_of(self.handle, job), next(self.nonces))
         self.restart()
 
     @rule()
     def roll_or_merge_a_little(self) -> None:
         for job in roll_plan.plan(self.handle.journal.state, self.now)[:1]:
-            swap = roll_run.carry_out(self.log.store_at, roll_job.work_of(self.handle, job), next(self.nonces))
+            swap = roll_run.run_roll(self.log.store_at, roll_job.roll_task_of(self.handle, job), next(self.nonces))
             self.handle.submit(MaintainSegments((swap,)))
 
     @rule()
     def roll_and_merge_all(self) -> None:
-        housekeeping.maintain(self.log, self.handle, lambda: next(self.nonces))
+        housekeeping.roll_and_merge(self.log, self.handle, lambda: next(self.nonces))
 
     @rule(p=partitions, back=st.integers(0, 12))
     def delete_records(self, p: int, back: int) -> None:
@@ -131,7 +131,7 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def clean_up(self) -> None:
-        housekeeping.housekeep(self.log, self.handle)
+        housekeeping.clean_up_topic(self.log, self.handle)
 
     @rule(ms=st.integers(1, 100))
     def wait(self, ms: int) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.suspicion import NodeSuspected, Standing, confirmed, watch
+from pyspark_log_coordinator.replication.suspicion import NodeSuspected, ObservedSuspicion, confirmed, observe
 from pyspark_log_coordinator.topic.machine import (
-    AlterNode,
+    AlterReplicaNode,
     CancelSuspicion,
     ElectLeaders,
     Holder,
@@ -38,7 +38,7 @@ def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node,
     [
         commit(None, file({0: 1}, on=("A", "B"))),
         HoldFiles("A", incarnation("A")),
-        AlterNode("A", "another"),
+        AlterReplicaNode("A", "another"),
         CancelSuspicion("A", incarnation("A"), 1),
     ],
     ids=["a batch", "a report", "another life", "somebody reaches it"],
@@ -66,16 +66,16 @@ def test_a_cancellation_that_does_not_mean_the_suspicion_that_stands_changes_not
 
 
 def test_an_observer_counts_from_when_it_saw_the_suspicion_itself():
-    standing = watch({}, suspected(), 1_000)
-    standing = watch(standing, suspected(), 1_050)
+    standing = observe({}, suspected(), 1_000)
+    standing = observe(standing, suspected(), 1_050)
     assert confirmed(standing, 1_000 + PERIOD - 1, PERIOD) == ()
     assert confirmed(standing, 1_000 + PERIOD, PERIOD) == (Suspicion("A", 1),)
 
 
 def test_a_suspicion_that_was_cancelled_and_raised_again_is_another_one():
-    standing = watch({}, suspected(), 0)
+    standing = observe({}, suspected(), 0)
     again = after(after(suspected(), HoldFiles("A", incarnation("A"))), Suspect("A", incarnation("A")))
-    assert watch(standing, again, 90) == {"A": Standing(2, 90)}
+    assert observe(standing, again, 90) == {"A": ObservedSuspicion(2, 90)}
 
 
 def test_who_did_not_see_that_it_was_raised_again_elects_nobody():
@@ -85,4 +85,4 @@ def test_who_did_not_see_that_it_was_raised_again_elects_nobody():
 
 
 def test_a_cancelled_suspicion_is_forgotten_by_the_observer():
-    assert watch(watch({}, suspected(), 0), started(replicas=("A", "B")), 50) == {}
+    assert observe(observe({}, suspected(), 0), started(replicas=("A", "B")), 50) == {}

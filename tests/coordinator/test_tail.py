@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.model.append_list import Tail, to_builtin
+from pyspark_log_coordinator.model.append_list import AppendList, to_builtin
 
 ends = st.none() | st.integers(-9, 9)
 slices = st.builds(slice, ends, ends, st.sampled_from([None, 1, 2, 3, -1, -2]))
@@ -12,7 +12,7 @@ slices = st.builds(slice, ends, ends, st.sampled_from([None, 1, 2, 3, -1, -2]))
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.lists(st.integers(), max_size=3)), max_size=20))
 def test_branches_do_not_see_each_others_items(appends):
-    branches: list[tuple[Tail[int], list[int]]] = [(Tail(), [])]
+    branches: list[tuple[AppendList[int], list[int]]] = [(AppendList(), [])]
     for choice, new in appends:
         tail, plain = branches[choice % len(branches)]
         branches.append((tail.append(new), plain + new))
@@ -23,14 +23,14 @@ def test_branches_do_not_see_each_others_items(appends):
 
 @given(st.lists(st.integers(), max_size=6), st.lists(st.integers(), max_size=3), slices)
 def test_a_slice_is_that_of_a_list_whatever_a_branch_has_behind_it(items, behind, cut):
-    tail = Tail(list(items))
+    tail = AppendList(list(items))
     tail.append(behind)
     assert tail[cut] == items[cut]
 
 
 @given(st.lists(st.integers(), max_size=6), st.lists(st.integers(), max_size=3), st.integers(-8, 8))
 def test_an_index_is_that_of_a_list_whatever_a_branch_has_behind_it(items, behind, index):
-    tail = Tail(list(items))
+    tail = AppendList(list(items))
     tail.append(behind)
     if -len(items) <= index < len(items):
         assert tail[index] == items[index]
@@ -40,7 +40,7 @@ def test_an_index_is_that_of_a_list_whatever_a_branch_has_behind_it(items, behin
 
 
 def test_appending_in_turn_copies_nothing():
-    tail: Tail[int] = Tail()
+    tail: AppendList[int] = AppendList()
     storage = tail._items
     for i in range(100):
         tail = tail.append([i])
@@ -48,15 +48,15 @@ def test_appending_in_turn_copies_nothing():
 
 
 def test_equality_is_that_of_the_items():
-    old = Tail([1, 2])
+    old = AppendList([1, 2])
     old.append([3])
-    assert old == Tail([1, 2])
-    assert hash(old) == hash(Tail([1, 2]))
-    assert old != Tail([1, 2, 3])
+    assert old == AppendList([1, 2])
+    assert hash(old) == hash(AppendList([1, 2]))
+    assert old != AppendList([1, 2, 3])
     assert old != [1, 2]
 
 
 def test_a_state_is_encoded_with_lists_in_the_place_of_tails():
-    assert to_builtin(Tail([1, 2])) == [1, 2]
+    assert to_builtin(AppendList([1, 2])) == [1, 2]
     with pytest.raises(NotImplementedError):
         to_builtin(object())

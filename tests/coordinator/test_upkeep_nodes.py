@@ -8,8 +8,8 @@ import pytest
 from pyspark_log.client.write import inline_maintenance
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_job, roll_run
-from pyspark_log_coordinator.maintenance.roll_job import work_of
-from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up, follower
 from pyspark_log_coordinator.topic.machine import MaintainSegments, RaiseOrphanFloor
@@ -45,14 +45,14 @@ def fill(topic, batches, on=ALL):
 def job(topic, chunks=None):
     one = topic.partition()
     taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
-    return roll_plan.Job(0, one.leader_epoch, 1, (), taken, one.epoch_starts)
+    return roll_plan.RollJob(0, one.leader_epoch, 1, (), taken, one.epoch_starts)
 
 
 def roll(topic, chunks=None):
     """Roll the oldest chunks as a task does, which was told what to do and has not opened the log."""
-    work = work_of(topic.handle, job(topic, chunks))
+    work = roll_task_of(topic.handle, job(topic, chunks))
     task = topic.stores.task()
-    swap = carry_out(task.store_at, work, topic.log.environment.nonce())
+    swap = run_roll(task.store_at, work, topic.log.environment.nonce())
     topic.handle.submit(MaintainSegments((swap,)))
     return swap.segment
 
@@ -157,7 +157,7 @@ def test_rows_that_the_leader_cannot_give_come_from_another_node(topic, how):
 
 def test_a_store_that_does_not_answer_is_asked_once_for_all_chunks(topic, monkeypatch):
     fill(topic, 4)
-    work = msgspec.structs.replace(work_of(topic.handle, job(topic)), targets=("1", "2"))
+    work = msgspec.structs.replace(roll_task_of(topic.handle, job(topic)), targets=("1", "2"))
     asked = []
 
     def read(key, *_):
@@ -165,7 +165,7 @@ def test_a_store_that_does_not_answer_is_asked_once_for_all_chunks(topic, monkey
         raise StoreUnavailable("", key, "no answer")
 
     monkeypatch.setattr(disk(topic, "0"), "read", read)
-    swap = carry_out(topic.log.store_at, work, topic.log.environment.nonce())
+    swap = run_roll(topic.log.store_at, work, topic.log.environment.nonce())
     assert (holders(swap.segment), swap.segment.end_offset, len(asked)) == (["1", "2"], 4, 1)
 
 
@@ -179,8 +179,8 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     disk(topic, "0").put(f"{key}.log", disk(topic, "0").read(f"{key}.log")[:last])
     flip(topic, "0", f"{topic.handle.segment(0, second.name)}.log", -5)
     one = topic.partition()
-    merge = roll_plan.Job(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)
-    swap = carry_out(topic.log.store_at, work_of(topic.handle, merge), topic.log.environment.nonce())
+    merge = roll_plan.RollJob(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)
+    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, merge), topic.log.environment.nonce())
     topic.handle.submit(MaintainSegments((swap,)))
     assert [offset for offset, _ in rolled(topic, "0", "1", "2")][-1] < 6
     assert sum(rows for _, rows in rolled(topic, "0", "1", "2")) == 6
@@ -197,10 +197,10 @@ def test_rows_that_no_node_can_give_are_an_error_that_names_the_offset(topic):
 
 def test_where_no_holder_is_there_that_is_said(topic):
     fill(topic, 1)
-    work = work_of(topic.handle, job(topic))
-    bare = {number: roll_job.Source(each.name, ()) for number, each in work.files.items()}
+    work = roll_task_of(topic.handle, job(topic))
+    bare = {number: roll_job.RollSource(each.name, ()) for number, each in work.files.items()}
     with pytest.raises(StoreUnavailable, match=r"none of the nodes that have .* is there; bring one back"):
-        carry_out(topic.log.store_at, msgspec.structs.replace(work, files=bare), "ab" * 16)
+        run_roll(topic.log.store_at, msgspec.structs.replace(work, files=bare), "ab" * 16)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreUnwritable])
@@ -240,28 +240,28 @@ def test_a_node_whose_index_cannot_be_written_is_no_holder(topic, monkeypatch):
 
 def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     fill(topic, 2)
-    work = work_of(topic.handle, job(topic))
+    work = roll_task_of(topic.handle, job(topic))
     disk(topic, "1").delete("node")
-    swap = carry_out(topic.log.store_at, work, topic.log.environment.nonce())
+    swap = run_roll(topic.log.store_at, work, topic.log.environment.nonce())
     assert holders(swap.segment) == ["0", "2"]
     for name in ("0", "2"):
         disk(topic, name).delete("node")
     with pytest.raises(NodeMissing):
-        carry_out(topic.log.store_at, work, topic.log.environment.nonce())
+        run_roll(topic.log.store_at, work, topic.log.environment.nonce())
 
 
 def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
     fill(topic, 2)
     disk(topic, "1").broken = StoreUnavailable
-    topic.log.call_roll()
-    work = work_of(topic.handle, job(topic))
+    topic.log.probe_nodes()
+    work = roll_task_of(topic.handle, job(topic))
     assert (work.targets, {each.nodes for each in work.files.values()}) == (("0", "2"), {("0", "2")})
 
 
 def test_maintenance_in_passing_does_the_same(topic):
     fill(topic, roll_plan.ROLL_CHUNKS)
-    [work] = inline_maintenance.planned_work(topic.handle)
-    [swap] = inline_maintenance.ride_along(topic.stores.task().store_at, work, "ab" * 16)
+    [work] = inline_maintenance.plan_inline(topic.handle)
+    [swap] = inline_maintenance.run_inline(topic.stores.task().store_at, work, "ab" * 16)
     assert holders(swap.segment) == ["0", "1", "2"]
 
 
@@ -271,7 +271,7 @@ def test_maintenance_in_passing_does_the_same(topic):
 def test_what_was_released_goes_from_every_node(topic):
     fill(topic, 3)
     made = roll(topic)
-    assert housekeeping.housekeep(topic.log, topic.handle).removed > 0
+    assert housekeeping.clean_up_topic(topic.log, topic.handle).removed > 0
     for name in ALL:
         assert topic.keys(name) == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.journal.state.released) == 0
@@ -294,7 +294,7 @@ def test_orphans_are_found_on_every_node(topic):
     lost = {name: [orphan(topic, name)] for name in ALL}
     raise_floor(topic)
     assert housekeeping.all_orphans(topic.log, topic.handle) == lost
-    housekeeping.housekeep(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.log, topic.handle)
     assert housekeeping.all_orphans(topic.log, topic.handle) == {name: [] for name in ALL}
     assert all(len(topic.keys(name)) == 1 for name in ALL)
 
@@ -313,15 +313,15 @@ def test_a_missing_node_does_not_keep_the_others_from_being_cleaned_and_is_clean
     made = roll(topic)
     kept = [key for key in topic.keys("1") if key.startswith("append/")]
     disk(topic, "1").broken = StoreUnavailable
-    topic.log.call_roll()
-    housekeeping.housekeep(topic.log, topic.handle)
+    topic.log.probe_nodes()
+    housekeeping.clean_up_topic(topic.log, topic.handle)
     assert topic.keys("0") == topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.refresh().released) == 0
     disk(topic, "1").broken = None
-    topic.log.call_roll()
+    topic.log.probe_nodes()
     assert [key for key in topic.keys("1") if key.startswith("append/")] == kept
     raise_floor(topic)
-    assert follower.clean(topic.log, "1") == 3
+    assert follower.delete_unnamed_files(topic.log, "1") == 3
     assert topic.keys("1") == topic.keys("0")
 
 
@@ -330,12 +330,12 @@ def test_a_node_that_fails_meanwhile_is_told_after_the_others_were_cleaned(topic
     made = roll(topic)
     disk(topic, "1").broken_writes = StoreUnavailable
     told = []
-    housekeeping.housekeep(topic.log, topic.handle, failed=lambda *each: told.append(each))
+    housekeeping.clean_up_topic(topic.log, topic.handle, failed=lambda *each: told.append(each))
     assert [(name, type(error)) for name, error in told] == [("1", StoreUnavailable)]
     assert topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.refresh().released) == 0
     with pytest.raises(StoreUnavailable):
-        housekeeping.housekeep(topic.log, topic.handle)
+        housekeeping.clean_up_topic(topic.log, topic.handle)
 
 
 def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
@@ -343,11 +343,11 @@ def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
     roll(topic)
     disk(topic, "1").broken_writes = StoreRefused
     told = []
-    housekeeping.housekeep(topic.log, topic.handle, failed=lambda *each: told.append(each))
+    housekeeping.clean_up_topic(topic.log, topic.handle, failed=lambda *each: told.append(each))
     assert [name for name, _ in told] == ["1"]
     assert len(topic.handle.refresh().released) == 3
     disk(topic, "1").broken_writes = None
-    housekeeping.housekeep(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.log, topic.handle)
     assert topic.keys("1") == topic.keys("0")
     assert len(topic.handle.refresh().released) == 0
 
@@ -357,7 +357,7 @@ def test_a_node_that_was_missing_when_the_log_was_opened_is_not_asked(topic):
     roll(topic)
     before = topic.keys("1")
     topic.log.missing_nodes = {"1": StoreUnavailable("/disk/1", "", "it hangs")}
-    housekeeping.housekeep(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.log, topic.handle)
     assert topic.keys("1") == before != topic.keys("0")
 
 
@@ -366,16 +366,16 @@ def test_nothing_is_removed_from_a_disk_that_is_another(topic):
     left = orphan(topic, "1")
     raise_floor(topic)
     disk(topic, "1").delete("node")
-    housekeeping.housekeep(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.log, topic.handle)
     assert disk(topic, "1").size(left) > 0
 
 
 def test_in_passing_a_node_that_fails_is_logged_and_fails_no_write(topic, monkeypatch, caplog):
-    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     fill(topic, 2)
     roll(topic)
     disk(topic, "2").broken_writes = StoreUnavailable
-    inline_maintenance.housekeep_when_due(topic.log, topic.handle)
+    inline_maintenance.clean_up_when_due(topic.log, topic.handle)
     assert "housekeeping of topic 't' on node '2' was left for later" in caplog.text
 
 
@@ -388,15 +388,15 @@ def test_a_deleted_topic_goes_from_every_node_that_is_there(topic):
     topic.log.delete_topic("t")
     disk(topic, "1").broken_writes = StoreUnavailable
     told = []
-    [gone] = cluster_cleanup.tidy(topic.log, failed=lambda *each: told.append(each)).deleted_topics
+    [gone] = cluster_cleanup.clean_up_cluster(topic.log, failed=lambda *each: told.append(each)).deleted_topics
     assert gone.topic == "t"
     assert [url for url, _ in told] == ["/disk/1"]
     assert list(disk(topic, "2").list(folder)) == []
     assert len(list(disk(topic, "1").list(folder))) == 2
     disk(topic, "1").broken_writes = None
-    assert cluster_cleanup.tidy(topic.log).deleted_topics[0].objects == 2
+    assert cluster_cleanup.clean_up_cluster(topic.log).deleted_topics[0].objects == 2
     assert list(disk(topic, "1").list(folder)) == []
-    assert cluster_cleanup.tidy(topic.log).deleted_topics == ()
+    assert cluster_cleanup.clean_up_cluster(topic.log).deleted_topics == ()
 
 
 @pytest.mark.parametrize("how", ["missing", "fenced"])
@@ -406,5 +406,5 @@ def test_a_node_that_is_out_of_service_keeps_nobody_from_tidying_up(topic, how):
     if how == "fenced":
         node_admin.set_fenced(topic.log, "1", fenced=True)
     disk(topic, "1").broken = StoreUnavailable
-    topic.log.call_roll()
-    assert len(cluster_cleanup.tidy(topic.log).deleted_topics) == 1
+    topic.log.probe_nodes()
+    assert len(cluster_cleanup.clean_up_cluster(topic.log).deleted_topics) == 1

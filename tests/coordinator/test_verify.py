@@ -14,7 +14,7 @@ from pyspark_log_coordinator.journal import journal_entry, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import housekeeping
-from pyspark_log_coordinator.maintenance.cluster_cleanup import tidy
+from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic_module
 from pyspark_log_coordinator.topic.machine import DeleteRecords
@@ -87,16 +87,16 @@ def test_an_empty_topic_is_sound():
 def test_a_topic_whose_rows_are_all_deleted_is_sound(topic):
     for partition in (0, 1):
         topic.handle.submit(DeleteRecords(partition, -1))
-    housekeeping.housekeep(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.log, topic.handle)
     assert audit(topic).sound
 
 
 def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
     topic.fill(60, partitions=(0, 1))
-    housekeeping.maintain(topic.log, topic.handle, topic.log.environment.nonce)
+    housekeeping.roll_and_merge(topic.log, topic.handle, topic.log.environment.nonce)
     topic.clock.now_ms = 10**9
     for _ in range(3):
-        housekeeping.housekeep(topic.log, topic.handle)
+        housekeeping.clean_up_topic(topic.log, topic.handle)
     report = audit(topic)
     assert report.findings == []
     assert report.entries < topic.handle.journal.number
@@ -329,7 +329,7 @@ def test_a_sound_cluster_is_sound(cluster):
 
 def test_a_cluster_is_sound_after_deleted_topics_have_gone_and_its_journal_was_trimmed(cluster):
     cluster.clock.now_ms = 10**9
-    assert len(tidy(cluster.log).deleted_topics) == 2
+    assert len(clean_up_cluster(cluster.log).deleted_topics) == 2
     report = audit_cluster(cluster)
     assert report.sound
     assert report.entries < 40

@@ -31,7 +31,7 @@ def topic():
     topic.roll(3)
     for name in ALL:
         catch_up.catch_up(topic.log, topic.handle, name)
-    housekeeping.remove_released(topic.log, topic.handle, 10**15)
+    housekeeping.delete_pending(topic.log, topic.handle, 10**15)
     return topic
 
 

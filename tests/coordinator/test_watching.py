@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication.election import ElectPreferred
 from pyspark_log_coordinator.sync import catch_up, controller, reassigner
-from pyspark_log_coordinator.sync.controller import Led, Watcher, WatchSettings
+from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings, LeadershipMoved
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import StoreUnavailable
@@ -20,7 +20,7 @@ class Watched(ReplicatedTopic):
     def __init__(self, replicas=(("1", "2", "0"),), config=None, **settings):
         super().__init__(Stores(BreakableStore), replicas=replicas, **config or {})
         self.append(on=ALL, acks="all")
-        self.watcher = Watcher(self.log, WatchSettings(**settings))
+        self.watcher = Controller(self.log, ControllerSettings(**settings))
         self.failures = []
         self.watch()
 
@@ -30,11 +30,11 @@ class Watched(ReplicatedTopic):
 
     def take_away(self, node):
         self.stores.at[f"/disk/{node}"].broken = StoreUnavailable
-        self.log.call_roll()
+        self.log.probe_nodes()
 
     def answer_again(self, node):
         self.stores.at[f"/disk/{node}"].broken = None
-        self.log.call_roll()
+        self.log.probe_nodes()
 
     def bring_back(self, node):
         self.answer_again(node)
@@ -102,7 +102,7 @@ def test_two_processes_agree_on_how_long_a_follower_may_lag():
     topic = Watched()
     topic.handle.submit(AlterConfig({"replica.lag.time.max.ms": "4000"}))
     log, handle = topic.open()
-    one, two = Watcher(topic.log), Watcher(log)
+    one, two = Controller(topic.log), Controller(log)
     topic.append(on=("1", "0"))
     for now in range(5):
         for watcher, process in ((one, topic.log), (two, log)):
@@ -158,7 +158,7 @@ def test_a_node_that_answers_and_lacks_what_counts_stays_under_suspicion():
     key = topic.handle.append_file(topic.handle.journal.state.files[-1].name)
     topic.stores.at["/disk/1"].broken = None
     topic.stores.at["/disk/1"].delete(key)
-    topic.log.call_roll()
+    topic.log.probe_nodes()
     topic.watch(5.0)
     assert topic.handle.journal.state.suspects == {"1": 1}
     topic.watch(5.0)
@@ -216,7 +216,7 @@ def test_a_preferred_leader_that_is_back_leads_again_after_the_interval():
     assert topic.watch(300.0) == ()
     topic.bring_back("1")
     assert topic.watch(299.0) == ()
-    assert topic.watch(1.0) == (Led("t", 0, "1"),)
+    assert topic.watch(1.0) == (LeadershipMoved("t", 0, "1"),)
     assert (topic.partition().leader, topic.partition().isr) == ("1", ("1", "2", "0"))
 
 
@@ -252,7 +252,7 @@ def test_on_one_node_nothing_is_read():
     stores = Stores(BreakableStore)
     log = stores.log()
     log.create_topic("t", 1)
-    watcher = Watcher(log)
+    watcher = Controller(log)
     stores.at["/cluster"].broken = StoreUnavailable
     assert watcher.watch(pytest.fail) == ()
 
@@ -260,7 +260,7 @@ def test_on_one_node_nothing_is_read():
 def test_a_node_that_was_drained_and_removed_is_not_asked_whether_it_may_lead():
     topic = Watched()
     reassigner.begin(topic.log, topic.handle, (("2", "0"),))
-    reassigner.carry_out(topic.log, topic.handle)
+    reassigner.run(topic.log, topic.handle)
     node_admin.set_fenced(topic.log, "1", fenced=True)
     assert node_admin.remove(topic.log, "1")
     assert {holder.node for holder in live(topic.handle)} == {"0", "2"}

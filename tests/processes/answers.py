@@ -7,7 +7,7 @@ import msgspec
 
 from pyspark_log.client.write.commit import Patience
 from pyspark_log_coordinator.model.batch import Acks
-from pyspark_log_coordinator.sync.controller import Watcher, WatchSettings
+from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import BatchMismatch, LogError
 from tests.direct import Stream
@@ -60,7 +60,7 @@ def write(root: str, producer: str, acks: Acks, diary: str, stop: str) -> int:
 def keep(root: str, end: str) -> None:
     """Do what `pyspark-log node run` does, for every node."""
     life = Life(root)
-    watcher = Watcher(life.log, WatchSettings(SESSION_TIMEOUT_MS))
+    watcher = Controller(life.log, ControllerSettings(SESSION_TIMEOUT_MS))
     followers = [Follower(life.log, node) for node in NODES]
     while not Diary(end).lines():
         with contextlib.suppress(LogError):

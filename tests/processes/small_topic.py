@@ -17,7 +17,7 @@ from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log.client.write import inline_maintenance
 from pyspark_log.client.write.commit import Patience, sequence
-from pyspark_log.client.write.inline_maintenance import planned_work, ride_along
+from pyspark_log.client.write.inline_maintenance import plan_inline, run_inline
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
 from pyspark_log_coordinator.audit import verify
@@ -43,7 +43,7 @@ SMALL = (
     (journal_entry, "INLINE_BYTES_MAX", 300),
     (roll_plan, "ROLL_CHUNKS", 4),
     (roll_plan, "MERGE_COUNT", 2),
-    (inline_maintenance, "HOUSEKEEPING_EVERY", 8),
+    (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 8),
     (roll_run, "CHUNK_BYTES", 400),
     (roll_run, "SMALL_CHUNK_BYTES", 700),
     (roll_run, "TINY_CHUNK_BYTES", 700),
@@ -137,10 +137,10 @@ class Life:
 
         One without a name is never known to be a replay.
         """
-        works = planned_work(self.handle)
+        works = plan_inline(self.handle)
         files = self.stage(rows_of(producer, batch), acks)
         nonce = self.log.environment.nonce
-        swaps = [swap for work in works[:1] for swap in ride_along(self.log.store_at, work, nonce())]
+        swaps = [swap for work in works[:1] for swap in run_inline(self.log.store_at, work, nonce())]
         claim = ProducerClaim(producer, producer, "", batch) if named else None
         sequence(self.log, [files], claim, acks, patience or Patience(retries=0), self.topic, swaps=swaps)
 
@@ -150,11 +150,11 @@ class Life:
 
     def maintain(self) -> None:
         """Roll and merge until nothing is left to do."""
-        housekeeping.maintain(self.log, self.handle, self.log.environment.nonce)
+        housekeeping.roll_and_merge(self.log, self.handle, self.log.environment.nonce)
 
     def housekeep(self) -> None:
         """Do everything else that is due."""
-        housekeeping.housekeep(self.log, self.handle)
+        housekeeping.clean_up_topic(self.log, self.handle)
 
     def batches(self, producer: str) -> int:
         """Return how many batches of a producer are in the log."""
@@ -202,7 +202,7 @@ class Life:
 
     def tidy(self) -> None:
         """Remove what belongs to no topic that is there."""
-        cluster_cleanup.tidy(self.log)
+        cluster_cleanup.clean_up_cluster(self.log)
 
     def clean_up(self) -> None:
         """Go on until nothing is left to do: of orphans, what was marked goes with the third time."""

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from pyspark_log.client.write import inline_maintenance
-from pyspark_log_coordinator.maintenance.roll_job import work_of
-from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import DeleteRecords
@@ -55,7 +55,7 @@ def leave_undone(set_attribute: Callable[[Any, str, Any], object] = setattr) -> 
     for module, name in (
         (roll_plan, "ROLL_CHUNKS"),
         (roll_plan, "MERGE_COUNT"),
-        (inline_maintenance, "HOUSEKEEPING_EVERY"),
+        (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES"),
     ):
         set_attribute(module, name, NEVER)
 
@@ -95,7 +95,7 @@ def files_of_the_dead(life: Life) -> None:
     handle = life.handle
     roll_plan.ROLL_CHUNKS = 4
     for job in roll_plan.plan(handle.journal.state, handle.now_ms(), NEVER):
-        swap = carry_out(life.log.store_at, work_of(handle, job), life.log.environment.nonce())
+        swap = run_roll(life.log.store_at, roll_task_of(handle, job), life.log.environment.nonce())
         if swap.partition == 1:  # its roller was killed between the two files
             life.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")
     leave_undone()

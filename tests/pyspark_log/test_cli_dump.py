@@ -49,7 +49,7 @@ def test_an_entry_with_its_events_by_the_names_of_their_fields(cli):
     assert (event["event"], event["rows"], event["acks"]) == ("BatchSequenced", 2, "all")
 
 
-def test_events_of_one_name_of_a_topic_and_of_the_cluster_are_told_apart(tmp_path):
+def test_a_renewed_node_is_an_event_of_the_cluster_and_of_each_of_its_topics(tmp_path):
     urls = [str(tmp_path / name) for name in "abc"]
     cli = CommandLine(tmp_path / "a")
     cli.run("cluster", "create", "--journal-nodes", ",".join(urls))
@@ -59,7 +59,8 @@ def test_events_of_one_name_of_a_topic_and_of_the_cluster_are_told_apart(tmp_pat
     found = []
     for path in (*cli.path.glob("cluster/entries/*.0"), *cli.path.glob("topics/t/*/journal/entries/*.0")):
         found += [json.loads(line) for line in cli.out("dump", path).splitlines()]
-    of_topic, of_cluster = sorted((each for each in found if each.get("event") == "NodeRenewed"), key=len)
+    (of_topic,) = (each for each in found if each.get("event") == "ReplicasRenewed")
+    (of_cluster,) = (each for each in found if each.get("event") == "NodeRenewed")
     assert set(of_topic) == {"event", "node", "incarnation"}
     assert set(of_cluster) == {"event", "node_id", "url", "incarnation"}
     assert of_cluster["incarnation"] == of_topic["incarnation"]

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.journal.snapshot import Snapshot
-from pyspark_log_coordinator.model.topic_state import Released
+from pyspark_log_coordinator.model.topic_state import PendingDeletion
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from tests.plain_log import PlainLog
@@ -64,7 +64,7 @@ def test_a_file_that_only_a_forger_released_is_not_deleted(log, flag, key):
     outside.write_bytes(b"somebody's")
     before = sorted(Path(log.path).rglob("entries/*"))
     state = log.log.topic("t").journal.state
-    forge(log, msgspec.structs.replace(state, released=state.released.append([Released(key, 0)])))
+    forge(log, msgspec.structs.replace(state, released=state.released.append([PendingDeletion(key, 0)])))
     said = [run(log, flag, command) for command in COMMANDS]
     assert outside.read_bytes() == b"somebody's"
     assert sorted(Path(log.path).rglob("entries/*"))[: len(before)] == before

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log.cli import scrubbing, watching
 from pyspark_log.client.opening import open_log
-from pyspark_log_coordinator.sync.controller import WatchSettings
+from pyspark_log_coordinator.sync.controller import ControllerSettings
 from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write
 from tests.plain_log import flip_bit
@@ -198,7 +198,7 @@ def test_how_it_watches_is_said_in_kafkas_words(cli, monkeypatch):
         *("--leader-imbalance-per-broker-percentage", 4),
         code=130,
     )
-    assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, False, 3.0, 4.0))]
+    assert asked == [(str(cli.path), ControllerSettings()), (str(cli.path), ControllerSettings(1, False, 3.0, 4.0))]
     cli.run("node", "run", "1", "--once")
     assert len(asked) == 2
 
@@ -218,7 +218,7 @@ def test_maintenance_watches_as_it_is_told(cli, monkeypatch):
         *("--leader-imbalance-per-broker-percentage", 4),
         code=130,
     )
-    assert asked == [(str(cli.path), WatchSettings()), (str(cli.path), WatchSettings(1, False, 3.0, 4.0))]
+    assert asked == [(str(cli.path), ControllerSettings()), (str(cli.path), ControllerSettings(1, False, 3.0, 4.0))]
 
 
 def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, monkeypatch, capsys):

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import roll_job, roll_run
-from pyspark_log_coordinator.segments.roll_plan import Job
+from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
@@ -116,8 +116,8 @@ def test_of_a_node_that_returns_the_folder_is_held_against_the_journals(cli, tmp
     topic = log.create_topic("u", 1, replicas=[("0", "1", "2")])
     write(log, topic, 0, {0: [b"kept"]}, ("0", "1", "2"), "all")
     write(log, topic, 1, {0: [b"cut"]}, ("0",), "all")
-    job = Job(0, 0, 1, (), tuple(topic.refresh().partitions[0].chunks[1:]), ((0, 0),))
-    stray = roll_run.carry_out(log.store_at, roll_job.work_of(topic, job), log.environment.nonce()).segment.name
+    job = RollJob(0, 0, 1, (), tuple(topic.refresh().partitions[0].chunks[1:]), ((0, 0),))
+    stray = roll_run.run_roll(log.store_at, roll_job.roll_task_of(topic, job), log.environment.nonce()).segment.name
     state = topic.refresh()
     for node in ("0", "1"):
         topic.submit(Suspect(node, state.incarnations[node]))

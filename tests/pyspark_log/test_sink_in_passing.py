@@ -7,10 +7,10 @@ import pytest
 
 from pyspark_log.client.write import inline_maintenance
 from pyspark_log.client.write.inline_maintenance import (
-    HOUSEKEEPING_EVERY,
-    housekeep_when_due,
-    ride_along,
+    CLEAN_UP_EVERY_ENTRIES,
+    clean_up_when_due,
     roll_past_the_cap,
+    run_inline,
 )
 from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_run
 from pyspark_log_coordinator.segments import roll_plan
@@ -108,7 +108,7 @@ def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
     def full(*_, **__):
         raise StoreRefused("the url", "x", "the disk is full")
 
-    monkeypatch.setattr(roll_run, "carry_out", full)
+    monkeypatch.setattr(roll_run, "run_roll", full)
     with pytest.raises(StoreRefused):
         fill(log, 1)
 
@@ -129,25 +129,27 @@ def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
     def noted(_, handle, *, thorough, **__):
         done.append((handle.journal.number, thorough))
 
-    monkeypatch.setattr(housekeeping, "housekeep", noted)
-    fill(log, 2 * HOUSEKEEPING_EVERY)
-    assert done == [(HOUSEKEEPING_EVERY, False), (2 * HOUSEKEEPING_EVERY, False)], "by hand it is thorough, here not"
+    monkeypatch.setattr(housekeeping, "clean_up_topic", noted)
+    fill(log, 2 * CLEAN_UP_EVERY_ENTRIES)
+    assert done == [(CLEAN_UP_EVERY_ENTRIES, False), (2 * CLEAN_UP_EVERY_ENTRIES, False)], (
+        "by hand it is thorough, here not"
+    )
 
 
 def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkeypatch, caplog):
     def fail(*_, **__):
         raise CorruptObject("x", "the test made this up")
 
-    monkeypatch.setattr(housekeeping, "housekeep", fail)
-    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
+    monkeypatch.setattr(housekeeping, "clean_up_topic", fail)
+    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     with caplog.at_level(logging.WARNING):
-        housekeep_when_due(log.log, log.log.topic("t"))
+        clean_up_when_due(log.log, log.log.topic("t"))
     assert "housekeeping of topic 't' was left for later" in caplog.text
 
 
 def test_damage_does_not_fail_housekeeping_or_the_write(log, monkeypatch, caplog):
-    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
-    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
+    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 1)
     fill(log, 3)
     flip_bit(next(log.files("t")), 8 * 100)
     with caplog.at_level(logging.WARNING):
@@ -163,12 +165,12 @@ def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkey
         log.append("old", {0: [b"row"]})
     folder = layout.topic_folder("old", log.log.topic("old").topic_id)
     log.delete("old")
-    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", HOUSEKEEPING_EVERY)
-    monkeypatch.setattr(inline_maintenance, "TIDYING_OBJECTS_MAX", 15)
+    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", CLEAN_UP_EVERY_ENTRIES)
+    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_OBJECTS_MAX", 15)
     counts = []
     for _ in range(4):
         counts.append(len(list(log.log.store.list(folder))))
-        fill(log, HOUSEKEEPING_EVERY)
+        fill(log, CLEAN_UP_EVERY_ENTRIES)
     assert counts[0] > counts[1] > counts[-1] == 4
     # The last entry and its snapshot stay, with their spares. The first time the journal's old entries go too.
     assert counts[1] > 4
@@ -176,15 +178,15 @@ def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkey
 
 def test_what_deleted_topics_left_is_looked_for_seldom(log, monkeypatch):
     done = []
-    monkeypatch.setattr(cluster_cleanup, "tidy", lambda *_, **__: done.append(one(log).log_end))
-    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", 2 * HOUSEKEEPING_EVERY)
-    fill(log, 2 * HOUSEKEEPING_EVERY)
+    monkeypatch.setattr(cluster_cleanup, "clean_up_cluster", lambda *_, **__: done.append(one(log).log_end))
+    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 2 * CLEAN_UP_EVERY_ENTRIES)
+    fill(log, 2 * CLEAN_UP_EVERY_ENTRIES)
     assert len(done) == 1
 
 
 def test_a_deleted_topic_that_cannot_be_read_does_not_fail_a_write(log, monkeypatch, caplog):
-    monkeypatch.setattr(inline_maintenance, "HOUSEKEEPING_EVERY", 1)
-    monkeypatch.setattr(inline_maintenance, "TIDYING_EVERY", 1)
+    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
+    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 1)
     log.create("old", file_delete_delay_ms=0)
     entry = log.newest_entry("old")
     log.delete("old")
@@ -198,7 +200,7 @@ def test_a_deleted_topic_that_cannot_be_read_does_not_fail_a_write(log, monkeypa
 def test_a_job_in_a_task_gives_its_swap(log):
     fill(log, ROLL_CHUNKS)
     handle = log.log.topic("t")
-    [work] = inline_maintenance.planned_work(handle)
-    [swap] = ride_along(log.log.store_at, work, log.log.environment.nonce())
+    [work] = inline_maintenance.plan_inline(handle)
+    [swap] = run_inline(log.log.store_at, work, log.log.environment.nonce())
     assert (swap.partition, swap.segment.base_offset, swap.segment.end_offset) == (0, 0, ROLL_CHUNKS)
     assert one(log).segments == ()

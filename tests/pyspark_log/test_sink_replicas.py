@@ -12,7 +12,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.sync import catch_up, commit_catch_up, isr_recovery
-from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import (
     BatchMismatch,
@@ -62,7 +62,7 @@ class ThreeNodes:
         return sequence(self.log, [staged], claim, acks, patience, None)
 
     def refresh(self):
-        self.log.call_roll()
+        self.log.probe_nodes()
         return self.handle.refresh()
 
     @property
@@ -238,7 +238,7 @@ def test_a_node_that_is_there_again_is_brought_back_by_the_next_writes(monkeypat
     topic = away_for_a_batch()
     topic.commit(topic.stage(b"b"))
     assert topic.partition.isr == ("0", "1")  # for a while it is left to a follower
-    monkeypatch.setattr(isr_recovery, "PASSING_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(isr_recovery, "INLINE_EVERY_SECONDS", 0.0)
     topic.commit(topic.stage(b"c"))
     assert topic.handle.refresh().partitions[0].isr == ALL
     topic.commit(topic.stage(b"d"))
@@ -247,8 +247,8 @@ def test_a_node_that_is_there_again_is_brought_back_by_the_next_writes(monkeypat
 
 def test_a_node_that_lacks_something_large_is_left_to_a_follower(monkeypatch):
     topic = away_for_a_batch()
-    monkeypatch.setattr(isr_recovery, "PASSING_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(isr_recovery, "PASSING_BYTES_MAX", 10)
+    monkeypatch.setattr(isr_recovery, "INLINE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(isr_recovery, "INLINE_BYTES_MAX", 10)
     topic.commit(topic.stage(b"b"))
     assert topic.handle.refresh().partitions[0].isr == ("0", "1")
 
@@ -256,7 +256,7 @@ def test_a_node_that_lacks_something_large_is_left_to_a_follower(monkeypatch):
 def test_a_node_that_cannot_be_brought_back_costs_no_batch(monkeypatch, caplog):
     topic = away_for_a_batch()
     topic.disk("2").broken_writes = StoreRefused
-    monkeypatch.setattr(isr_recovery, "PASSING_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(isr_recovery, "INLINE_EVERY_SECONDS", 0.0)
     topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
     assert topic.partition.high_watermark == 2
     assert "node '2' stays out of sync in topic 't'" in caplog.text
@@ -330,7 +330,7 @@ def test_a_batch_is_acknowledged_though_its_replicas_cannot_be_looked_after(monk
     def fails(*_):
         raise StoreUnavailable("/cluster", "key", "the test made this up")
 
-    monkeypatch.setattr(topic.log, "call_roll", fails)
+    monkeypatch.setattr(topic.log, "probe_nodes", fails)
     topic.commit(topic.stage(b"a", acks="1"), "1", patience=Patience(retries=0))
     assert topic.partition.log_end == 1
     assert "could not be looked after: the test made this up" in caplog.text
@@ -424,7 +424,7 @@ def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypa
 
     def meanwhile(log, handle, node, seconds):
         monkeypatch.setattr(commit_catch_up, "_catch_up", lambda *_: None)
-        observer = observer_of(handle, session_timeout_ms=0)
+        observer = failure_detector_of(handle, session_timeout_ms=0)
         observer.look(handle)
         topic.commit(topic.stage(b"b", b"c"))
         assert topic.partition.high_watermark == 2
@@ -452,7 +452,7 @@ def test_a_disk_from_a_backup_is_not_elected():
     topic.disk("2").delete(key)
     topic.disk("1").broken = StoreUnavailable
     topic.refresh()
-    observer = observer_of(topic.handle, session_timeout_ms=0)
+    observer = failure_detector_of(topic.handle, session_timeout_ms=0)
     observer.look(topic.handle)
     observer.look(topic.handle)
     assert topic.partition.leader == "0"

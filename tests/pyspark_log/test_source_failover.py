@@ -21,7 +21,7 @@ from pyspark_log_coordinator.cluster.machine import FenceNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage import segment
@@ -590,7 +590,7 @@ def leaderless(disks):
     log.append("u", {0: [b"c"]})
     (disks / "2.away").rename(disks / "2")
     (disks / "1").rename(disks / "1.away")
-    observer = observer_of(handle, session_timeout_ms=0)
+    observer = failure_detector_of(handle, session_timeout_ms=0)
     for _ in range(2):
         observer.look(handle)
     partition = handle.refresh().partitions[0]

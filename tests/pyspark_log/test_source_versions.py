@@ -34,7 +34,7 @@ def test_every_version_is_the_rows_that_were_there_then_whatever_came_since(log,
         log.append("t", {0: [b"a%d" % i], 1: [b"b%d" % i, b"c%d" % i]})
         versions[newest(log)] = {p: list(each) for p, each in rows.items()}
     monkeypatch.setattr("pyspark_log_coordinator.segments.roll_plan.ROLL_CHUNKS", 2)
-    assert housekeeping.maintain(log.log, log.log.topic("t"), log.log.environment.nonce)["segments"] > 0
+    assert housekeeping.roll_and_merge(log.log, log.log.topic("t"), log.log.environment.nonce)["segments"] > 0
     log.append("t", {0: [b"last"]})
     for version, expected in versions.items():
         assert as_of(log, version) == expected

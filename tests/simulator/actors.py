@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pyspark_log.client.write.commit import Patience, sequence
-from pyspark_log.client.write.inline_maintenance import planned_work, ride_along
+from pyspark_log.client.write.inline_maintenance import plan_inline, run_inline
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
 from pyspark_log.options import parse_source
@@ -157,7 +157,7 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
     world, chance = process.world, process.chance
     process.place = "driver"
     handle = open_topic(process)
-    works = planned_work(handle)
+    works = plan_inline(handle)
     acks = chance.choice(world.settings.acks)
     rows = [
         (p, b"%s/%d/%d/%d" % (producer.encode(), batch, p, i))
@@ -177,7 +177,7 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
                 continue
             done: tuple[SwapSegments, ...] = ()
             if task < len(works):
-                done = ride_along(process.log.store_at, works[task], process.environment.nonce())
+                done = run_inline(process.log.store_at, works[task], process.environment.nonce())
             if attempt > 0 or chance.random() > 0.1:  # else another attempt of the task wins
                 break
         files.append(staged)
@@ -234,15 +234,15 @@ def maintainer(process: Process) -> None:
             handle = open_topic(process)
             match chance.randrange(5):
                 case 0:
-                    housekeeping.maintain(process.log, handle, process.environment.nonce)
+                    housekeeping.roll_and_merge(process.log, handle, process.environment.nonce)
                 case 1 | 2:
-                    housekeeping.housekeep(process.log, handle)
+                    housekeeping.clean_up_topic(process.log, handle)
                 case 3:
                     handle.journal.trim()
-                    cluster_cleanup.tidy(process.log)
+                    cluster_cleanup.clean_up_cluster(process.log)
                 case 4:
-                    for work in planned_work(handle):
-                        swap = roll_run.carry_out(process.log.store_at, work, process.environment.nonce())
+                    for work in plan_inline(handle):
+                        swap = roll_run.run_roll(process.log.store_at, work, process.environment.nonce())
                         process.wait(chance.choice([0, 0.1]))
                         handle.submit(MaintainSegments((swap,)))
         except LogError as error:

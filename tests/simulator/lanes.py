@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pyspark_log_coordinator.journal.store_threads import Answer
-from pyspark_log_coordinator.log.liveness import check
+from pyspark_log_coordinator.log.liveness import check_node
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import ObjectWriter, Store
 
@@ -96,5 +96,5 @@ class ChanceCalls:
 
 def roll_call(members: Sequence[tuple[object, Store]]) -> dict[str, LogError]:
     """Ask for the markers, one after another."""
-    asked = [(node.node_id, check(node, store)) for node, store in members]  # type: ignore[attr-defined, arg-type]
+    asked = [(node.node_id, check_node(node, store)) for node, store in members]  # type: ignore[attr-defined, arg-type]
     return {name: error for name, error in asked if error is not None}

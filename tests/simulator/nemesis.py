@@ -15,10 +15,10 @@ from pyspark_log_coordinator.maintenance import housekeeping
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
-from pyspark_log_coordinator.replication.reassignment import AlterReplicas, Assignment
+from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.sync import follower as following
 from pyspark_log_coordinator.sync import scrubber
-from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import Suspect
@@ -187,10 +187,10 @@ def incarnations(process: Process) -> dict[str, str]:
     return {name: node.incarnation for name, node in process.log.cluster.refresh().nodes.items()}
 
 
-def _moved(world: ReplicatedWorld, number: int) -> Assignment:
+def _moved(world: ReplicatedWorld, number: int) -> PartitionReassignment:
     nodes = list(world.disks)
     world.chance.shuffle(nodes)
-    return Assignment(number, tuple(nodes[: world.settings.nodes.replicas]))
+    return PartitionReassignment(number, tuple(nodes[: world.settings.nodes.replicas]))
 
 
 def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
@@ -223,13 +223,13 @@ def follower(process: Process, node: str) -> None:
     while world.busy:
         try:
             handle = open_topic(process)
-            observer = observer_of(handle, nodes.session_timeout_ms)
+            observer = failure_detector_of(handle, nodes.session_timeout_ms)
             done = Follower(process.log, node).round()
             world.counts["copied"] += done.objects
             if chance.random() < 0.3:
                 observer.look(handle)
             if chance.random() < 0.1:
-                following.clean(process.log, node)
+                following.delete_unnamed_files(process.log, node)
             if chance.random() < 0.1:
                 world.counts["mended"] += len(scrubber.scrub(process.log, node).mended)
         except LogError as error:
@@ -251,9 +251,9 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
         repair.repair(process.log, handle)
         for name in world.disks:
             Follower(process.log, name).round()
-        observer_of(handle, nodes.session_timeout_ms).look(handle)
+        failure_detector_of(handle, nodes.session_timeout_ms).look(handle)
         process.store.wait(2 * nodes.session_timeout_ms / 1000)
-        housekeeping.housekeep(process.log, handle)
+        housekeeping.clean_up_topic(process.log, handle)
         if is_whole(world):
             return True
         give_up_lost(world, handle)

@@ -67,7 +67,7 @@ class ReplicatedRows(Rows):
             mark = new.high_watermark
             if mark == old.high_watermark:
                 continue
-            having = [each for each in new.replicas if replicas.reach(after, new, each, new.log_start) >= mark]
+            having = [each for each in new.replicas if replicas.log_end_offset(after, new, each, new.log_start) >= mark]
             is_held = len(having) >= majority(len(new.replicas))
             require(is_held, f"partition {p}: the HW has moved to {mark}, and only {having} have these rows")
 
@@ -85,13 +85,13 @@ class ReplicatedRows(Rows):
             # Where a majority commits, one that lags is in nobody's way, and only those who have all may lead.
             bound = () if state.config.replication_mode == "quorum" else partition.isr
             for node in bound:
-                reached = replicas.reach(state, partition, node, partition.log_start)
+                reached = replicas.log_end_offset(state, partition, node, partition.log_start)
                 require(reached >= partition.high_watermark, f"{where}: {node} is in the ISR and ends at {reached}")
             if partition.leader is not None:
                 require(partition.leader in partition.isr, f"{where}: {partition.leader} leads, out of the ISR")
                 require(partition.leader_end == partition.log_end, f"{where}: the leader lacks rows")
             for node, end in partition.log_end_offsets.items():
-                reached = replicas.reach(state, partition, node, partition.log_start)
+                reached = replicas.log_end_offset(state, partition, node, partition.log_start)
                 require(end <= reached, f"{where}: the LEO of {node} is {end}, and it holds rows up to {reached}")
 
     def hold_equal(self) -> None:

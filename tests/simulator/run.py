@@ -20,7 +20,7 @@ from pyspark_log.source import batch_plan, split_reader, stream_planner
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
 from pyspark_log_coordinator.log import bootstrap, node_admin
-from pyspark_log_coordinator.log.liveness import RollCall
+from pyspark_log_coordinator.log.liveness import NodeProbe
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import housekeeping, roll_run
 from pyspark_log_coordinator.segments import roll_plan
@@ -147,7 +147,7 @@ def _audit(world: World) -> None:
             require(whole, f"the replicas are not whole again: {world.state.partitions}")
         for _ in range(4):
             world.clock.pause(BUSY_MS / 1000)
-            housekeeping.housekeep(process.log, handle)
+            housekeeping.clean_up_topic(process.log, handle)
         _check(world, process.log)
         actors.read_all(process)
         if isinstance(rows, ReplicatedRows):
@@ -202,14 +202,14 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
             (roll_plan, "MERGE_COUNT", settings.merge_count),
-            (inline_maintenance, "HOUSEKEEPING_EVERY", settings.housekeeping_every),
+            (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.housekeeping_every),
             (roll_run, "CHUNK_BYTES", 400),
             (roll_run, "SMALL_CHUNK_BYTES", 700),
             (roll_run, "TINY_CHUNK_BYTES", 700),
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
             (stream_planner, "IDLE_WAIT_SECONDS", 0),
-            (isr_recovery, "PASSING_EVERY_SECONDS", 0.2),
+            (isr_recovery, "INLINE_EVERY_SECONDS", 0.2),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield
@@ -244,7 +244,7 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
         stack.enter_context(mock.patch.object(quorum, "ThreadCalls", calls))
         stack.enter_context(mock.patch.object(journal_nodes, "ThreadCalls", calls))
-        stack.enter_context(mock.patch.object(RollCall, "missing", lambda _, asked: lanes.roll_call(asked)))
+        stack.enter_context(mock.patch.object(NodeProbe, "missing", lambda _, asked: lanes.roll_call(asked)))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(commit_catch_up, "_seen", {}))
         stack.enter_context(mock.patch.object(isr_recovery, "_turns", {}))

@@ -71,7 +71,7 @@ def test_the_seeds_reach_what_happens_to_nodes(kind):
     counts = counts_of(range(kind, SEEDS, 4))
     for what in ("silent", "slow", "read-only", "unmounted", "wiped", "restored", "lost file", "flipped", "renewed"):
         assert counts[what] > 0, what
-    for what in ("LeaderElected", "IsrShrunk", "NodeFenced", "ReplicasAltered", "SegmentStaged"):
+    for what in ("LeaderElected", "IsrShrunk", "ReplicasFenced", "ReplicasAltered", "SegmentStaged"):
         assert counts[what] > 0, what
     for what in ("copied", "isr worlds", "quorum worlds", "acks=all", "acks=1", "acks=0"):
         assert counts[what] > 0, what

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.log.liveness import RollCall
+from pyspark_log_coordinator.log.liveness import NodeProbe
 from pyspark_log_coordinator.replication import replicas
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 
-class Copies:
+class ReadableCopies:
     """The nodes of a cluster, of which one may be looked at alone."""
 
     def __init__(self, log: Log, only: NodeId | None = None) -> None:
@@ -33,7 +33,7 @@ class Copies:
         """Whether the cluster has no other node."""
         self.is_of_one_node = only is not None
         fenced = [each for each in members.values() if each.fenced and not self.is_single]
-        silent = RollCall().missing([(each, log.node_store(each.node_id)) for each in fenced]) if fenced else {}
+        silent = NodeProbe().missing([(each, log.node_store(each.node_id)) for each in fenced]) if fenced else {}
         self.away: dict[NodeId, LogError] = {
             name: error for name, error in {**log.missing_nodes, **silent}.items() if name in members
         }
@@ -62,4 +62,4 @@ class Copies:
 
 
 def _present(state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
-    return [each.node for each in replicas.present(state, holders)]
+    return [each.node for each in replicas.of_current_incarnations(state, holders)]

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.audit.readable_copies import Copies
+from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports
-from pyspark_log_coordinator.sync.replica_file import Piece, check_segment
+from pyspark_log_coordinator.sync.replica_file import ReplicaFile, check_segment
 from pyspark_log_storage import segment, transfer
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 from pyspark_log_storage.segment import SegmentFile
@@ -34,7 +34,7 @@ def repair(log: Log, handle: TopicHandle, node: NodeId | None = None) -> list[st
 
     What cannot be made again stays as it is. Raises `InvalidOption` where there is no such node.
     """
-    repairs = _Repairs(handle, Copies(log, node))
+    repairs = _Repairs(handle, ReadableCopies(log, node))
     state = handle.refresh()
     for number, partition in enumerate(state.partitions):
         for each in (*partition.segments, *partition.staged):
@@ -48,7 +48,7 @@ def repair(log: Log, handle: TopicHandle, node: NodeId | None = None) -> list[st
 class _Repairs:
     """Looks at one file after another, and makes its bad copies again."""
 
-    def __init__(self, handle: TopicHandle, copies: Copies) -> None:
+    def __init__(self, handle: TopicHandle, copies: ReadableCopies) -> None:
         self._handle = handle
         self.copies = copies
         self.made: list[str] = []
@@ -72,7 +72,7 @@ class _Repairs:
         stored = SegmentFile(
             ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, ref.min_timestamp, ref.max_timestamp
         )
-        piece = Piece(key, number, ref.holders, ref.log_bytes, segment=ref)
+        piece = ReplicaFile(key, number, ref.holders, ref.log_bytes, segment=ref)
         for name, wrong in bad.items():
             self._copy_again(
                 piece,
@@ -95,7 +95,7 @@ class _Repairs:
                 bad[name] = error
             except LogError:
                 continue
-        piece = Piece(key, number, file.holders, 0, tuple(places))
+        piece = ReplicaFile(key, number, file.holders, 0, tuple(places))
         for name, wrong in bad.items():
             self._copy_again(
                 piece,
@@ -113,7 +113,7 @@ class _Repairs:
 
     def _copy_again(
         self,
-        piece: Piece,
+        piece: ReplicaFile,
         name: NodeId,
         wrong: LogError,
         sources: Sequence[Store],
@@ -139,7 +139,7 @@ class _Repairs:
             self._add(key, name)
             return
 
-    def _tell(self, name: NodeId, piece: Piece) -> None:
+    def _tell(self, name: NodeId, piece: ReplicaFile) -> None:
         """Tell the journal that the node holds it again."""
         files = (piece.number,) if piece.segment is None else ()
         segments = () if piece.segment is None else ((piece.number, piece.segment.name),)

@@ -42,7 +42,7 @@ class Stray(msgspec.Struct, frozen=True):
     cut: int
 
 
-class Returned(msgspec.Struct, frozen=True):
+class ReturnedNode(msgspec.Struct, frozen=True):
     """What a node's folder has of a partition, held against the journal."""
 
     topic: str
@@ -65,7 +65,7 @@ class _Local(msgspec.Struct, frozen=True):
     mark: int
 
 
-def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[Returned]:
+def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
     """Return what a node has of each partition of a topic that its folder or the journal names. Changes nothing.
 
     Raises `NodeMissing`, `NewerFormat`, `StoreError`.
@@ -86,7 +86,7 @@ def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[Returned]:
     return found
 
 
-def remove_strays(log: Log, node_id: NodeId, found: list[Returned]) -> int:
+def remove_strays(log: Log, node_id: NodeId, found: list[ReturnedNode]) -> int:
     """Remove the strays that `inspect` found on a node; return how many. Raises `StoreError`."""
     store = log.node_store(node_id)
     strays = [stray for each in found for stray in each.strays]
@@ -96,7 +96,9 @@ def remove_strays(log: Log, node_id: NodeId, found: list[Returned]) -> int:
     return len(strays)
 
 
-def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Local, epochs: EpochStarts) -> Returned:
+def _compare(
+    handle: TopicHandle, number: int, partition: Partition, local: _Local, epochs: EpochStarts
+) -> ReturnedNode:
     """Return how what a node has differs from the journal. `epochs` are those of its checkpoint."""
     named = {handle.segment(number, each.name): each for each in (*partition.segments, *partition.staged)}
     strays = []
@@ -111,7 +113,7 @@ def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Loc
         if key not in local.segments and any(holder.node == local.node_id for holder in each.holders)
     )
     belongs_to = truncation.divergence(epochs, known_end, partition.epoch_starts, partition.log_end)
-    return Returned(handle.name, number, known_end, belongs_to, partition.log_end, tuple(strays), lacking)
+    return ReturnedNode(handle.name, number, known_end, belongs_to, partition.log_end, tuple(strays), lacking)
 
 
 def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_coordinator.rebuild.folder_scan import Life
+    from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
     from pyspark_log_storage.store import Store
 
 
@@ -60,7 +60,7 @@ class Checked(msgspec.Struct, frozen=True):
 NOTHING = Checked((), (), ())
 
 
-def known(store: Store, life: Life, environment: Environment) -> KnownTopic | None:
+def known(store: Store, life: TopicFolder, environment: Environment) -> KnownTopic | None:
     """Return what a node's folder alone tells of a topic: its journal if that lies there, else its description."""
     journal = Journal(OneStore(store), layout.topic_journal(*life), MACHINE, environment)
     try:
@@ -75,7 +75,7 @@ def known(store: Store, life: Life, environment: Environment) -> KnownTopic | No
         return None
 
 
-def check(store: Store, life: Life, topic: Topic, number: int, start: int, node: NodeId | None) -> Checked:
+def check(store: Store, life: TopicFolder, topic: Topic, number: int, start: int, node: NodeId | None) -> Checked:
     """Read the unrolled rows of a partition that a node holds, from offset `start` on.
 
     `node` None: the node is not known, so it is said to hold the files that are there. Raises `NewerFormat`,
@@ -102,7 +102,7 @@ def check(store: Store, life: Life, topic: Topic, number: int, start: int, node:
     return Checked(tuple(files), tuple(good), tuple(bad))
 
 
-def check_unplaced(store: Store, life: Life, topic: KnownTopic | None) -> list[Damage]:
+def check_unplaced(store: Store, life: TopicFolder, topic: KnownTopic | None) -> list[Damage]:
     """Return the damaged ones of the append files of which nothing says where their rows belong.
 
     Empty if the newest state of the topic is known: what that does not name are no rows of the log. Raises

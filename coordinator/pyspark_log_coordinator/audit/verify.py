@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.audit.readable_copies import Copies
+from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping
 from pyspark_log_coordinator.model.node_order import named
@@ -84,7 +84,7 @@ def verify(
     node.
     """
     report = Report(handle.name)
-    copies = Copies(log, node)
+    copies = ReadableCopies(log, node)
     try:
         handle.refresh()
         report.findings += _journal(handle.journal, report)
@@ -109,7 +109,7 @@ def verify(
 
 def bytes_to_read(log: Log, handle: TopicHandle, node: NodeId | None = None) -> int:
     """Return how much an audit of the topic will read."""
-    copies, state = Copies(log, node), handle.journal.state
+    copies, state = ReadableCopies(log, node), handle.journal.state
     size = 0
     for partition in state.partitions:
         for each in (*partition.segments, *partition.staged):
@@ -123,7 +123,12 @@ class _Audit:
     """Reads the copies of a topic's files, and notes in the report what is wrong."""
 
     def __init__(
-        self, handle: TopicHandle, state: Topic, copies: Copies, report: Report, progress: Callable[[int], object]
+        self,
+        handle: TopicHandle,
+        state: Topic,
+        copies: ReadableCopies,
+        report: Report,
+        progress: Callable[[int], object],
     ) -> None:
         self._handle = handle
         self._state = state
@@ -237,9 +242,9 @@ def verify_cluster(log: Log) -> Report:
     try:
         log.cluster.refresh()
         report.findings += _journal(log.cluster, report)
-        for name, topic_id in cluster_cleanup.former_lives(log):
+        for name, topic_id in cluster_cleanup.deleted_topics(log):
             report.findings += _forgotten(log, name, topic_id)
-        report.orphans = cluster_cleanup.half_written(log)
+        report.orphans = cluster_cleanup.abandoned_temporary_files(log)
         for name, error in log.missing_journal_nodes().items():
             report.findings.append(Finding(f"journal node {name!r}", error.message))
     except LogError as error:
@@ -313,7 +318,7 @@ def _replication(state: Topic, number: int) -> Iterator[Finding]:
     partition = state.partitions[number]
     where = f"partition {number}"
     for name, end in partition.log_end_offsets.items():
-        held = replicas.reach(state, partition, name, partition.log_start)
+        held = replicas.log_end_offset(state, partition, name, partition.log_start)
         if end > held:
             detail = f"the LEO of node {name!r} is {end}, and it holds the rows up to {held}"
             yield Finding(where, detail, node=name, partition=number, offset=held)

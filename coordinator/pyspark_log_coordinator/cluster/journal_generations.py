@@ -48,7 +48,7 @@ class Journals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset(each.node for each in (*self.nodes, *self.previous))
 
 
-class MoveJournals(msgspec.Struct, frozen=True):
+class StartJournalMigration(msgspec.Struct, frozen=True):
     """Move the journals to the stores of these nodes, in their present incarnations."""
 
     nodes: tuple[NodeId, ...]
@@ -56,14 +56,14 @@ class MoveJournals(msgspec.Struct, frozen=True):
     """Where they are now."""
 
 
-class SettleJournals(msgspec.Struct, frozen=True):
+class FinishJournalMigration(msgspec.Struct, frozen=True):
     """Forget the stores that the journals left for this generation; `moved` are the ids of the topics that have."""
 
     generation: int
     moved: frozenset[str]
 
 
-class JournalsMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class JournalMigrationStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The cluster's journal goes on in this generation, on these nodes, and the other journals will."""
 
     generation: Count
@@ -71,20 +71,23 @@ class JournalsMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     previous: tuple[JournalNode, ...]
 
 
-class JournalsSettled(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class JournalMigrationFinished(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """All journals are in this generation."""
 
     generation: Count
 
 
 def decide(
-    journals: Journals, nodes: Mapping[NodeId, Node], topics: Mapping[str, str], command: MoveJournals | SettleJournals
-) -> list[JournalsMoved | JournalsSettled]:
+    journals: Journals,
+    nodes: Mapping[NodeId, Node],
+    topics: Mapping[str, str],
+    command: StartJournalMigration | FinishJournalMigration,
+) -> list[JournalMigrationStarted | JournalMigrationFinished]:
     """Return the event that carries out `command`, none where it is done or under way.
 
     `topics` has the names of the topics by their ids. Raises `InvalidOption` where refused.
     """
-    if isinstance(command, SettleJournals):
+    if isinstance(command, FinishJournalMigration):
         return _settle(journals, topics, command)
     if journals.are_moving:
         if {each.node for each in journals.nodes} != set(command.nodes):
@@ -100,12 +103,14 @@ def decide(
         )
     if set(wanted) == set(present):
         return []
-    return [JournalsMoved(journals.generation + 1, wanted, present)]
+    return [JournalMigrationStarted(journals.generation + 1, wanted, present)]
 
 
-def evolve(journals: Journals, topics: Sequence[str], event: JournalsMoved | JournalsSettled) -> Journals:
+def evolve(
+    journals: Journals, topics: Sequence[str], event: JournalMigrationStarted | JournalMigrationFinished
+) -> Journals:
     """Return where the journals live after `event`; `topics` are the ids of the topics."""
-    if isinstance(event, JournalsSettled):
+    if isinstance(event, JournalMigrationFinished):
         return msgspec.structs.replace(journals, previous=(), waiting=())
     if event.generation <= journals.generation or len(event.nodes) < LEAST:
         raise ValueError(f"the journals move from generation {journals.generation} to {event.generation}")
@@ -132,14 +137,14 @@ def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[Journa
 
 
 def _settle(
-    journals: Journals, topics: Mapping[str, str], command: SettleJournals
-) -> list[JournalsMoved | JournalsSettled]:
+    journals: Journals, topics: Mapping[str, str], command: FinishJournalMigration
+) -> list[JournalMigrationStarted | JournalMigrationFinished]:
     if not journals.are_moving or command.generation != journals.generation:
         return []
     left = [topics[each] for each in journals.waiting if each in topics and each not in command.moved]
     if left:
         raise _refused(f"the journals of {named(left)} have not moved yet; try again")
-    return [JournalsSettled(journals.generation)]
+    return [JournalMigrationFinished(journals.generation)]
 
 
 def _refused(reason: str) -> InvalidOption:

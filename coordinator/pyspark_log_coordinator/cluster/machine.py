@@ -23,11 +23,11 @@ import msgspec
 
 from pyspark_log_coordinator.cluster import integrity, journal_generations, nodes, placement
 from pyspark_log_coordinator.cluster.journal_generations import (
+    FinishJournalMigration,
+    JournalMigrationFinished,
+    JournalMigrationStarted,
     Journals,
-    JournalsMoved,
-    JournalsSettled,
-    MoveJournals,
-    SettleJournals,
+    StartJournalMigration,
 )
 from pyspark_log_coordinator.cluster.nodes import (
     AT_THE_ROOT,
@@ -153,8 +153,8 @@ Command = (
     | RenewNode
     | SetRack
     | RemoveNode
-    | MoveJournals
-    | SettleJournals
+    | StartJournalMigration
+    | FinishJournalMigration
     | CreateTopic
     | RemoveTopic
 )
@@ -167,8 +167,8 @@ Event = (
     | NodeRenewed
     | RackSet
     | NodeRemoved
-    | JournalsMoved
-    | JournalsSettled
+    | JournalMigrationStarted
+    | JournalMigrationFinished
     | TopicCreated
     | TopicRemoved
 )
@@ -183,7 +183,11 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             return [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
         case RestoreCluster():
             begun = command.journal_nodes
-            moved = [] if begun is None or begun.generation == 1 else [JournalsMoved(begun.generation, begun.nodes, ())]
+            moved = (
+                []
+                if begun is None or begun.generation == 1
+                else [JournalMigrationStarted(begun.generation, begun.nodes, ())]
+            )
             return [] if state.cluster_id else [command.found, *moved]
         case AddNode() | FenceNode() | UnfenceNode() | RenewNode() | SetRack():
             return list(nodes.decide(state.nodes, state.former_nodes, command))
@@ -191,7 +195,7 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
             holders = command.journals | state.journals.holders()
             return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders))
-        case MoveJournals() | SettleJournals():
+        case StartJournalMigration() | FinishJournalMigration():
             topics = {each.topic_id: name for name, each in state.topics.items()}
             return list(journal_generations.decide(state.journals, state.nodes, topics, command))
         case CreateTopic():
@@ -220,7 +224,7 @@ def evolve(state: Cluster, event: Event) -> Cluster:
         case NodeAdded() | NodeFenced() | NodeUnfenced() | NodeRenewed() | RackSet() | NodeRemoved():
             present, former = nodes.evolve(state.nodes, state.former_nodes, event)
             return msgspec.structs.replace(state, nodes=present, former_nodes=former)
-        case JournalsMoved() | JournalsSettled():
+        case JournalMigrationStarted() | JournalMigrationFinished():
             ids = [each.topic_id for each in state.topics.values()]
             return msgspec.structs.replace(state, journals=journal_generations.evolve(state.journals, ids, event))
         case TopicCreated():
@@ -311,15 +315,15 @@ __all__ = [
     "Cluster",
     "CreateTopic",
     "FenceNode",
-    "MoveJournals",
+    "FinishJournalMigration",
     "Node",
     "RemoveNode",
     "RemoveTopic",
     "RenewNode",
     "RestoreCluster",
     "SetRack",
-    "SettleJournals",
     "StartCluster",
+    "StartJournalMigration",
     "TopicRecord",
     "UnfenceNode",
     "decide",

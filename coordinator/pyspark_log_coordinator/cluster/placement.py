@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.model.partition import NodeId
 
-Assignment = tuple[tuple["NodeId", ...], ...]
+Placement = tuple[tuple["NodeId", ...], ...]
 """The nodes of each partition."""
 
 DEFAULT_REPLICATION_FACTOR = 3
@@ -40,7 +40,7 @@ def default_replication_factor(nodes: int) -> int:
 
 def spread(
     racks: Mapping[NodeId, str], partitions: int, replication_factor: int, seed: int, first: int = 0
-) -> Assignment:
+) -> Placement:
     """Return the nodes of partitions `first` to `first + partitions - 1`.
 
     `racks` is by node, with at least `replication_factor` of them. The same `seed`, which is not negative, gives the
@@ -76,7 +76,7 @@ def alternated(racks: Mapping[NodeId, str]) -> list[NodeId]:
 
 
 def check(
-    assignment: Assignment,
+    assignment: Placement,
     live: Iterable[NodeId],
     known: Iterable[NodeId],
     topic: str,

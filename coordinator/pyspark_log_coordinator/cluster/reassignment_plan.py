@@ -22,18 +22,18 @@ from pyspark_log_storage.errors import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pyspark_log_coordinator.cluster.placement import Assignment
+    from pyspark_log_coordinator.cluster.placement import Placement
     from pyspark_log_coordinator.model.partition import NodeId
 
 
 def relocate(
-    current: Assignment,
+    current: Placement,
     racks: Mapping[NodeId, str],
     replication_factor: int | None = None,
     closed: Collection[NodeId] = (),
     *,
     even: bool = False,
-) -> Assignment:
+) -> Placement:
     """Return the nodes of each partition, preferred leader first.
 
     `racks` are those of the nodes that replicas may be on; of these the `closed` ones get none that they have not.

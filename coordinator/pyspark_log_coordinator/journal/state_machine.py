@@ -1,4 +1,4 @@
-"""state_machine."""
+"""A state machine as a journal sees it: `decide`, `evolve`, and how its events and states are stored."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ANSWER_SECONDS = 5.0
 """How long a store may take to show its marker."""
 
 
-def check(node: Node, store: Store) -> LogError | None:
+def check_node(node: Node, store: Store) -> LogError | None:
     """Return what keeps a node from being used: it is away, wiped, another one, or damaged."""
     try:
         require_marker(store, node.node_id, node.incarnation)
@@ -34,7 +34,7 @@ def check(node: Node, store: Store) -> LogError | None:
     return None
 
 
-class RollCall:
+class NodeProbe:
     """Asks stores in threads. Used by one thread."""
 
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
@@ -82,7 +82,7 @@ class _Question(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.answer = check(self.node, self.store)
+            self.answer = check_node(self.node, self.store)
         except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
             self.raised = error
 

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.log import bootstrap
-from pyspark_log_coordinator.log.liveness import RollCall
+from pyspark_log_coordinator.log.liveness import NodeProbe
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
@@ -147,7 +147,7 @@ class Log:
         self._is_located = False
         self._live_in(OneStore(self._roots[0]))
         self._open_node = open_node
-        self._roll_call = roll_call or RollCall().missing
+        self._node_probe = roll_call or NodeProbe().missing
         self._node_stores: dict[str, Store] = {}
         self.missing_nodes: dict[NodeId, LogError] = {}
         """What keeps nodes from being used, as of the last `open`; fenced nodes are not asked.
@@ -178,7 +178,7 @@ class Log:
                 self.open(create=create)
                 return
             self._is_located = True
-        self.call_roll()
+        self.probe_nodes()
 
     def locate(self) -> None:
         """Find out where the journals live, as long as that is not known for certain. Tasks call it, who do not open.
@@ -308,7 +308,7 @@ class Log:
         )
         self._handles.clear()
 
-    def call_roll(self) -> None:
+    def probe_nodes(self) -> None:
         """Find out which nodes are missing. Raises `NodeMissing` where it is the only one."""
         members = self.cluster.state.nodes
         if len(members) == 1:
@@ -317,7 +317,7 @@ class Log:
             self.missing_nodes = {}
         else:
             asked = [(each, self.node_store(each.node_id)) for each in live(members).values()]
-            self.missing_nodes = self._roll_call(asked)
+            self.missing_nodes = self._node_probe(asked)
 
     def _begin(self) -> None:
         if self.journal_nodes is not None:

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.cluster.machine import (
     SetRack,
     UnfenceNode,
 )
-from pyspark_log_coordinator.replication.node_changes import AlterNode
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, UnknownTopic
 from pyspark_log_storage.node import Marker
@@ -135,15 +135,15 @@ def tell_topics(log: Log, node_id: NodeId) -> None:
     """
     for name in sorted(log.topics()):
         with contextlib.suppress(UnknownTopic):  # deleted meanwhile
-            introduce(log, log.topic(name), node_id)
+            add_node_to_topic(log, log.topic(name), node_id)
 
 
-def introduce(log: Log, handle: TopicHandle, node_id: NodeId) -> None:
+def add_node_to_topic(log: Log, handle: TopicHandle, node_id: NodeId) -> None:
     """Tell a topic what the cluster says of a node, where it does not know that yet. Reads nothing."""
     state, member = handle.journal.state, log.cluster.state.nodes[node_id]
     known = state.incarnations.get(node_id)
     if known is not None and (known != member.incarnation or (node_id in state.fenced) != member.fenced):
-        handle.submit(AlterNode(node_id, member.incarnation, member.fenced))
+        handle.submit(AlterReplicaNode(node_id, member.incarnation, member.fenced))
 
 
 def has_replicas(log: Log, topic: str, node_id: NodeId) -> bool:

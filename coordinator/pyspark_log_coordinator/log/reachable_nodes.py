@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster.nodes import live
 from pyspark_log_storage.errors import CorruptObject, StoreError
-from pyspark_log_storage.fan_out import is_the_nodes_fault
+from pyspark_log_storage.fan_out import is_node_failure
 from pyspark_log_storage.node import require_marker
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class AvailableNodes:
             return
         # Else what lies below a mount point could be taken for the node's.
         self.each(lambda name, store: require_marker(store, name, members[name].incarnation))
-        self.failures = {name: error for name, error in self.failures.items() if not is_the_nodes_fault(error)}
+        self.failures = {name: error for name, error in self.failures.items() if not is_node_failure(error)}
 
     @property
     def others_are_away(self) -> bool:
         """Whether every node that was left out meanwhile is away or broken: none is one that others may use."""
-        return all(is_the_nodes_fault(error) for error in self.failures.values())
+        return all(is_node_failure(error) for error in self.failures.values())
 
     def each(self, act: Callable[[NodeId, Store], object]) -> None:
         """Do something on every node that is left. `act` touches nothing but the store."""

@@ -1,4 +1,4 @@
-"""topics."""
+"""The topics that have replicas on a node."""
 
 from __future__ import annotations
 

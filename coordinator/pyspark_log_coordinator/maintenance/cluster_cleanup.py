@@ -51,7 +51,7 @@ class DeletedTopic(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Tidied(msgspec.Struct, frozen=True):
+class ClusterCleanup(msgspec.Struct, frozen=True):
     """What was removed, or would be."""
 
     deleted_topics: tuple[DeletedTopic, ...]
@@ -60,13 +60,13 @@ class Tidied(msgspec.Struct, frozen=True):
     """Objects of the cluster's journal; 0 in a dry run."""
 
 
-def tidy(
+def clean_up_cluster(
     log: Log,
     *,
     dry_run: bool = False,
     objects_max: int | None = None,
     failed: Callable[[str, LogError], object] | None = None,
-) -> Tidied:
+) -> ClusterCleanup:
     """Remove what is due; return what went, or would go.
 
     Of deleted topics about `objects_max` objects, all where it is None. `failed` is told of a deleted topic that cannot
@@ -96,10 +96,10 @@ def tidy(
         if failed is None:
             raise why
         failed(url, why)
-    return Tidied(tuple(deleted), swept, trimmed)
+    return ClusterCleanup(tuple(deleted), swept, trimmed)
 
 
-def former_lives(log: Log) -> list[tuple[str, str]]:
+def deleted_topics(log: Log) -> list[tuple[str, str]]:
     """Return name and id of every topic that has a folder and that the cluster does not know.
 
     Stores that fail are passed over.
@@ -107,7 +107,7 @@ def former_lives(log: Log) -> list[tuple[str, str]]:
     return _former_lives(log, _Stores(log))
 
 
-def half_written(log: Log) -> list[str]:
+def abandoned_temporary_files(log: Log) -> list[str]:
     """Return what killed writers left half-written. Stores that fail are passed over."""
     return [name for names in _Stores(log).each(lambda store: store.sweep(dry_run=True)) for name in names]
 

@@ -14,12 +14,12 @@ import msgspec
 
 from pyspark_log_coordinator.log.reachable_nodes import AvailableNodes
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
-from pyspark_log_coordinator.maintenance.roll_job import work_of
-from pyspark_log_coordinator.maintenance.roll_run import carry_out
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.segments.orphans import ForgetReleased, OrphanFloor, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloor, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
-from pyspark_log_coordinator.segments.roll_plan import Job
+from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, StoreError
@@ -56,12 +56,12 @@ class Housekept(msgspec.Struct, frozen=True):
     """How many files the log does not need any more; they stay for `file.delete.delay.ms`."""
 
 
-def maintain(
+def roll_and_merge(
     log: Log,
     handle: TopicHandle,
     nonce: Callable[[], str],
     progress: Callable[[int], object] = bool,
-    failed: Callable[[Job, LogError], object] | None = None,
+    failed: Callable[[RollJob, LogError], object] | None = None,
 ) -> dict[str, int]:
     """Roll and merge until nothing is left to do; return how many segments were made, and of how many bytes.
 
@@ -73,9 +73,9 @@ def maintain(
     stuck: set[int] = set()
     while jobs := [job for job in _due(handle) if job.partition not in stuck]:
         # All before the first is swapped in: what others did meanwhile is no longer in the state that follows.
-        for work in [work_of(handle, job) for job in jobs]:
+        for work in [roll_task_of(handle, job) for job in jobs]:
             try:
-                swap = carry_out(log.store_at, work, nonce())
+                swap = run_roll(log.store_at, work, nonce())
             except LogError as error:
                 if isinstance(error, StoreError) and work.job not in _due(handle):
                     continue  # another did it, and the files are gone
@@ -94,12 +94,12 @@ def maintain(
     return {"segments": made, "bytes": size}
 
 
-def _due(handle: TopicHandle) -> list[Job]:
+def _due(handle: TopicHandle) -> list[RollJob]:
     state = handle.refresh()
     return roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes)
 
 
-def housekeep(
+def clean_up_topic(
     log: Log,
     handle: TopicHandle,
     *,
@@ -116,11 +116,11 @@ def housekeep(
     nodes = AvailableNodes(log)
     now = handle.now_ms()
     # Before the first entry: on a full disk this makes room for it.
-    removed = remove_released(log, handle, now, nodes)
+    removed = delete_pending(log, handle, now, nodes)
     before = handle.journal.state
     retained = handle.submit(ApplyRetention())
     expired = expired_by(before, [event for event in retained.events if isinstance(event, LogStartMoved)])
-    removed += remove_released(log, handle, now, nodes)
+    removed += delete_pending(log, handle, now, nodes)
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number))
     risen = any(isinstance(event, OrphanFloor) for event in raised.events)
     count = len(removed)
@@ -161,7 +161,7 @@ def write_checkpoints(log: Log, handle: TopicHandle, nodes: AvailableNodes | Non
     nodes.each(write)
 
 
-def remove_released(log: Log, handle: TopicHandle, now: int, nodes: AvailableNodes | None = None) -> list[str]:
+def delete_pending(log: Log, handle: TopicHandle, now: int, nodes: AvailableNodes | None = None) -> list[str]:
     """Remove the files that were released longer ago than `file.delete.delay.ms`; return their keys."""
     nodes = nodes or AvailableNodes(log)
     state = handle.refresh()
@@ -172,7 +172,7 @@ def remove_released(log: Log, handle: TopicHandle, now: int, nodes: AvailableNod
     nodes.each(lambda _, store: _delete(store, removed))
     # What a node keeps that is missing or broken is an orphan by and by. One that others may well use waits.
     if due and nodes.stores and nodes.others_are_away:
-        handle.submit(ForgetReleased(due[-1].key))
+        handle.submit(ConfirmDeletions(due[-1].key))
     return removed
 
 

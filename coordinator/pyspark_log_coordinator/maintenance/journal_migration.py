@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.cluster.journal_generations import MoveJournals, SettleJournals
+from pyspark_log_coordinator.cluster.journal_generations import FinishJournalMigration, StartJournalMigration
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.maintenance import cluster_cleanup
-from pyspark_log_coordinator.topic.journal_move import MoveJournal
+from pyspark_log_coordinator.topic.journal_move import MoveTopicJournal
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, UnknownTopic
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.topic import machine as topic
 
 
-class Move(msgspec.Struct, frozen=True):
+class JournalMigration(msgspec.Struct, frozen=True):
     """What came of a move."""
 
     nodes: JournalNodes
@@ -49,7 +49,7 @@ class Move(msgspec.Struct, frozen=True):
     """Folders of deleted topics whose journals cannot be read: they stay where they are."""
 
 
-def move(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = bool) -> Move:
+def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = bool) -> JournalMigration:
     """Move all journals to the stores of these nodes, in this order, or finish such a move.
 
     `log` is opened. `progress` is told the name of each topic before its journal moves. Raises `InvalidOption` where
@@ -60,20 +60,22 @@ def move(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = boo
     if log.journal_nodes is not None and not state.journals.are_moving:
         _try_stores(log, to)
     present = () if log.journal_nodes is None else log.journal_nodes.nodes
-    log.cluster.submit(MoveJournals(tuple(to), present))
+    log.cluster.submit(StartJournalMigration(tuple(to), present))
     state = log.cluster.refresh()
     log.tell_journal_nodes()
     assert log.journal_nodes is not None
     if log.previous_place is None:
-        return Move(log.journal_nodes, changed=False, topics=0, removed=0, damaged={})
+        return JournalMigration(log.journal_nodes, changed=False, topics=0, removed=0, damaged={})
     work = _Move(log, log.previous_place)
     for each in state.topics.values():
         progress(each.name)
         work.known_topic(each.name, each.topic_id)
     work.deleted_topics()
     work.clear(log.cluster)
-    log.cluster.submit(SettleJournals(work.generation, frozenset(work.moved)))
-    return Move(log.journal_nodes, changed=True, topics=len(work.moved), removed=work.removed, damaged=work.damaged)
+    log.cluster.submit(FinishJournalMigration(work.generation, frozenset(work.moved)))
+    return JournalMigration(
+        log.journal_nodes, changed=True, topics=len(work.moved), removed=work.removed, damaged=work.damaged
+    )
 
 
 class _Move:
@@ -98,7 +100,7 @@ class _Move:
 
     def deleted_topics(self) -> None:
         """Move the journals of topics that were deleted: by them it is known what of their bytes may go."""
-        for name, topic_id in cluster_cleanup.former_lives(self._log):
+        for name, topic_id in cluster_cleanup.deleted_topics(self._log):
             try:
                 journal = self._log.topic_journal(name, topic_id)
                 if journal.refresh().started:
@@ -112,7 +114,7 @@ class _Move:
             self.removed += journal.clear(self._previous)
 
     def _journal(self, journal: Journal[topic.Topic, topic.Command]) -> None:
-        journal.submit(MoveJournal(self.generation))
+        journal.submit(MoveTopicJournal(self.generation))
         journal.refresh()
         self.clear(journal)
 

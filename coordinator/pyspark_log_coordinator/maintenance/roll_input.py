@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pyspark_log_coordinator.maintenance.roll_job import Source, Work
+    from pyspark_log_coordinator.maintenance.roll_job import RollSource, RollTask
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, SegmentRef
     from pyspark_log_storage.store import Store
 
 
-class WorkRows:
+class RollInput:
     """The rows of a job, in their order."""
 
-    def __init__(self, store_at: Callable[[str], Store], work: Work) -> None:
+    def __init__(self, store_at: Callable[[str], Store], work: RollTask) -> None:
         """`store_at` opens a node's store by its address, as often as it is asked."""
         self._store_at = store_at
         self._work = work
@@ -39,7 +39,7 @@ class WorkRows:
             header, data = self._bytes(work.files[each.file], each, name)
             yield each.leader_epoch, header, data, name
 
-    def _bytes(self, source: Source, ref: ChunkRef, name: str) -> tuple[chunk.Header, pa.Buffer]:
+    def _bytes(self, source: RollSource, ref: ChunkRef, name: str) -> tuple[chunk.Header, pa.Buffer]:
         key = layout.append_file(self._work.topic, self._work.topic_id, source.name)
         place = ref.place(self._work.job.partition)
         errors: list[LogError] = []
@@ -50,7 +50,7 @@ class WorkRows:
                 errors.append(self._noted(node_id, error))
         raise self._reason(source, errors, name)
 
-    def _of_segment(self, ref: SegmentRef, source: Source) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
+    def _of_segment(self, ref: SegmentRef, source: RollSource) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
         key = f"{self._folder}{self._work.job.partition}/{source.name}"
         what = f"{self._where}, segment {source.name}"
         reached = ref.base_offset
@@ -71,7 +71,7 @@ class WorkRows:
                 errors.append(self._noted(node_id, error))
         raise self._reason(source, errors, what)
 
-    def _order(self, source: Source) -> list[NodeId]:
+    def _order(self, source: RollSource) -> list[NodeId]:
         return sorted(source.nodes, key=lambda each: each in self._failing)
 
     def _store(self, node_id: NodeId) -> Store:
@@ -82,7 +82,7 @@ class WorkRows:
             self._failing.add(node_id)
         return error
 
-    def _reason(self, source: Source, errors: list[LogError], what: str) -> LogError:
+    def _reason(self, source: RollSource, errors: list[LogError], what: str) -> LogError:
         if errors:
             return errors[0]
         message = f"{what}: none of the nodes that have {source.name} is there; bring one back"

@@ -1,4 +1,4 @@
-"""roll_job."""
+"""Roll tasks: a roll job together with what a worker needs to run it without opening a journal."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pyspark_log_coordinator.model.node_order import by_number
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.write_targets import write_targets
-from pyspark_log_coordinator.segments.roll_plan import Job
+from pyspark_log_coordinator.segments.roll_plan import RollJob
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 
 
-class Source(msgspec.Struct, frozen=True):
+class RollSource(msgspec.Struct, frozen=True):
     """A file or a segment to read from, and the nodes that have it, the best first."""
 
     name: str
     nodes: tuple[NodeId, ...]
 
 
-class Work(msgspec.Struct, frozen=True):
+class RollTask(msgspec.Struct, frozen=True):
     """A job, and what the topic's state says about its files and its nodes."""
 
-    job: Job
+    job: RollJob
     topic: str
     topic_id: str
-    files: dict[int, Source]
+    files: dict[int, RollSource]
     """The append files that the job's chunks are in, by number."""
-    segments: tuple[Source, ...]
+    segments: tuple[RollSource, ...]
     """The job's segments."""
     targets: tuple[NodeId, ...]
     """The nodes that the new segment is written to."""
@@ -45,11 +45,11 @@ class Work(msgspec.Struct, frozen=True):
     born: int
 
 
-def work_of(handle: TopicHandle, job: Job) -> Work:
+def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
     """Return a job of the topic's present state as work for anybody."""
     state, members = handle.journal.state, handle.log.cluster.state.nodes
     readable = _Readable(handle.log, state, job.partition)
-    return Work(
+    return RollTask(
         job=job,
         topic=handle.name,
         topic_id=handle.topic_id,
@@ -73,17 +73,17 @@ class _Readable:
         self._leader = state.partitions[partition].leader
         self._known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
 
-    def source(self, file: FileRef | SegmentRef) -> Source:
+    def source(self, file: FileRef | SegmentRef) -> RollSource:
         nodes = self._known.get(file.holders)
         if nodes is None:  # most files of a topic have the same holders
             nodes = self._known[file.holders] = self._nodes(file.holders)
-        return Source(file.name, nodes)
+        return RollSource(file.name, nodes)
 
     def _nodes(self, holders: tuple[Holder, ...]) -> tuple[NodeId, ...]:
         members, missing = self._log.cluster.state.nodes, self._log.missing_nodes
         there = [
             each.node
-            for each in replicas.present(self._state, holders)
+            for each in replicas.of_current_incarnations(self._state, holders)
             if each.node in members and each.node not in missing
         ]
         return tuple(sorted(there, key=lambda each: (members[each].fenced, each != self._leader, by_number(each))))

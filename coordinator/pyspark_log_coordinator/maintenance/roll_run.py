@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pyspark_log_coordinator.maintenance.roll_input import WorkRows
-from pyspark_log_coordinator.maintenance.roll_job import Work
+from pyspark_log_coordinator.maintenance.roll_input import RollInput
+from pyspark_log_coordinator.maintenance.roll_job import RollTask
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage import chunk, layout, segment
 from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable
-from pyspark_log_storage.fan_out import FanOutWriter, is_the_nodes_fault
+from pyspark_log_storage.fan_out import FanOutWriter, is_node_failure
 from pyspark_log_storage.node import require_marker, require_written
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ TINY_CHUNK_BYTES = 32 * 1024
 """Likewise when chunks are rolled, which all that is written goes through: encoding it again would slow the writers."""
 
 
-def carry_out(store_at: Callable[[str], Store], work: Work, nonce: str) -> SwapSegments:
+def run_roll(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> SwapSegments:
     """Write the job's segment and return the swap that puts it in its place.
 
     `store_at` opens a node's store by its address, as often as it is asked. Holds a chunk or two in memory.
@@ -46,7 +46,7 @@ def carry_out(store_at: Callable[[str], Store], work: Work, nonce: str) -> SwapS
     place = together or next(iter(stores.values()))
     writer = segment.SegmentWriter(place, folder, name, job.base_offset, job.epoch_starts)
     try:
-        _copy(WorkRows(store_at, work), work, writer)
+        _copy(RollInput(store_at, work), work, writer)
         if writer.end_offset != job.end_offset:
             where = f"topic {work.topic!r}, partition {job.partition}, offset {writer.end_offset}"
             raise CorruptObject(where, "the files that the journal names do not hold it: one was cut")
@@ -99,7 +99,7 @@ class _Together:
         return True
 
 
-def _holders(stores: Mapping[NodeId, Store], work: Work, key: str) -> tuple[Holder, ...]:
+def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[Holder, ...]:
     """Return the nodes that are still those of the topic, and have what was written, after the last byte was.
 
     Raises `NodeMissing` where none is.
@@ -114,7 +114,7 @@ def _holders(stores: Mapping[NodeId, Store], work: Work, key: str) -> tuple[Hold
             else:
                 require_written(store, name, incarnations[name], key)
         except (StoreError, CorruptObject) as error:
-            if not is_the_nodes_fault(error):
+            if not is_node_failure(error):
                 raise
             errors.append(error)
         else:
@@ -124,7 +124,7 @@ def _holders(stores: Mapping[NodeId, Store], work: Work, key: str) -> tuple[Hold
     return tuple(found)
 
 
-def _copy(rows: WorkRows, work: Work, writer: segment.SegmentWriter) -> None:
+def _copy(rows: RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:
     """Copy large chunks as bytes, and join small ones of one schema and leader epoch into larger ones."""
     small: list[pa.RecordBatch] = []
     kind, size = (0, 0), 0

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class Tail(Sequence[T], Generic[T]):
+class AppendList(Sequence[T], Generic[T]):
     """An immutable sequence. `append` and `drop` cost what they add or drop, `[i]` is constant."""
 
     __slots__ = ("_end", "_items", "_start")
@@ -24,22 +24,22 @@ class Tail(Sequence[T], Generic[T]):
         self._start = start
         self._end = len(self._items)
 
-    def append(self, new: list[T]) -> Tail[T]:
+    def append(self, new: list[T]) -> AppendList[T]:
         """Return this sequence with `new` at its end."""
         if len(self._items) == self._end:
             self._items.extend(new)
-            return Tail(self._items, self._start)
-        return Tail([*self._items[self._start : self._end], *new])
+            return AppendList(self._items, self._start)
+        return AppendList([*self._items[self._start : self._end], *new])
 
-    def drop(self, count: int) -> Tail[T]:
+    def drop(self, count: int) -> AppendList[T]:
         """Return this sequence without its first `count` items. Raises `IndexError` if it has not so many."""
         if not 0 <= count <= len(self):
             raise IndexError(f"{count} of {len(self)} items")
         start = self._start + count
         if len(self._items) == self._end and start <= self._end - start:
-            return Tail(self._items, start)
+            return AppendList(self._items, start)
         # More is dropped than is left: a copy lets the rest of the shared list go.
-        return Tail(self._items[start : self._end])
+        return AppendList(self._items[start : self._end])
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -61,7 +61,7 @@ class Tail(Sequence[T], Generic[T]):
             yield self._items[i]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tail) and self[:] == other[:]
+        return isinstance(other, AppendList) and self[:] == other[:]
 
     def __hash__(self) -> int:
         return hash(len(self))
@@ -71,7 +71,7 @@ class Tail(Sequence[T], Generic[T]):
 
 
 def to_builtin(value: Any) -> Any:
-    """Turn a `Tail` into a list: msgspec's hook for encoding a state."""
-    if isinstance(value, Tail):
+    """Turn a `AppendList` into a list: msgspec's hook for encoding a state."""
+    if isinstance(value, AppendList):
         return value[:]
     raise NotImplementedError(f"a state cannot hold {type(value)}")

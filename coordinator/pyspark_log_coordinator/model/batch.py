@@ -1,4 +1,4 @@
-"""A sequenced file: an append file as a writer names it to the journal. A writing task makes few (`append_file`)."""
+"""A batch as a writer submits it: its acks, and its append files with their chunks."""
 
 from __future__ import annotations
 

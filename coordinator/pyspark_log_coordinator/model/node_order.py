@@ -1,4 +1,4 @@
-"""node_order."""
+"""The order of nodes in lists and messages: numbered nodes by number, then the others by name."""
 
 from __future__ import annotations
 

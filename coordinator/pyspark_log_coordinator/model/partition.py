@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_storage import layout
 from pyspark_log_storage.ranges import Count, Int64, UInt32
 from pyspark_log_storage.staged_chunk import StagedChunk
@@ -104,7 +104,7 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """LEO of each replica: to there, from the log start on, it holds all that the log consists of."""
     segments: tuple[SegmentRef, ...]
     """The rolled part of the log, oldest first."""
-    chunks: Tail[ChunkRef]
+    chunks: AppendList[ChunkRef]
     """The unrolled part: it goes on where the segments end."""
     staged: tuple[SegmentRef, ...] = ()
     """Segments that come into their place as soon as every member of the ISR holds them."""
@@ -186,7 +186,7 @@ def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:
         high_watermark=0,
         log_end_offsets=dict.fromkeys(nodes, 0),
         segments=(),
-        chunks=Tail(),
+        chunks=AppendList(),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import Tail, to_builtin
+from pyspark_log_coordinator.model.append_list import AppendList, to_builtin
 from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition
 from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -28,7 +28,7 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     batch_id: Int64 = 0
 
 
-class Released(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class PendingDeletion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A file that the log no longer needs: its key below the topic's folder, without ending for a segment."""
 
     key: ReleasedKey
@@ -61,8 +61,8 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partitions: tuple[Partition, ...] = ()
     first_file: Count = 0
     """The number of the first of `files`: those before it have been rolled in all partitions."""
-    files: Tail[FileRef] = msgspec.field(default_factory=Tail)
-    released: Tail[Released] = msgspec.field(default_factory=Tail)
+    files: AppendList[FileRef] = msgspec.field(default_factory=AppendList)
+    released: AppendList[PendingDeletion] = msgspec.field(default_factory=AppendList)
     """Files whose bytes may go after `file.delete.delay.ms`, oldest first."""
     orphan_floor: Count = 0
     """Files born below this journal entry are never sequenced any more."""
@@ -111,13 +111,13 @@ def encode(state: Topic) -> bytes:
 
 
 def _from_builtin(kind: Any, value: Any) -> Any:
-    return Tail(msgspec.convert(value, _STORED_TAILS[kind]))
+    return AppendList(msgspec.convert(value, _STORED_TAILS[kind]))
 
 
 _STORED_TAILS: dict[Any, Any] = {
-    Tail[ChunkRef]: list[ChunkRef],
-    Tail[FileRef]: list[FileRef],
-    Tail[Released]: list[Released],
+    AppendList[ChunkRef]: list[ChunkRef],
+    AppendList[FileRef]: list[FileRef],
+    AppendList[PendingDeletion]: list[PendingDeletion],
 }
 decode = msgspec.msgpack.Decoder(Topic, dec_hook=_from_builtin).decode
 for _stored_tail in _STORED_TAILS.values():
@@ -127,7 +127,7 @@ __all__ = [
     "FileRef",
     "FloorMark",
     "Holder",
-    "Released",
+    "PendingDeletion",
     "Topic",
     "decode",
     "encode",

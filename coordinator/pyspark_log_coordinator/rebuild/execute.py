@@ -52,7 +52,7 @@ _LEVEL = 3
 """Of segments whose history is not known: they are not merged any more."""
 
 
-def carry_out(
+def rebuild(
     found: Survey,
     environment: Environment,
     *,

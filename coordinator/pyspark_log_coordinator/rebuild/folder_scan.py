@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LOG = ".log"
 
 
-class Life(NamedTuple):
+class TopicFolder(NamedTuple):
     """One life of a topic: its name and its id."""
 
     topic: str
@@ -82,14 +82,14 @@ class Folder(msgspec.Struct, frozen=True):
         return max(known, default=-1) + 1
 
 
-def lives(store: Store) -> Iterator[Life]:
+def topic_folders(store: Store) -> Iterator[TopicFolder]:
     """Yield the lives of topics that have a folder."""
     for name in store.folders(layout.TOPICS):
         for topic_id in store.folders(f"{layout.TOPICS}{name}/"):
-            yield Life(name, topic_id)
+            yield TopicFolder(name, topic_id)
 
 
-def look(store: Store, life: Life, environment: Environment, progress: Callable[[int], object] = bool) -> Folder:
+def look(store: Store, life: TopicFolder, environment: Environment, progress: Callable[[int], object] = bool) -> Folder:
     """Read what a store holds of a life of a topic. `progress` is told how many bytes were read since it was told last.
 
     Raises `NewerFormat`, `StoreError`.
@@ -155,7 +155,7 @@ def summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEntr
 class _Reading:
     """Reads a folder, and notes what is damaged."""
 
-    def __init__(self, store: Store, life: Life) -> None:
+    def __init__(self, store: Store, life: TopicFolder) -> None:
         self._store = store
         self._life = life
         self.damaged: list[str] = []
@@ -223,7 +223,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _of_journal(store: Store, life: Life, environment: Environment) -> Description | None:
+def _of_journal(store: Store, life: TopicFolder, environment: Environment) -> Description | None:
     """Return what is left of the topic's journal says, as far as it can be read; None where that is nothing."""
     journal = Journal(OneStore(store), layout.topic_journal(*life), topic.MACHINE, environment)
     try:
@@ -238,4 +238,4 @@ def _of_journal(store: Store, life: Life, environment: Environment) -> Descripti
     return topic_description.describe(state, journal.number, 0, ())
 
 
-__all__ = ["Folder", "FoundSegment", "Life", "lives", "look", "newest_in", "rows_in", "summary"]
+__all__ = ["Folder", "FoundSegment", "TopicFolder", "look", "newest_in", "rows_in", "summary", "topic_folders"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Piece(Protocol):
+class Span(Protocol):
     """Rows `[base_offset, end_offset)`."""
 
     @property
@@ -30,8 +30,8 @@ class Piece(Protocol):
     def end_offset(self) -> int: ...
 
 
-S = TypeVar("S", bound=Piece)
-C = TypeVar("C", bound=Piece)
+S = TypeVar("S", bound=Span)
+C = TypeVar("C", bound=Span)
 
 
 class Prefix(msgspec.Struct, Generic[S, C], frozen=True):

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.model.node_order import by_number
 from pyspark_log_coordinator.model.partition import ChunkRef, NodeId
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild import longest_prefix
-from pyspark_log_coordinator.rebuild.folder_scan import Folder, FoundSegment, Life
+from pyspark_log_coordinator.rebuild.folder_scan import Folder, FoundSegment, TopicFolder
 from pyspark_log_coordinator.replication import truncation
 from pyspark_log_storage.segment import EpochStarts, SegmentFile
 
@@ -91,7 +91,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 class TopicPlan(msgspec.Struct, frozen=True):
     """What a topic will be."""
 
-    life: Life
+    life: TopicFolder
     entry: int
     """The number of its journal's first entry."""
     description: Description | None
@@ -124,7 +124,7 @@ def newest_description(folders: Mapping[NodeId, Folder]) -> Description | None:
 
 
 def plan_topic(
-    life: Life,
+    life: TopicFolder,
     folders: Mapping[NodeId, Folder],
     good: Mapping[NodeId, frozenset[GoodChunk]],
     nodes: Sequence[NodeId],

@@ -22,7 +22,7 @@ from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.model.node_order import by_number, named
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.rebuild import folder_scan, rebuild_plan, salvage
-from pyspark_log_coordinator.rebuild.folder_scan import Folder, Life
+from pyspark_log_coordinator.rebuild.folder_scan import Folder, TopicFolder
 from pyspark_log_coordinator.rebuild.rebuild_plan import GoodChunk, TopicPlan
 from pyspark_log_storage import append_file, layout, node
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, NewerFormat, ObjectMissing
@@ -71,7 +71,7 @@ class Survey(msgspec.Struct, frozen=True):
     journal_stores: tuple[Store, ...]
     """Where the journals will be: one store, which is the root then, or several."""
     topics: tuple[TopicPlan, ...]
-    left_out: tuple[tuple[Life, str], ...]
+    left_out: tuple[tuple[TopicFolder, str], ...]
     """Lives of topics that are left as they are, and why."""
     unplaced: tuple[Unplaced, ...]
     absent: tuple[Node, ...]
@@ -113,9 +113,9 @@ def survey(
     journals = {each.node_id: _journal_nodes(each.store) for each in given}
     journal_stores = _journal_stores(given, journals, journal_urls)
     _refuse_living(given, journals, environment, open_node)
-    found: dict[Life, dict[NodeId, Folder]] = {}
+    found: dict[TopicFolder, dict[NodeId, Folder]] = {}
     for each in given:
-        for life in folder_scan.lives(each.store):
+        for life in folder_scan.topic_folders(each.store):
             found.setdefault(life, {})[each.node_id] = folder_scan.look(each.store, life, environment, progress)
     chosen, left_out = _choose(found)
     plans = [_plan(given, life, found[life]) for life in chosen]
@@ -261,10 +261,12 @@ def _may_live(given: Sequence[Given], journals: Mapping[NodeId, JournalNodes | N
     return "none of the nodes that were given has had the journals, as far as they know"
 
 
-def _choose(found: Mapping[Life, Mapping[NodeId, Folder]]) -> tuple[list[Life], tuple[tuple[Life, str], ...]]:
+def _choose(
+    found: Mapping[TopicFolder, Mapping[NodeId, Folder]],
+) -> tuple[list[TopicFolder], tuple[tuple[TopicFolder, str], ...]]:
     """Return the lives of topics to rebuild, and those to leave, with the reason."""
-    left: list[tuple[Life, str]] = []
-    chosen: dict[str, Life] = {}
+    left: list[tuple[TopicFolder, str]] = []
+    chosen: dict[str, TopicFolder] = {}
     for life in sorted(found, key=lambda life: _age(found[life])):
         description = rebuild_plan.newest_description(found[life])
         if description is not None and description.topic.deleted:
@@ -286,13 +288,13 @@ def _age(folders_of: Mapping[NodeId, Folder]) -> tuple[int, int]:
     return (0 if description is None else description.created_ms), newest
 
 
-def _plan(given: Sequence[Given], life: Life, found: Mapping[NodeId, Folder]) -> TopicPlan:
+def _plan(given: Sequence[Given], life: TopicFolder, found: Mapping[NodeId, Folder]) -> TopicPlan:
     description = rebuild_plan.newest_description(found)
     good = {each.node_id: _good_chunks(each.store, life, description) for each in given if each.node_id in found}
     return rebuild_plan.plan_topic(life, found, good, [each.node_id for each in given], _salvages(given, life, found))
 
 
-def _salvages(given: Sequence[Given], life: Life, found: Mapping[NodeId, Folder]) -> list[Salvage]:
+def _salvages(given: Sequence[Given], life: TopicFolder, found: Mapping[NodeId, Folder]) -> list[Salvage]:
     """Return what can be had of the segments that no node has whole."""
     damaged: dict[tuple[int, str], dict[NodeId, Store]] = {}
     whole: set[tuple[int, str]] = set()
@@ -307,7 +309,7 @@ def _salvages(given: Sequence[Given], life: Life, found: Mapping[NodeId, Folder]
     return [each for each in looked if each is not None]
 
 
-def _good_chunks(store: Store, life: Life, description: Description | None) -> frozenset[GoodChunk]:
+def _good_chunks(store: Store, life: TopicFolder, description: Description | None) -> frozenset[GoodChunk]:
     """Return the chunks of the description, below its HW, that a store has whole."""
     good: set[GoodChunk] = set()
     if description is None:
@@ -325,7 +327,7 @@ def _good_chunks(store: Store, life: Life, description: Description | None) -> f
     return frozenset(good)
 
 
-def _unplaced(given: Sequence[Given], found: Mapping[NodeId, Folder], life: Life, name: str) -> Unplaced:
+def _unplaced(given: Sequence[Given], found: Mapping[NodeId, Folder], life: TopicFolder, name: str) -> Unplaced:
     key = layout.append_file(*life, name)
     having = [each for each in given if each.node_id in found and name in found[each.node_id].append_files]
     copies = [(folder_scan.rows_in(each.store, key), each.store.size(key)) for each in having]

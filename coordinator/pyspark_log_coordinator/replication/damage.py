@@ -117,7 +117,7 @@ class _Judged:
 
     def _may_go(self, holders: tuple[Holder, ...]) -> bool:
         """Return whether the node is one of the holders, and another is left."""
-        there = {each.node for each in replicas.present(self._topic, holders)}
+        there = {each.node for each in replicas.of_current_incarnations(self._topic, holders)}
         return self._node in there and bool(there - {self._node} - set(self._topic.suspects))
 
 
@@ -144,9 +144,9 @@ def _change(topic: Topic, after: Topic, number: int, node: NodeId) -> IsrShrunk 
             return _Needed()
     if node != partition.leader:
         return IsrShrunk(number, isr)
-    able = [each for each in election.level(topic, partition) if each != node and each not in topic.suspects]
-    return election.to_lead(partition, number, able[0], isr) if able else _Needed()
+    able = [each for each in election.fully_caught_up(topic, partition) if each != node and each not in topic.suspects]
+    return election.leader_elected(partition, number, able[0], isr) if able else _Needed()
 
 
 def _least(topic: Topic, partition: Partition) -> int:
-    return max(1, replicas.needed(partition, topic.config))
+    return max(1, replicas.required_acks(partition, topic.config))

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_coordinator.replication import replicas
@@ -38,7 +38,7 @@ def evolve(topic: Topic, event: Damaged) -> Topic:
             msgspec.structs.replace(each, holders=_without(each.holders, node)) if number in numbers else each
             for number, each in enumerate(topic.files, topic.first_file)
         ]
-        topic = msgspec.structs.replace(topic, files=Tail(files))
+        topic = msgspec.structs.replace(topic, files=AppendList(files))
     names: dict[int, set[str]] = defaultdict(set)
     for number, name, _ in event.segments:
         names[number].add(name)
@@ -53,7 +53,7 @@ def evolve(topic: Topic, event: Damaged) -> Topic:
             )
         ends = partition.log_end_offsets
         if node in ends:
-            reached = min(ends[node], replicas.reach(topic, partition, node, partition.log_start))
+            reached = min(ends[node], replicas.log_end_offset(topic, partition, node, partition.log_start))
             if reached < ends[node]:
                 partition = msgspec.structs.replace(partition, log_end_offsets={**ends, node: reached})
         if partition is not before:

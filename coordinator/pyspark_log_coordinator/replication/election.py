@@ -94,8 +94,12 @@ def decide_preferred(topic: Topic, command: ElectPreferred) -> list[LeaderElecte
     for number in _chosen(topic, command.partitions):
         partition = topic.partitions[number]
         preferred = partition.replicas[0]
-        if partition.leader not in (None, preferred) and preferred in live and preferred in level(topic, partition):
-            events.append(to_lead(partition, number, preferred, partition.isr))
+        if (
+            partition.leader not in (None, preferred)
+            and preferred in live
+            and preferred in fully_caught_up(topic, partition)
+        ):
+            events.append(leader_elected(partition, number, preferred, partition.isr))
     return events
 
 
@@ -117,7 +121,7 @@ def elect(
         return [LeaderElected(number, None, partition.leader_epoch + 1, partition.log_end, partition.isr)]
     start = partition.log_end_offsets[best]
     kept = (node for node in partition.isr if node not in out)
-    isr = replicas.in_order(partition.replicas, {*kept, best})
+    isr = replicas.in_preference_order(partition.replicas, {*kept, best})
     return [
         *row_loss.above(topic, number, start),
         LeaderElected(number, best, partition.leader_epoch + 1, start, isr),
@@ -173,12 +177,12 @@ def _elect_unclean(
     ]
 
 
-def to_lead(partition: Partition, number: int, leader: NodeId, isr: tuple[NodeId, ...]) -> LeaderElected:
+def leader_elected(partition: Partition, number: int, leader: NodeId, isr: tuple[NodeId, ...]) -> LeaderElected:
     """Return the election of a leader that has every row."""
     return LeaderElected(number, leader, partition.leader_epoch + 1, partition.log_end, isr)
 
 
-def level(topic: Topic, partition: Partition) -> tuple[NodeId, ...]:
+def fully_caught_up(topic: Topic, partition: Partition) -> tuple[NodeId, ...]:
     """Return the members of the ISR that have every row and are in service: any of them may lead at no loss."""
     return tuple(
         node
@@ -200,7 +204,7 @@ def evolve(topic: Topic, event: LeaderElected) -> Topic:
     partition = msgspec.structs.replace(
         partition, leader=event.leader, leader_epoch=event.leader_epoch, epoch_starts=starts, isr=event.isr
     )
-    return with_partition(topic, event.partition, replicas.settle(partition, topic.config))
+    return with_partition(topic, event.partition, replicas.advance(partition, topic.config))
 
 
 def _entitled(topic: Topic, partition: Partition, able: list[NodeId]) -> list[NodeId]:
@@ -214,7 +218,7 @@ def _entitled(topic: Topic, partition: Partition, able: list[NodeId]) -> list[No
 
 
 def _present(topic: Topic, live: Iterable[Holder]) -> Iterable[NodeId]:
-    return (holder.node for holder in replicas.present(topic, live))
+    return (holder.node for holder in replicas.of_current_incarnations(topic, live))
 
 
 def _chosen(topic: Topic, partitions: tuple[int, ...] | None) -> list[int]:

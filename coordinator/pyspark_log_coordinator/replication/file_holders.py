@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic, with_partitions
 from pyspark_log_coordinator.replication import replicas, suspicion
@@ -23,7 +23,7 @@ from pyspark_log_storage.ranges import Count
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SegmentName = tuple[Count, str]
+SegmentId = tuple[Count, str]
 """A partition's number, and the name of a segment of it."""
 
 
@@ -33,7 +33,7 @@ class HoldFiles(msgspec.Struct, frozen=True):
     node: NodeId
     incarnation: str
     files: tuple[int, ...] = ()
-    segments: tuple[SegmentName, ...] = ()
+    segments: tuple[SegmentId, ...] = ()
 
 
 class FilesHeld(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -41,10 +41,10 @@ class FilesHeld(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
 
     node: NodeId
     files: tuple[Count, ...]
-    segments: tuple[SegmentName, ...]
+    segments: tuple[SegmentId, ...]
 
 
-class Pieces(msgspec.Struct, frozen=True):
+class TopicFiles(msgspec.Struct, frozen=True):
     """What a topic's rows lie in, the oldest first: segments, then append files, then segments that are staged."""
 
     segments: tuple[tuple[int, SegmentRef], ...]
@@ -94,7 +94,7 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
             if index < 0:
                 raise IndexError(f"file {number} was rolled")
             listed[index] = msgspec.structs.replace(listed[index], holders=(*listed[index].holders, holder))
-        topic = msgspec.structs.replace(topic, files=Tail(listed))
+        topic = msgspec.structs.replace(topic, files=AppendList(listed))
     changed: dict[int, Partition] = {}
     for number, name in event.segments:
         partition = changed.get(number, topic.partitions[number])
@@ -110,29 +110,29 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
         partition = changed.get(number, before)
         ends = partition.log_end_offsets
         if ends[node] < partition.log_end:
-            end = replicas.reach(topic, partition, node, ends[node])
+            end = replicas.log_end_offset(topic, partition, node, ends[node])
             partition = msgspec.structs.replace(partition, log_end_offsets={**ends, node: end})
-        changed[number] = replicas.settle(partition, topic.config, joining)
-    return suspicion.cleared(with_partitions(topic, changed.items()), (node,))
+        changed[number] = replicas.advance(partition, topic.config, joining)
+    return suspicion.without_suspicions(with_partitions(topic, changed.items()), (node,))
 
 
-def missing(topic: Topic, node: NodeId) -> Pieces:
+def missing(topic: Topic, node: NodeId) -> TopicFiles:
     """Return what `node` has to copy to hold all of the partitions of which it is a replica."""
     return _pieces(topic, node, held=False)
 
 
-def held(topic: Topic, node: NodeId) -> Pieces:
+def held(topic: Topic, node: NodeId) -> TopicFiles:
     """Return what `node` is said to hold of the partitions of which it is a replica."""
     return _pieces(topic, node, held=True)
 
 
-def _pieces(topic: Topic, node: NodeId, *, held: bool) -> Pieces:
+def _pieces(topic: Topic, node: NodeId, *, held: bool) -> TopicFiles:
     def wanted(holders: Collection[Holder]) -> bool:
         return replicas.is_held(holders, node) == held
 
     mine = [(number, each) for number, each in enumerate(topic.partitions) if node in each.replicas]
     numbers = {chunk.file for _, each in mine for chunk in each.chunks_between(each.log_start, each.log_end)}
-    return Pieces(
+    return TopicFiles(
         segments=tuple((n, one) for n, each in mine for one in each.segments if wanted(one.holders)),
         files=tuple((n, topic.file(n)) for n in sorted(numbers) if wanted(topic.file(n).holders)),
         staged=tuple((n, one) for n, each in mine for one in each.staged if wanted(one.holders)),
@@ -168,7 +168,11 @@ def held_alone(topic: Topic, node: NodeId) -> tuple[str, ...]:
         for chunk in each.chunks_between(each.high_watermark, each.log_end)
     }
     files = [topic.file(number) for number in sorted(waiting)]
-    alone = [each for each in files if {holder.node for holder in replicas.present(topic, each.holders)} == {node}]
+    alone = [
+        each
+        for each in files
+        if {holder.node for holder in replicas.of_current_incarnations(topic, each.holders)} == {node}
+    ]
     return tuple(f"append/{each.name}" for each in alone)
 
 
@@ -188,4 +192,4 @@ def _held_too(segments: Collection[SegmentRef], name: str, holder: Holder) -> tu
 
 
 def _may_join_any(topic: Topic, node: NodeId) -> bool:
-    return node not in topic.fenced and any(replicas.may_join(partition, node) for partition in topic.partitions)
+    return node not in topic.fenced and any(replicas.may_join_isr(partition, node) for partition in topic.partitions)

@@ -75,7 +75,7 @@ class FollowerLag(msgspec.Struct, frozen=True):
     leader_epoch: int
 
 
-Follower = tuple[int, NodeId]
+FollowerId = tuple[int, NodeId]
 """A partition's number, and a replica of it."""
 
 
@@ -99,7 +99,7 @@ def observe(known: FollowerLag | None, partition: Partition, node: NodeId, now: 
     return FollowerLag(log_end, ends, caught_up, partition.leader_epoch)
 
 
-def watch(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) -> dict[Follower, FollowerLag]:
+def observe_all(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> dict[FollowerId, FollowerLag]:
     """Return what an observer knows of all followers in an ISR after looking at the topic's state at `now` (ms)."""
     return {
         (number, node): observe(lags.get((number, node)), partition, node, now)
@@ -110,7 +110,7 @@ def watch(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) -> dict[
     }
 
 
-def lagging(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) -> tuple[Lagging, ...]:
+def lagging(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> tuple[Lagging, ...]:
     """Return who is out of sync at `now` (ms), by partition."""
     late: dict[int, list[NodeId]] = {}
     for (number, node), behind_ms in _behind(lags, topic, now).items():
@@ -122,14 +122,14 @@ def lagging(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) -> tup
     )
 
 
-def next_due_ms(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) -> int | None:
+def next_due_ms(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> int | None:
     """Return in how many ms the next follower is out of sync if it does not catch up; None if none is behind."""
     lag_max_ms = topic.config.replica_lag_time_max_ms
     waiting = [each for each in _behind(lags, topic, now).values() if each <= lag_max_ms]
     return lag_max_ms - max(waiting) + 1 if waiting else None
 
 
-def _behind(lags: Mapping[Follower, FollowerLag], topic: Topic, now: int) -> dict[Follower, int]:
+def _behind(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> dict[FollowerId, int]:
     """Return for how long (ms) at least those have been behind that are, in the order of partitions and ISRs.
 
     What was known of a follower under another leader does not count: a new leader gives everybody its time again.
@@ -194,7 +194,7 @@ def decide(topic: Topic, command: ShrinkIsr) -> list[IsrShrunk]:
 def evolve(topic: Topic, event: IsrShrunk) -> Topic:
     """Return the topic with the smaller ISR; the HW follows those who are left."""
     partition = msgspec.structs.replace(topic.partitions[event.partition], isr=event.isr)
-    return topic_state.with_partition(topic, event.partition, replicas.settle(partition, topic.config))
+    return topic_state.with_partition(topic, event.partition, replicas.advance(partition, topic.config))
 
 
 def _still_behind(partition: Partition, seen: Lagging) -> set[NodeId]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import election, replicas, row_loss
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class AlterNode(msgspec.Struct, frozen=True):
+class AlterReplicaNode(msgspec.Struct, frozen=True):
     """Tell the topic which incarnation a node has, and whether it is fenced."""
 
     node: NodeId
@@ -30,29 +30,29 @@ class AlterNode(msgspec.Struct, frozen=True):
     fenced: bool = False
 
 
-class NodeRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class ReplicasRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The node is a new, empty one."""
 
     node: NodeId
     incarnation: str
 
 
-class NodeFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class ReplicasFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The node is out of service."""
 
     node: NodeId
 
 
-class NodeUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class ReplicasUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The node is in service again."""
 
     node: NodeId
 
 
-Event = NodeRenewed | NodeFenced | NodeUnfenced | RowsLost | LeaderElected
+Event = ReplicasRenewed | ReplicasFenced | ReplicasUnfenced | RowsLost | LeaderElected
 
 
-def decide(topic: Topic, command: AlterNode) -> list[Event]:
+def decide(topic: Topic, command: AlterReplicaNode) -> list[Event]:
     """Return the changes and the elections that they bring; nothing for a node that the topic does not know."""
     node = command.node
     if node not in topic.incarnations:
@@ -61,21 +61,21 @@ def decide(topic: Topic, command: AlterNode) -> list[Event]:
     for event in events:
         topic = folded(topic, event)
     if command.fenced and node not in topic.fenced:
-        fenced = NodeFenced(node)
+        fenced = ReplicasFenced(node)
         events += [fenced, *_elections(folded(topic, fenced), node)]
     elif not command.fenced and node in topic.fenced:
-        unfenced = NodeUnfenced(node)
+        unfenced = ReplicasUnfenced(node)
         events += [unfenced, *_elections(folded(topic, unfenced), node)]
     return events
 
 
-def renew(topic: Topic, incarnations: Mapping[NodeId, str]) -> list[NodeRenewed | RowsLost | LeaderElected]:
+def renew(topic: Topic, incarnations: Mapping[NodeId, str]) -> list[ReplicasRenewed | RowsLost | LeaderElected]:
     """Return what comes of other incarnations of nodes that the topic knows, nothing of those that it has already."""
-    events: list[NodeRenewed | RowsLost | LeaderElected] = []
+    events: list[ReplicasRenewed | RowsLost | LeaderElected] = []
     for node, incarnation in incarnations.items():
         if topic.incarnations.get(node, incarnation) == incarnation:
             continue
-        renewed = NodeRenewed(node, incarnation)
+        renewed = ReplicasRenewed(node, incarnation)
         topic = evolve(topic, renewed)
         elected = _elections(topic, node)
         for event in elected:
@@ -84,26 +84,26 @@ def renew(topic: Topic, incarnations: Mapping[NodeId, str]) -> list[NodeRenewed 
     return events
 
 
-def evolve(topic: Topic, event: NodeRenewed | NodeFenced | NodeUnfenced) -> Topic:
+def evolve(topic: Topic, event: ReplicasRenewed | ReplicasFenced | ReplicasUnfenced) -> Topic:
     """Return the topic with what is known of the node."""
     match event:
-        case NodeRenewed():
+        case ReplicasRenewed():
             return _emptied(topic, event)
-        case NodeFenced():
+        case ReplicasFenced():
             topic = msgspec.structs.replace(topic, fenced=(*topic.fenced, event.node))
             return _each(topic, [_without(topic, each, event.node, last=True) for each in topic.partitions])
-        case NodeUnfenced():
+        case ReplicasUnfenced():
             return msgspec.structs.replace(topic, fenced=tuple(each for each in topic.fenced if each != event.node))
 
 
-def _emptied(topic: Topic, event: NodeRenewed) -> Topic:
+def _emptied(topic: Topic, event: ReplicasRenewed) -> Topic:
     node = event.node
     files = [msgspec.structs.replace(each, holders=_others(each.holders, node)) for each in topic.files]
     topic = msgspec.structs.replace(
         topic,
         incarnations={**topic.incarnations, node: event.incarnation},
         suspects={each: number for each, number in topic.suspects.items() if each != node},
-        files=Tail(files),
+        files=AppendList(files),
     )
     partitions = []
     for partition in topic.partitions:
@@ -124,7 +124,7 @@ def _without(topic: Topic, partition: Partition, node: NodeId, *, last: bool = F
     if node not in partition.isr or (last and partition.isr == (node,)):
         return partition
     isr = tuple(each for each in partition.isr if each != node)
-    return replicas.settle(msgspec.structs.replace(partition, isr=isr), topic.config)
+    return replicas.advance(msgspec.structs.replace(partition, isr=isr), topic.config)
 
 
 def _elections(topic: Topic, node: NodeId) -> list[RowsLost | LeaderElected]:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark_log_coordinator.replication.election import LeaderElected
-    from pyspark_log_coordinator.replication.node_changes import NodeRenewed
+    from pyspark_log_coordinator.replication.node_changes import ReplicasRenewed
     from pyspark_log_coordinator.replication.row_loss import RowsLost
 
 
-class Assignment(msgspec.Struct, frozen=True, array_like=True):
+class PartitionReassignment(msgspec.Struct, frozen=True, array_like=True):
     """The nodes that a partition shall be on, preferred leader first."""
 
     partition: int
@@ -36,7 +36,7 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True):
 class AlterReplicas(msgspec.Struct, frozen=True):
     """Move partitions to other nodes. `incarnations` are those of all nodes that are named."""
 
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[PartitionReassignment, ...]
     incarnations: dict[NodeId, str]
 
 
@@ -77,7 +77,7 @@ def target(partition: Partition) -> tuple[NodeId, ...]:
     return tuple(node for node in partition.replicas if node not in partition.removing)
 
 
-def decide(topic: Topic, command: AlterReplicas) -> list[NodeRenewed | RowsLost | LeaderElected | ReplicasAltered]:
+def decide(topic: Topic, command: AlterReplicas) -> list[ReplicasRenewed | RowsLost | LeaderElected | ReplicasAltered]:
     """Return how reassignments begin; nothing of those that are as asked for. Raises `InvalidInput`."""
     renewed = node_changes.renew(topic, command.incarnations)
     for event in renewed:
@@ -115,18 +115,18 @@ def _handed_over(topic: Topic, number: int, left: tuple[NodeId, ...]) -> list[Le
     is_led = partition.leader is None or partition.leader in left
     if is_led and (not partition.isr or any(node in left for node in partition.isr)):
         return []
-    able = [node for node in left if node in election.level(topic, partition)]
+    able = [node for node in left if node in election.fully_caught_up(topic, partition)]
     if not able:
         raise InvalidInput(
             f"topic {topic.name!r}, partition {number}: only {', '.join(partition.isr)} has every row, which would no "
             "longer be a replica; let the others catch up first, with pyspark-log node run"
         )
-    return [election.to_lead(partition, number, able[0], partition.isr)]
+    return [election.leader_elected(partition, number, able[0], partition.isr)]
 
 
 def decide_addition(
     topic: Topic, command: AddPartitions
-) -> list[NodeRenewed | RowsLost | LeaderElected | PartitionsAdded]:
+) -> list[ReplicasRenewed | RowsLost | LeaderElected | PartitionsAdded]:
     """Return the addition of partitions. Raises `InvalidInput`."""
     if not command.assignments or command.first not in {None, len(topic.partitions)}:
         return []
@@ -144,13 +144,13 @@ def decide_completion(topic: Topic) -> list[LeaderElected | ReplicasAltered]:
         if not (partition.adding or partition.removing) or not set(partition.adding) <= set(partition.isr):
             continue
         left = target(partition)
-        if not replicas.is_kept(partition, left, len(left), topic.config):
+        if not replicas.keeps_committed(partition, left, len(left), topic.config):
             continue  # a majority of them must have what is committed
         if partition.leader not in left:
-            able = [node for node in election.level(topic, partition) if node in left]
+            able = [node for node in election.fully_caught_up(topic, partition) if node in left]
             if not able:
                 continue  # a moment later one of them has every row
-            events.append(election.to_lead(partition, number, able[0], partition.isr))
+            events.append(election.leader_elected(partition, number, able[0], partition.isr))
         events.append(ReplicasAltered(number, left, (), (), {}))
     return events
 
@@ -162,19 +162,19 @@ def evolve(topic: Topic, event: ReplicasAltered) -> Topic:
     ends = {
         node: partition.log_end_offsets[node]
         if node in partition.log_end_offsets
-        else replicas.reach(topic, partition, node, partition.log_start)
+        else replicas.log_end_offset(topic, partition, node, partition.log_start)
         for node in event.replicas
     }
     changed = msgspec.structs.replace(
         partition,
         replicas=event.replicas,
-        isr=replicas.in_order(event.replicas, partition.isr),
+        isr=replicas.in_preference_order(event.replicas, partition.isr),
         adding=event.adding,
         removing=event.removing,
         before=original(partition) if event.adding or event.removing else (),
         log_end_offsets=ends,
     )
-    return with_partition(topic, event.partition, replicas.settle(changed, topic.config))
+    return with_partition(topic, event.partition, replicas.advance(changed, topic.config))
 
 
 def evolve_addition(topic: Topic, event: PartitionsAdded) -> Topic:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
-def reach(topic: Topic, partition: Partition, node: NodeId, start: int) -> int:
+def log_end_offset(topic: Topic, partition: Partition, node: NodeId, start: int) -> int:
     """Return the end of the rows that `node` holds without a gap from `start` on, which is within the log."""
     pieces: list[SegmentRef | ChunkRef] = [
         *partition.segments_between(start, partition.log_end),
@@ -44,12 +44,12 @@ def is_held(holders: Iterable[Holder], node: NodeId) -> bool:
     return any(holder.node == node for holder in holders)
 
 
-def present(topic: Topic, holders: Iterable[Holder]) -> tuple[Holder, ...]:
+def of_current_incarnations(topic: Topic, holders: Iterable[Holder]) -> tuple[Holder, ...]:
     """Return the holders without those of another incarnation, whose bytes are gone."""
     return tuple(holder for holder in holders if topic.incarnations.get(holder.node) == holder.incarnation)
 
 
-def needed(partition: Partition, config: TopicConfig) -> int:
+def required_acks(partition: Partition, config: TopicConfig) -> int:
     """Return how many replicas must hold what is acknowledged with acks=all.
 
     A partition of fewer replicas than `min.insync.replicas` asks for all of them; while it is reassigned the smaller
@@ -60,7 +60,7 @@ def needed(partition: Partition, config: TopicConfig) -> int:
     return min(config.min_insync_replicas, replication_factor(partition))
 
 
-def is_kept(partition: Partition, nodes: Collection[NodeId], of: int, config: TopicConfig) -> bool:
+def keeps_committed(partition: Partition, nodes: Collection[NodeId], of: int, config: TopicConfig) -> bool:
     """Return whether enough of `of` replicas have what is committed, where only `nodes` of them would be left with it.
 
     Who is in the ISR has it; with replication.mode=quorum one may lag, and a majority must be left.
@@ -76,25 +76,25 @@ def replication_factor(partition: Partition) -> int:
     return len(partition.replicas) - max(len(partition.adding), len(partition.removing))
 
 
-def may_join(partition: Partition, node: NodeId) -> bool:
+def may_join_isr(partition: Partition, node: NodeId) -> bool:
     """Return whether a replica that is out of the ISR has caught up. That it is not fenced is the caller's to know."""
     if node not in partition.replicas or node in partition.isr:
         return False
     return partition.log_end_offsets[node] >= max(partition.high_watermark, partition.epoch_start)
 
 
-def settle(partition: Partition, config: TopicConfig, joining: Iterable[NodeId] = ()) -> Partition:
+def advance(partition: Partition, config: TopicConfig, joining: Iterable[NodeId] = ()) -> Partition:
     """Return the partition after its LEOs or its ISR changed: the HW follows, and of `joining` those who may join."""
     # The HW first: who misses rows that this very change commits is not in sync.
     partition = _advanced(partition, config)
-    joined = [node for node in joining if may_join(partition, node)]
+    joined = [node for node in joining if may_join_isr(partition, node)]
     if not joined:
         return partition
-    isr = in_order(partition.replicas, {*partition.isr, *joined})
+    isr = in_preference_order(partition.replicas, {*partition.isr, *joined})
     return _advanced(msgspec.structs.replace(partition, isr=isr), config)
 
 
-def in_order(replicas: Sequence[NodeId], chosen: Iterable[NodeId]) -> tuple[NodeId, ...]:
+def in_preference_order(replicas: Sequence[NodeId], chosen: Iterable[NodeId]) -> tuple[NodeId, ...]:
     """Return the chosen ones of the replicas, preferred leader first."""
     kept = frozenset(chosen)
     return tuple(node for node in replicas if node in kept)

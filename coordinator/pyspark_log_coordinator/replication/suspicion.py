@@ -60,7 +60,7 @@ class Suspicion(msgspec.Struct, frozen=True):
     number: int
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ObservedSuspicion(msgspec.Struct, frozen=True):
     """A suspicion that an observer has seen, and since when (ms, its monotonic clock)."""
 
     number: int
@@ -91,7 +91,7 @@ def decide_cancel(topic: Topic, command: CancelSuspicion) -> list[SuspicionCance
 
 def evolve_cancel(topic: Topic, event: SuspicionCancelled) -> Topic:
     """Return the topic without the suspicion."""
-    return cleared(topic, (event.node,))
+    return without_suspicions(topic, (event.node,))
 
 
 def stands(topic: Topic, suspicion: Suspicion) -> bool:
@@ -99,7 +99,7 @@ def stands(topic: Topic, suspicion: Suspicion) -> bool:
     return topic.suspects.get(suspicion.node) == suspicion.number
 
 
-def cleared(topic: Topic, seen: Iterable[NodeId]) -> Topic:
+def without_suspicions(topic: Topic, seen: Iterable[NodeId]) -> Topic:
     """Return the topic without suspicion of nodes that an entry has shown to be alive."""
     if not topic.suspects:
         return topic
@@ -108,15 +108,15 @@ def cleared(topic: Topic, seen: Iterable[NodeId]) -> Topic:
     return topic if len(left) == len(topic.suspects) else msgspec.structs.replace(topic, suspects=left)
 
 
-def watch(standing: Mapping[NodeId, Standing], topic: Topic, now: int) -> dict[NodeId, Standing]:
+def observe(standing: Mapping[NodeId, ObservedSuspicion], topic: Topic, now: int) -> dict[NodeId, ObservedSuspicion]:
     """Return what an observer knows of the suspicions after looking at the topic's state at `now` (ms)."""
     seen = {}
     for node, number in topic.suspects.items():
         known = standing.get(node)
-        seen[node] = known if known is not None and known.number == number else Standing(number, now)
+        seen[node] = known if known is not None and known.number == number else ObservedSuspicion(number, now)
     return seen
 
 
-def confirmed(standing: Mapping[NodeId, Standing], now: int, period_ms: int) -> tuple[Suspicion, ...]:
+def confirmed(standing: Mapping[NodeId, ObservedSuspicion], now: int, period_ms: int) -> tuple[Suspicion, ...]:
     """Return the suspicions that have stood for a full period at `now` (ms): an election may go by them."""
     return tuple(Suspicion(node, known.number) for node, known in standing.items() if now - known.since_ms >= period_ms)

@@ -27,7 +27,7 @@ class RaiseOrphanFloor(msgspec.Struct, frozen=True):
     number: int
 
 
-class ForgetReleased(msgspec.Struct, frozen=True):
+class ConfirmDeletions(msgspec.Struct, frozen=True):
     """The bytes of these released files are gone; `last` is the key of the newest of them."""
 
     last: str
@@ -45,16 +45,16 @@ class FloorMarked(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid
     mark: FloorMark
 
 
-class ReleasedForgotten(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class DeletionsConfirmed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The first `count` released files are no longer kept in mind."""
 
     count: Count
 
 
-Event = OrphanFloor | FloorMarked | ReleasedForgotten
+Event = OrphanFloor | FloorMarked | DeletionsConfirmed
 
 
-def decide(topic: Topic, command: RaiseOrphanFloor | ForgetReleased, now: int) -> list[Event]:
+def decide(topic: Topic, command: RaiseOrphanFloor | ConfirmDeletions, now: int) -> list[Event]:
     """Return the events of a command about orphans, none where it is done already."""
     return decide_floor(topic, command, now) if isinstance(command, RaiseOrphanFloor) else decide_forget(topic, command)
 
@@ -66,7 +66,7 @@ def evolve(topic: Topic, event: Event) -> Topic:
             return msgspec.structs.replace(topic, orphan_floor=event.floor)
         case FloorMarked():
             return msgspec.structs.replace(topic, floor_mark=event.mark)
-        case ReleasedForgotten():
+        case DeletionsConfirmed():
             return msgspec.structs.replace(topic, released=topic.released.drop(event.count))
 
 
@@ -81,11 +81,11 @@ def decide_floor(topic: Topic, command: RaiseOrphanFloor, now: int) -> list[Even
     return [OrphanFloor(mark.number), marked] if mark.number > topic.orphan_floor else [marked]
 
 
-def decide_forget(topic: Topic, command: ForgetReleased) -> list[Event]:
+def decide_forget(topic: Topic, command: ConfirmDeletions) -> list[Event]:
     """Return how many released files go from the state; nothing where another did it."""
     for index, released in enumerate(topic.released):
         if released.key == command.last:
-            return [ReleasedForgotten(index + 1)]
+            return [DeletionsConfirmed(index + 1)]
     return []
 
 

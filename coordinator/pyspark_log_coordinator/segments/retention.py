@@ -83,7 +83,7 @@ def evolve(topic: Topic, event: LogStartMoved) -> Topic:
     if any(end < event.log_start for end in changed.log_end_offsets.values()):
         changed = msgspec.structs.replace(changed, log_end_offsets=_ends_from(topic, changed))
     keys = [swap.segment_key(event.partition, each.name) for each in gone]
-    topic = swap.release(with_partition(topic, event.partition, changed), keys, event.at_ms)
+    topic = swap.schedule_deletion(with_partition(topic, event.partition, changed), keys, event.at_ms)
     return swap.unstage_stale(topic, event.partition, event.at_ms)
 
 
@@ -91,7 +91,7 @@ def _ends_from(topic: Topic, partition: Partition) -> dict[NodeId, int]:
     """Return the LEOs: who had not come as far as the log start goes on there (Kafka: it begins anew)."""
     start = partition.log_start
     return {
-        node: end if end >= start else replicas.reach(topic, partition, node, start)
+        node: end if end >= start else replicas.log_end_offset(topic, partition, node, start)
         for node, end in partition.log_end_offsets.items()
     }
 

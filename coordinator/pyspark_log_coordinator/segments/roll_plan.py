@@ -30,8 +30,8 @@ UNROLLED_CHUNKS_MAX = 4096
 """The hard cap of a partition: past it a writer rolls before it appends."""
 ROLL_BYTES = 32 * 1024 * 1024
 """A partition with so much unrolled is rolled."""
-RIDE_BYTES = 8 * 1024 * 1024
-RIDE_BYTES_MAX = 256 * 1024 * 1024
+INLINE_ROLL_BYTES = 8 * 1024 * 1024
+INLINE_ROLL_BYTES_MAX = 256 * 1024 * 1024
 """Bounds of a job that rides along in a write; between them it is half of what the partition has unrolled, so that
 the unrolled part does not grow however large the batches are."""
 MERGE_COUNT = 16
@@ -41,7 +41,7 @@ MERGE_LOOK_BACK = 128
 are looked at."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class RollJob(msgspec.Struct, frozen=True):
     """Put rows `[base_offset, end_offset)` of a partition into one segment. The range is segments, then chunks."""
 
     partition: int
@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True):
         return sum(each.log_bytes for each in self.segments) + sum(each.length for each in self.chunks)
 
 
-def plan(topic: Topic, now: int, budget: int | None = None) -> list[Job]:
+def plan(topic: Topic, now: int, budget: int | None = None) -> list[RollJob]:
     """Return what should be done now (ms), at most one job for each partition, each of at most `budget` bytes.
 
     Without a budget the jobs are small enough to ride along in a write. The most urgent come first: the partitions
@@ -81,7 +81,7 @@ def plan(topic: Topic, now: int, budget: int | None = None) -> list[Job]:
     jobs = []
     for number, partition in enumerate(topic.partitions):
         unrolled = sum(chunk.length for chunk in partition.chunks)
-        ride = min(max(RIDE_BYTES, unrolled // 2), RIDE_BYTES_MAX)
+        ride = min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
         look_back = MERGE_LOOK_BACK if budget is None else len(partition.segments)
         job = _job(topic, number, now, ride if budget is None else budget, look_back)
         if job is not None:
@@ -94,7 +94,7 @@ def must_roll(topic: Topic) -> bool:
     return any(len(partition.chunks) >= UNROLLED_CHUNKS_MAX for partition in topic.partitions)
 
 
-def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> Job | None:
+def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> RollJob | None:
     partition = topic.partitions[number]
     if partition.staged:
         return None  # what was made last is still being copied
@@ -107,7 +107,7 @@ def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> Jo
         if not segments:
             return None
         level = max(each.level for each in segments) + 1
-    return Job(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts)
+    return RollJob(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts)
 
 
 def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
-from pyspark_log_coordinator.model.topic_state import Released, Topic, with_partition
+from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
 from pyspark_log_storage.ranges import Count, Int64
@@ -59,7 +59,9 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
     for swap in swaps:
         if not _fits(topic, swap):
             continue
-        segment = msgspec.structs.replace(swap.segment, holders=replicas.present(topic, swap.segment.holders))
+        segment = msgspec.structs.replace(
+            swap.segment, holders=replicas.of_current_incarnations(topic, swap.segment.holders)
+        )
         event: SegmentsSwapped | SegmentStaged
         if _all_hold(topic, topic.partitions[swap.partition], segment):
             event = SegmentsSwapped(swap.partition, segment, now)
@@ -105,7 +107,7 @@ def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
     )
     changed = _with_ends(topic, changed, new)
     gone = [segment_key(event.partition, each.name) for each in replaced]
-    return release(with_partition(topic, event.partition, changed), gone, event.at_ms)
+    return schedule_deletion(with_partition(topic, event.partition, changed), gone, event.at_ms)
 
 
 def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition:
@@ -115,7 +117,7 @@ def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition
         if not replicas.is_held(new.holders, node):
             ends[node] = min(end, max(new.base_offset, partition.log_start))
         elif new.base_offset <= end < new.end_offset:
-            ends[node] = replicas.reach(topic, partition, node, end)
+            ends[node] = replicas.log_end_offset(topic, partition, node, end)
     return partition if ends == partition.log_end_offsets else msgspec.structs.replace(partition, log_end_offsets=ends)
 
 
@@ -127,15 +129,15 @@ def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
         return topic
     changed = msgspec.structs.replace(partition, staged=tuple(each for each in partition.staged if each not in stale))
     keys = [segment_key(number, each.name) for each in stale]
-    return release(with_partition(topic, number, changed), keys, at_ms)
+    return schedule_deletion(with_partition(topic, number, changed), keys, at_ms)
 
 
-def release(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
+def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
     """Return the topic with files released: those given, and append files that no partition needs any more."""
     needed = min((each.chunks[0].file for each in topic.partitions if each.chunks), default=topic.next_file)
     rolled = topic.files[: needed - topic.first_file]
-    released = [Released(key, at_ms) for key in keys]
-    released += [Released(f"append/{file.name}", at_ms) for file in rolled]
+    released = [PendingDeletion(key, at_ms) for key in keys]
+    released += [PendingDeletion(f"append/{file.name}", at_ms) for file in rolled]
     if not released:
         return topic
     return msgspec.structs.replace(
@@ -172,10 +174,10 @@ def _all_hold(topic: Topic, partition: Partition, segment: SegmentRef) -> bool:
 
     What it replaces may be on more nodes, for so many held it when it was acknowledged.
     """
-    if len(partition.isr) < max(1, replicas.needed(partition, topic.config)):
+    if len(partition.isr) < max(1, replicas.required_acks(partition, topic.config)):
         return False
     holding = [node for node in partition.replicas if replicas.is_held(segment.holders, node)]
-    if not replicas.is_kept(partition, holding, len(partition.replicas), topic.config):
+    if not replicas.keeps_committed(partition, holding, len(partition.replicas), topic.config):
         return False
     return all(replicas.is_held(segment.holders, node) for node in partition.isr)
 

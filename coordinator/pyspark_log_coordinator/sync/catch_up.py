@@ -18,13 +18,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.log.node_admin import introduce
+from pyspark_log_coordinator.log.node_admin import add_node_to_topic
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports
-from pyspark_log_coordinator.sync.replica_file import Piece, _as_stored, _is_there, absent, check, missing, sources
-from pyspark_log_coordinator.sync.replica_probe import has_what_counts
+from pyspark_log_coordinator.sync.replica_file import (
+    ReplicaFile,
+    _as_stored,
+    _is_there,
+    absent,
+    check,
+    missing,
+    sources,
+)
+from pyspark_log_coordinator.sync.replica_probe import has_required_files
 from pyspark_log_storage import node as node_marker
 from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
@@ -43,7 +51,7 @@ TELL_SECONDS = 2.0
 """After so many objects, so many bytes or so long the journal is told what the node holds by now."""
 
 
-class Copied(msgspec.Struct, frozen=True):
+class CopyResult(msgspec.Struct, frozen=True):
     """What came of catching up."""
 
     objects: int
@@ -60,7 +68,7 @@ def catch_up(
     moved: Callable[[int], object] = bool,
     failed: Callable[[LogError], object] = bool,
     until: float | None = None,
-) -> Copied:
+) -> CopyResult:
     """Copy what a node lacks of a topic until it lacks nothing, and tell the journal in passing.
 
     The handle is refreshed. `moved` is told how many bytes have passed since it was told last, and may wait
@@ -72,12 +80,12 @@ def catch_up(
     target = log.node_store(node_id)
     # Else what is written below a mount point could be taken for the node's, once the disk is mounted.
     node_marker.require_marker(target, node_id, member.incarnation)
-    introduce(log, handle, node_id)
+    add_node_to_topic(log, handle, node_id)
     copier = _Copier(log, node_id, moved, until)
     told: dict[str, LogError] = {}
     state = handle.refresh()
     returns = _is_out_of_an_isr(state, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
-    put_back = copier.put_back(handle) if returns else Copied(0, 0, ())
+    put_back = copier.put_back(handle) if returns else CopyResult(0, 0, ())
     objects, size = put_back.objects, put_back.bytes
     if put_back.failures or copier.is_late():
         for error in put_back.failures:
@@ -101,7 +109,7 @@ def catch_up(
         elif todo:
             continue  # none of them could be copied
         elif announced or not _has_news(handle, node_id):
-            return Copied(objects, size, tuple(told.values()))
+            return CopyResult(objects, size, tuple(told.values()))
         _tell(handle, node_id, member.incarnation, done)
         while copier.bad:
             damage_reports.report(handle, *copier.bad.pop())
@@ -110,7 +118,7 @@ def catch_up(
         size += sum(piece.bytes for piece in done)
 
 
-def copy_again(log: Log, state: Topic, node_id: NodeId, piece: Piece) -> None:
+def copy_again(log: Log, state: Topic, node_id: NodeId, piece: ReplicaFile) -> None:
     """Put a whole copy of a file in the place of one that is damaged or gone, and that goes on being counted.
 
     Raises `CorruptObject`, `StoreError` where no whole one can be read, or the node not be written; then what is there
@@ -128,7 +136,7 @@ class _Copier:
         self._target = log.node_store(node_id)
         self._moved = moved
         self._until = until
-        self.bad: list[tuple[NodeId, Piece]] = []
+        self.bad: list[tuple[NodeId, ReplicaFile]] = []
         """Copies of others that could not be read whole, of what was then copied from another node."""
         self.tried: dict[str, LogError] = {}
         """Why a piece could not be copied, by its key: it is not tried again."""
@@ -137,7 +145,7 @@ class _Copier:
         """Whether nothing more is to be begun."""
         return self._until is not None and self._log.environment.monotonic() >= self._until
 
-    def put_back(self, handle: TopicHandle) -> Copied:
+    def put_back(self, handle: TopicHandle) -> CopyResult:
         """Copy what is absent from the node; return what came of it."""
         objects = size = 0
         while todo := [piece for piece in absent(handle, self._node_id) if piece.key not in self.tried]:
@@ -148,13 +156,13 @@ class _Copier:
                 break
             handle.refresh()
         left = absent(handle, self._node_id) if self.tried else []
-        return Copied(objects, size, tuple(self.tried[each.key] for each in left if each.key in self.tried))
+        return CopyResult(objects, size, tuple(self.tried[each.key] for each in left if each.key in self.tried))
 
-    def copy_some(self, state: Topic, todo: list[Piece]) -> list[Piece]:
+    def copy_some(self, state: Topic, todo: list[ReplicaFile]) -> list[ReplicaFile]:
         """Copy as many of the pieces as the journal is told of at once; return them."""
         clock = self._log.environment.monotonic
         stop = clock() + TELL_SECONDS
-        done: list[Piece] = []
+        done: list[ReplicaFile] = []
         size = 0
         for piece in todo:
             if self.is_late() or len(done) >= TELL_OBJECTS or size >= TELL_BYTES or clock() >= stop:
@@ -170,7 +178,7 @@ class _Copier:
                 size += piece.bytes
         return done
 
-    def copy(self, state: Topic, piece: Piece) -> None:
+    def copy(self, state: Topic, piece: ReplicaFile) -> None:
         """Copy a piece from the nearest holder that has it whole. Raises what the last one raised.
 
         A damaged copy that the node has of it is replaced in one step: of two that do so nobody takes the other's away.
@@ -184,7 +192,7 @@ class _Copier:
                 error, is_damaged = raised, True
             else:
                 return
-        bad: list[tuple[NodeId, Piece]] = []
+        bad: list[tuple[NodeId, ReplicaFile]] = []
         for source in sources(self._log, state, piece.holders, self._node_id):
             try:
                 _transfer(self._log.node_store(source), self._target, piece, self._moved, replace=is_damaged)
@@ -226,19 +234,21 @@ def _has_news(handle: TopicHandle, node_id: NodeId) -> bool:
     Who is suspected because its disk is an older one stays so.
     """
     state = handle.journal.state
-    if node_id in state.suspects and has_what_counts(handle, node_id):
+    if node_id in state.suspects and has_required_files(handle, node_id):
         return True
-    return node_id not in state.fenced and any(replicas.may_join(each, node_id) for each in state.partitions)
+    return node_id not in state.fenced and any(replicas.may_join_isr(each, node_id) for each in state.partitions)
 
 
-def _tell(handle: TopicHandle, node_id: NodeId, incarnation: str, done: list[Piece]) -> None:
+def _tell(handle: TopicHandle, node_id: NodeId, incarnation: str, done: list[ReplicaFile]) -> None:
     """Tell the journal that the node holds the pieces too."""
     files = tuple(piece.number for piece in done if piece.segment is None)
     segments = tuple((piece.number, piece.segment.name) for piece in done if piece.segment is not None)
     handle.submit(HoldFiles(node_id, incarnation, files, segments))
 
 
-def _transfer(source: Store, target: Store, piece: Piece, moved: Callable[[int], object], *, replace: bool) -> None:
+def _transfer(
+    source: Store, target: Store, piece: ReplicaFile, moved: Callable[[int], object], *, replace: bool
+) -> None:
     if piece.segment is None:
         transfer.copy_append_file(source, target, piece.key, piece.places, moved, replace=replace)
     else:

@@ -25,7 +25,7 @@ from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_probe import has_newest
 from pyspark_log_storage import layout, transfer
 from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError
-from pyspark_log_storage.fan_out import is_the_nodes_fault
+from pyspark_log_storage.fan_out import is_node_failure
 from pyspark_log_storage.node import require_marker, require_written
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _wanted(state: Topic, number: int, acks: Acks, having: Collection[NodeId]) -
         return () if partition.leader is None else (partition.leader,)
     if state.config.replication_mode != "quorum":
         return partition.isr
-    is_enough = len(set(having).intersection(partition.replicas)) >= replicas.needed(partition, state.config)
+    is_enough = len(set(having).intersection(partition.replicas)) >= replicas.required_acks(partition, state.config)
     return () if is_enough else partition.replicas
 
 
@@ -159,7 +159,7 @@ def _with_holders(
 ) -> SequencedFile:
     """Return a file with those holders too to which it could be copied of those that should have it."""
     log = handle.log
-    holders = list(replicas.present(state, file.holders))
+    holders = list(replicas.of_current_incarnations(state, file.holders))
     having = {holder.node for holder in holders}
     wanted: set[NodeId] = set()
     for number in {chunk.partition for chunk in file.chunks}:
@@ -172,7 +172,7 @@ def _with_holders(
             try:
                 _copy(log, key, file, source, node, state.incarnations[node])
             except (StoreError, CorruptObject) as error:
-                if not is_the_nodes_fault(error):
+                if not is_node_failure(error):
                     raise
                 _logger.warning("%s of topic %r is not on node %r: %s", file.name, handle.name, node, error)
             else:
@@ -196,7 +196,7 @@ def _catch_up(log: Log, handle: TopicHandle, node: NodeId, seconds: float) -> No
     try:
         catch_up.catch_up(log, handle, node, until=log.environment.monotonic() + seconds)
     except (StoreError, CorruptObject) as error:
-        if not is_the_nodes_fault(error):
+        if not is_node_failure(error):
             raise
         _logger.warning("node %r is behind in topic %r: %s", node, handle.name, error)
 

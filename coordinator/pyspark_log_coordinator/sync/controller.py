@@ -18,7 +18,7 @@ from pyspark_log_coordinator.replication import leader_balance
 from pyspark_log_coordinator.replication.election import ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.isr import PUBLISH_CHECK_MS
 from pyspark_log_coordinator.sync import replica_probe
-from pyspark_log_coordinator.sync.failure_detector import SESSION_TIMEOUT_MS, observer_of
+from pyspark_log_coordinator.sync.failure_detector import SESSION_TIMEOUT_MS, failure_detector_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ SUSPICION_SECONDS = 2.0
 """How often one looks while a node is away or under suspicion."""
 
 
-class WatchSettings(msgspec.Struct, frozen=True):
+class ControllerSettings(msgspec.Struct, frozen=True):
     """Kafka's settings of these names, and its defaults."""
 
     session_timeout_ms: int = SESSION_TIMEOUT_MS
@@ -40,7 +40,7 @@ class WatchSettings(msgspec.Struct, frozen=True):
     leader_imbalance_per_broker_percentage: float = leader_balance.IMBALANCE_PERCENTAGE
 
 
-class Led(msgspec.Struct, frozen=True):
+class LeadershipMoved(msgspec.Struct, frozen=True):
     """A leader that was given the lead back."""
 
     topic: str
@@ -48,20 +48,20 @@ class Led(msgspec.Struct, frozen=True):
     leader: NodeId
 
 
-class Watcher:
+class Controller:
     """Watches all topics for one process."""
 
-    def __init__(self, log: Log, settings: WatchSettings | None = None) -> None:
+    def __init__(self, log: Log, settings: ControllerSettings | None = None) -> None:
         """Take an opened log. The first look is due at once, the first balance after an interval."""
         self._log = log
-        self._settings = settings or WatchSettings()
+        self._settings = settings or ControllerSettings()
         self._looked: float | None = None
         self._is_suspicious = False
         self._lag_interval_ms = REPLICA_LAG_TIME_MAX_MS / 2
         """How long it is to the next look, so that no follower that falls behind is noticed late."""
         self._balanced = log.environment.monotonic()
 
-    def watch(self, failed: Callable[[str, LogError], object]) -> tuple[Led, ...]:
+    def watch(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
         """Do what is due, often nothing; return the leaders that were given the lead back.
 
         `failed` is told of a topic that cannot be looked at, by its name: the others are. Raises what reading the
@@ -88,12 +88,12 @@ class Watcher:
     def _look(self, failed: Callable[[str, LogError], object]) -> None:
         settings = self._settings
         self._log.cluster.refresh()
-        self._log.call_roll()
+        self._log.probe_nodes()
         self._is_suspicious = False
         intervals_ms: list[float] = []
 
         def look(handle: TopicHandle) -> None:
-            seen = observer_of(handle, settings.session_timeout_ms)
+            seen = failure_detector_of(handle, settings.session_timeout_ms)
             seen.consider(handle)
             state = handle.journal.state
             self._is_suspicious |= bool(state.suspects)
@@ -106,7 +106,7 @@ class Watcher:
         self._each(look, failed)
         self._lag_interval_ms = min(intervals_ms, default=REPLICA_LAG_TIME_MAX_MS / 2)
 
-    def _balance(self, failed: Callable[[str, LogError], object]) -> tuple[Led, ...]:
+    def _balance(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
         partitions: dict[str, tuple[Partition, ...]] = {}
 
         def note(handle: TopicHandle) -> None:
@@ -114,12 +114,12 @@ class Watcher:
 
         self._each(note, failed)
         found = leader_balance.imbalanced(partitions, self._settings.leader_imbalance_per_broker_percentage)
-        led: list[Led] = []
+        led: list[LeadershipMoved] = []
 
         def give_back(handle: TopicHandle) -> None:
             done = handle.submit(ElectPreferred(replica_probe.live(handle), found[handle.name]))
             led.extend(
-                Led(handle.name, each.partition, each.leader)
+                LeadershipMoved(handle.name, each.partition, each.leader)
                 for each in done.events
                 if isinstance(each, LeaderElected) and each.leader is not None
             )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_coordinator.sync.replica_file import Piece
+    from pyspark_log_coordinator.sync.replica_file import ReplicaFile
     from pyspark_log_storage.store import Store
 
 _logger = logging.getLogger("pyspark_log")
@@ -71,7 +71,7 @@ def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
     return SetBack(node, state.incarnations[node], files, segments) if files or segments else None
 
 
-def report(handle: TopicHandle, node: NodeId, piece: Piece) -> bool:
+def report(handle: TopicHandle, node: NodeId, piece: ReplicaFile) -> bool:
     """Look at a node's copy of a file once more; tell the journal where it is bad; return whether it counts no more.
 
     For who has read another copy that is whole. Raises what `Journal.submit` raises.
@@ -91,7 +91,7 @@ def report(handle: TopicHandle, node: NodeId, piece: Piece) -> bool:
     return _submit(handle, ReportDamage(node, incarnation, (), ((piece.number, piece.segment.name, position),)))
 
 
-def first_bad_byte(store: Store, piece: Piece) -> int | None:
+def first_bad_byte(store: Store, piece: ReplicaFile) -> int | None:
     """Return where a store's copy of a file begins not to be what the journal says, None where it is whole.
 
     That is the begin of a chunk, or of what is missing. Raises `StoreError`, `NewerFormat`.
@@ -129,7 +129,7 @@ def _submit(handle: TopicHandle, command: ReportDamage) -> bool:
     return any(isinstance(event, Damaged) for event in events)
 
 
-def is_held(state: Topic, node: NodeId, piece: Piece) -> bool:
+def is_held(state: Topic, node: NodeId, piece: ReplicaFile) -> bool:
     """Return whether the journal says that a node holds a file, and still needs that."""
     found = file_holders.held(state, node)
     if piece.segment is None:

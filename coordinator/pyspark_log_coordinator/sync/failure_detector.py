@@ -19,12 +19,12 @@ import msgspec
 
 from pyspark_log_coordinator.replication import election, isr, suspicion
 from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, LeaderElected
-from pyspark_log_coordinator.replication.isr import Follower, FollowerLag, Publication, ShrinkIsr
+from pyspark_log_coordinator.replication.isr import FollowerId, FollowerLag, Publication, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Standing, Suspect
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
 from pyspark_log_coordinator.sync import damage_reports
-from pyspark_log_coordinator.sync.replica_probe import has_what_counts, live
-from pyspark_log_storage.fan_out import is_the_nodes_fault
+from pyspark_log_coordinator.sync.replica_probe import has_required_files, live
+from pyspark_log_storage.fan_out import is_node_failure
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,7 +40,7 @@ SESSION_TIMEOUT_MS = 9_000
 """Kafka's default of broker.session.timeout.ms."""
 
 
-class Observer:
+class FailureDetector:
     """Watches the replicas of one topic for one process."""
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Observer:
         """The suspicions that had stood for the session time-out when it looked last."""
         self.next_lag_ms: int | None = None
         """In how many ms from its last look the next follower will have been behind for too long; None: none is."""
-        self._standing: dict[NodeId, Standing] = {}
-        self._lags: dict[Follower, FollowerLag] = {}
+        self._standing: dict[NodeId, ObservedSuspicion] = {}
+        self._lags: dict[FollowerId, FollowerLag] = {}
         self._publication = Publication()
         self._looked: float | None = None
 
@@ -66,7 +66,7 @@ class Observer:
         """
         self._looked = handle.log.environment.monotonic()
         handle.log.cluster.refresh()
-        handle.log.call_roll()
+        handle.log.probe_nodes()
         self.consider(handle)
 
     def look_now_and_then(self, handle: TopicHandle) -> None:
@@ -78,20 +78,20 @@ class Observer:
     def consider(self, handle: TopicHandle) -> None:
         """Do the same by the last roll call. Who looks at many topics calls the roll once."""
         log = handle.log
-        away = {node for node, error in log.missing_nodes.items() if is_the_nodes_fault(error)}
+        away = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
         state = handle.refresh()
         for node in sorted(_in_service(state)):
-            if node not in away and not has_what_counts(handle, node):
+            if node not in away and not has_required_files(handle, node):
                 damage_reports.report_lost(handle, node)
-            if node in away or not has_what_counts(handle, node):
+            if node in away or not has_required_files(handle, node):
                 handle.submit(Suspect(node, state.incarnations[node]))
         for node, number in sorted(state.suspects.items()):
             if is_reached(handle, node):
                 handle.submit(CancelSuspicion(node, handle.journal.state.incarnations[node], number))
         state = handle.journal.state
         now = int(log.environment.monotonic() * 1000)
-        self._standing = suspicion.watch(self._standing, state, now)
-        self._lags = isr.watch(self._lags, state, now)
+        self._standing = suspicion.observe(self._standing, state, now)
+        self._lags = isr.observe_all(self._lags, state, now)
         gone = self.gone = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
         if any(_is_headless(state, number, gone) for number in range(len(state.partitions))):
             elect_leaders(handle, ElectLeaders(live(handle), gone))
@@ -106,14 +106,14 @@ class Observer:
 
 _logger = logging.getLogger("pyspark_log")
 
-_observers: weakref.WeakKeyDictionary[TopicHandle, Observer] = weakref.WeakKeyDictionary()
+_observers: weakref.WeakKeyDictionary[TopicHandle, FailureDetector] = weakref.WeakKeyDictionary()
 
 
-def observer_of(handle: TopicHandle, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> Observer:
+def failure_detector_of(handle: TopicHandle, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> FailureDetector:
     """Return what watches a topic in this process, with this time-out from now on."""
     observer = _observers.get(handle)
     if observer is None:
-        observer = _observers[handle] = Observer()
+        observer = _observers[handle] = FailureDetector()
     observer.session_timeout_ms = session_timeout_ms
     return observer
 
@@ -157,5 +157,5 @@ def is_reached(handle: TopicHandle, node: NodeId) -> bool:
         and not member.fenced
         and member.incarnation == handle.journal.state.incarnations.get(node)
         and node not in handle.log.missing_nodes
-        and has_what_counts(handle, node)
+        and has_required_files(handle, node)
     )

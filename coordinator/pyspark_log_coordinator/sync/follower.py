@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import NodeId
 
 
-class Round(msgspec.Struct, frozen=True):
+class FollowerRound(msgspec.Struct, frozen=True):
     """What one round did: how many objects were copied, of how many bytes, and what could not be."""
 
     objects: int
@@ -49,7 +49,7 @@ class Follower:
         handles = topics_on(self._log, self._node_id)
         return sum(piece.bytes for handle in handles for piece in replica_file.missing(handle, self._node_id))
 
-    def round(self, moved: Callable[[int], object] = bool) -> Round:
+    def round(self, moved: Callable[[int], object] = bool) -> FollowerRound:
         """Copy what the node lacks of each topic, until it lacks nothing of that.
 
         `moved` is told how many bytes have passed since it was told last, and may wait. Raises `NodeMissing` where the
@@ -63,7 +63,7 @@ class Follower:
             objects += copied.objects
             size += copied.bytes
             failures += [f"topic {handle.name!r}: {each.message}" for each in copied.failures]
-        return Round(objects, size, tuple(failures))
+        return FollowerRound(objects, size, tuple(failures))
 
     def _write_checkpoints(self, handle: TopicHandle) -> None:
         wanted = checkpoint_files.contents(handle.journal.state, self._node_id)
@@ -75,7 +75,7 @@ class Follower:
             self._written[handle.topic_id] = wanted
 
 
-def clean(log: Log, node_id: NodeId) -> int:
+def delete_unnamed_files(log: Log, node_id: NodeId) -> int:
     """Remove from a node what nothing names and nothing ever will; return how many files went."""
     store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
     require_marker(store, node_id, member.incarnation)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
 
-AT_ONCE_SECONDS = 10.0
+NOW_SECONDS = 10.0
 """How long a commit that was refused copies to one node before it is tried again."""
-PASSING_EVERY_SECONDS = 2.0
+INLINE_EVERY_SECONDS = 2.0
 """How often a writer copies in passing; for so long it leaves rows to others that have just been missed."""
-PASSING_SECONDS = 0.2
-PASSING_BYTES_MAX = 64 * 1024 * 1024
+INLINE_SECONDS = 0.2
+INLINE_BYTES_MAX = 64 * 1024 * 1024
 """Where an object is larger, a writer copies nothing in passing."""
 
 _logger = logging.getLogger("pyspark_log")
@@ -37,13 +37,13 @@ _turns: dict[tuple[str, NodeId], float] = {}
 """When it was last a node's turn, by topic id and node; if it never was, when the node was found out of sync."""
 
 
-def at_once(handle: TopicHandle) -> None:
+def recover_now(handle: TopicHandle) -> None:
     """Copy to the replicas that are out of sync. One that cannot be copied to is left where it is."""
     for node in _out_of_sync(handle):
-        _catch_up(handle, node, AT_ONCE_SECONDS)
+        _catch_up(handle, node, NOW_SECONDS)
 
 
-def in_passing(handle: TopicHandle) -> None:
+def recover_inline(handle: TopicHandle) -> None:
     """Copy a little to the replicas that are out of sync, where it is their turn."""
     now = handle.log.environment.monotonic()
     behind = _out_of_sync(handle)
@@ -54,11 +54,11 @@ def in_passing(handle: TopicHandle) -> None:
         key = handle.topic_id, node
         if key not in _turns and not _is_left_alone(handle, node):
             _turns[key] = now
-        if key in _turns and now - _turns[key] < PASSING_EVERY_SECONDS:
+        if key in _turns and now - _turns[key] < INLINE_EVERY_SECONDS:
             continue
         _turns[key] = now
-        if all(piece.bytes <= PASSING_BYTES_MAX for piece in replica_file.missing(handle, node)):
-            _catch_up(handle, node, PASSING_SECONDS)
+        if all(piece.bytes <= INLINE_BYTES_MAX for piece in replica_file.missing(handle, node)):
+            _catch_up(handle, node, INLINE_SECONDS)
 
 
 def _is_left_alone(handle: TopicHandle, node: NodeId) -> bool:
@@ -73,7 +73,7 @@ def _is_left_alone(handle: TopicHandle, node: NodeId) -> bool:
     if missing.segments or not missing.files:
         return True
     _, oldest = missing.files[0]
-    return handle.now_ms() - oldest.sequenced_ms >= PASSING_EVERY_SECONDS * 1000
+    return handle.now_ms() - oldest.sequenced_ms >= INLINE_EVERY_SECONDS * 1000
 
 
 def _out_of_sync(handle: TopicHandle) -> list[NodeId]:

@@ -13,8 +13,8 @@ import msgspec
 
 from pyspark_log_coordinator.cluster import nodes, placement, reassignment_plan
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, seed_of
-from pyspark_log_coordinator.cluster.placement import Assignment
-from pyspark_log_coordinator.log.node_admin import introduce
+from pyspark_log_coordinator.cluster.placement import Placement
+from pyspark_log_coordinator.log.node_admin import add_node_to_topic
 from pyspark_log_coordinator.log.topics import topics_on
 from pyspark_log_coordinator.model.node_order import by_number, named
 from pyspark_log_coordinator.replication import reassignment, replicas
@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 0.25
 """How often, and after how long, one looks again for a reassignment that has all its copies and does not end."""
 
 
-class Move(msgspec.Struct, frozen=True):
+class PartitionMove(msgspec.Struct, frozen=True):
     """How the nodes of one partition change, preferred leader first."""
 
     partition: int
@@ -52,7 +52,7 @@ class Move(msgspec.Struct, frozen=True):
         return tuple(node for node in self.before if node not in self.after)
 
 
-class Carried(msgspec.Struct, frozen=True):
+class ReassignmentProgress(msgspec.Struct, frozen=True):
     """What carrying out came to: how many objects were copied, of how many bytes, and what is in the way."""
 
     objects: int
@@ -62,22 +62,22 @@ class Carried(msgspec.Struct, frozen=True):
     failures: tuple[str, ...]
 
 
-def targets(topic: Topic) -> Assignment:
+def target_placement(topic: Topic) -> Placement:
     """Return the nodes that each partition is to be on, preferred leader first."""
     return tuple(reassignment.target(each) for each in topic.partitions)
 
 
-def originals(topic: Topic) -> Assignment:
+def original_placement(topic: Topic) -> Placement:
     """Return the nodes that each partition was on before the reassignments that are under way."""
     return tuple(reassignment.original(each) for each in topic.partitions)
 
 
-def under_way(topic: Topic) -> tuple[int, ...]:
+def reassigning_partitions(topic: Topic) -> tuple[int, ...]:
     """Return the partitions that are being reassigned."""
     return tuple(number for number, each in enumerate(topic.partitions) if each.adding or each.removing)
 
 
-def onto(log: Log, topic: Topic, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Assignment:
+def placement_on(log: Log, topic: Topic, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
     """Return where the partitions shall be so that all are on these nodes, evenly. Raises `InvalidOption`."""
     members = log.cluster.state.nodes
     for node in wanted:
@@ -87,17 +87,17 @@ def onto(log: Log, topic: Topic, wanted: Iterable[NodeId], replication_factor: i
     return _relocate(topic, racks, replication_factor, even=True)
 
 
-def with_factor(log: Log, topic: Topic, replication_factor: int) -> Assignment:
+def placement_with_factor(log: Log, topic: Topic, replication_factor: int) -> Placement:
     """Return where the partitions shall be so that each has so many replicas. Raises `InvalidOption`."""
     return _relocated(log, topic, set(), replication_factor)
 
 
-def without(log: Log, topic: Topic, node_id: NodeId) -> Assignment:
+def placement_without(log: Log, topic: Topic, node_id: NodeId) -> Placement:
     """Return where the partitions shall be so that none is on a node. Raises `InvalidOption`."""
     return _relocated(log, topic, {node_id}, None)
 
 
-def _relocated(log: Log, topic: Topic, leaving: set[NodeId], replication_factor: int | None) -> Assignment:
+def _relocated(log: Log, topic: Topic, leaving: set[NodeId], replication_factor: int | None) -> Placement:
     members = log.cluster.state.nodes
     racks = {name: each.rack for name, each in members.items() if name not in leaving}
     # Nobody waits for a disk that is away; what is on it may stay on it.
@@ -112,14 +112,14 @@ def _relocate(
     closed: Collection[NodeId] = (),
     *,
     even: bool = False,
-) -> Assignment:
+) -> Placement:
     try:
-        return reassignment_plan.relocate(targets(topic), racks, replication_factor, closed, even=even)
+        return reassignment_plan.relocate(target_placement(topic), racks, replication_factor, closed, even=even)
     except InvalidOption as error:
         raise InvalidOption(error.option, f"topic {topic.name!r}, {error.message}") from None
 
 
-def moves(topic: Topic, wanted: Assignment) -> tuple[Move, ...]:
+def moves(topic: Topic, wanted: Placement) -> tuple[PartitionMove, ...]:
     """Return which partitions are not yet as wanted, nor on the way there. Raises `InvalidOption`."""
     if len(wanted) != len(topic.partitions):
         raise InvalidOption(
@@ -127,8 +127,10 @@ def moves(topic: Topic, wanted: Assignment) -> tuple[Move, ...]:
             f"topic {topic.name!r} has {len(topic.partitions)} partition(s), and the assignment names nodes for "
             f"{len(wanted)}; name those of every partition",
         )
-    now = targets(topic)
-    found = tuple(Move(number, now[number], after) for number, after in enumerate(wanted) if after != now[number])
+    now = target_placement(topic)
+    found = tuple(
+        PartitionMove(number, now[number], after) for number, after in enumerate(wanted) if after != now[number]
+    )
     for each in found:
         if len(each.after) < min(topic.config.min_insync_replicas, len(each.before)):
             raise InvalidOption(
@@ -139,7 +141,7 @@ def moves(topic: Topic, wanted: Assignment) -> tuple[Move, ...]:
     return found
 
 
-def bytes_to_copy(topic: Topic, wanted: Iterable[Move]) -> int:
+def bytes_to_copy(topic: Topic, wanted: Iterable[PartitionMove]) -> int:
     """Return about how many bytes moves will copy. A file is copied whole, whichever of its partitions moves."""
     sizes: dict[int, int] = {}
     for partition in topic.partitions:
@@ -155,20 +157,20 @@ def bytes_to_copy(topic: Topic, wanted: Iterable[Move]) -> int:
     return size + sum(sizes[number] for number in lacking)
 
 
-def begin(log: Log, handle: TopicHandle, wanted: Assignment) -> tuple[Move, ...]:
+def begin(log: Log, handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
     """Begin the reassignments that are not under way yet; return these.
 
     Raises `InvalidInput`, and `InvalidOption` where a node is none that replicas may be on.
     """
     state = handle.refresh()
     members = log.cluster.refresh().nodes
-    there = {node for nodes_ in originals(state) for node in nodes_}
+    there = {node for nodes_ in original_placement(state) for node in nodes_}
     placement.check(wanted, {*nodes.live(members), *there}, members, handle.name)
     found = moves(state, wanted)
     if found:
         named_nodes = {node for each in found for node in each.after}
         command = AlterReplicas(
-            tuple(reassignment.Assignment(each.partition, each.after) for each in found),
+            tuple(reassignment.PartitionReassignment(each.partition, each.after) for each in found),
             {node: members[node].incarnation for node in named_nodes},
         )
         handle.submit(command)
@@ -177,15 +179,15 @@ def begin(log: Log, handle: TopicHandle, wanted: Assignment) -> tuple[Move, ...]
 
 
 def add_partitions(
-    log: Log, handle: TopicHandle, total: int, assignments: Assignment | None = None
-) -> tuple[int, Assignment]:
+    log: Log, handle: TopicHandle, total: int, assignments: Placement | None = None
+) -> tuple[int, Placement]:
     """Give a topic more partitions, `total` in all; return the first new one's number, and the nodes of the new ones.
 
     Without assignments they go on where the topic's spread ended. Raises `InvalidOption`, `InvalidInput`.
     """
     state = handle.refresh()
     members = log.cluster.refresh().nodes
-    first, now = len(state.partitions), targets(state)
+    first, now = len(state.partitions), target_placement(state)
     if not first < total <= PARTITIONS_MAX:
         raise InvalidOption(
             "num.partitions",
@@ -232,16 +234,16 @@ def _look_again(log: Log, handle: TopicHandle, wanted: Iterable[NodeId]) -> None
             raise InvalidOption(
                 "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} again, to other nodes"
             )
-        introduce(log, handle, node)
+        add_node_to_topic(log, handle, node)
 
 
-def behind(handle: TopicHandle) -> int:
+def bytes_behind(handle: TopicHandle) -> int:
     """Return about how many bytes are to be copied before the reassignments that are under way can end."""
     state = handle.journal.state
     return sum(piece.bytes for node in _copying(state) for piece in replica_file.missing(handle, node))
 
 
-def carry_out(log: Log, handle: TopicHandle, moved: Callable[[int], object] = bool) -> Carried:
+def run(log: Log, handle: TopicHandle, moved: Callable[[int], object] = bool) -> ReassignmentProgress:
     """Copy to the nodes that are new until the reassignments that are under way have ended, whoever began them.
 
     `moved` is told how many bytes have passed since it was told last, and may wait. Where a node is away, or a file
@@ -251,7 +253,7 @@ def carry_out(log: Log, handle: TopicHandle, moved: Callable[[int], object] = bo
     while True:
         state = handle.refresh()
         log.cluster.refresh()
-        log.call_roll()
+        log.probe_nodes()
         failures: list[str] = []
         entry, copied = handle.journal.number, 0
         for node in _copying(state):
@@ -268,21 +270,21 @@ def carry_out(log: Log, handle: TopicHandle, moved: Callable[[int], object] = bo
             size += done.bytes
             failures += [f"node {node!r}: {each.message}" for each in done.failures]
         objects += copied
-        unfinished = under_way(handle.refresh())
+        unfinished = reassigning_partitions(handle.refresh())
         if not unfinished:
-            return Carried(objects, size, (), ())
+            return ReassignmentProgress(objects, size, (), ())
         if copied or handle.journal.number > entry:
             waited = 0
             continue  # what was written meanwhile
         if failures or waited == PATIENCE_ROUNDS:
-            return Carried(objects, size, unfinished, tuple(dict.fromkeys(failures)))
+            return ReassignmentProgress(objects, size, unfinished, tuple(dict.fromkeys(failures)))
         waited += 1
         log.environment.sleep(PATIENCE_SECONDS)
 
 
 def _copying(topic: Topic) -> list[NodeId]:
     """Return the nodes that partitions are moving to, or that are to lead instead of one that goes."""
-    found = {node for number in under_way(topic) for node in reassignment.target(topic.partitions[number])}
+    found = {node for number in reassigning_partitions(topic) for node in reassignment.target(topic.partitions[number])}
     return sorted(found, key=by_number)
 
 
@@ -297,9 +299,9 @@ def _hindrance(log: Log, node: NodeId) -> str:
     return "" if missing is None else missing.message
 
 
-def on(log: Log, node_id: NodeId) -> list[tuple[TopicHandle, Assignment]]:
+def topics_to_drain(log: Log, node_id: NodeId) -> list[tuple[TopicHandle, Placement]]:
     """Return the topics with replicas on a node, and where these would be without it.
 
     Raises `InvalidOption` where there is no such node, or the others are too few.
     """
-    return [(handle, without(log, handle.journal.state, node_id)) for handle in topics_on(log, node_id)]
+    return [(handle, placement_without(log, handle.journal.state, node_id)) for handle in topics_on(log, node_id)]

@@ -1,4 +1,4 @@
-"""replica_file."""
+"""The files of a replica: what a node lacks of a topic, what it holds, and whether a copy is right."""
 
 from __future__ import annotations
 
@@ -16,16 +16,9 @@ from pyspark_log_storage.segment import SegmentFile
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.store import Store
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.index import IndexEntry
@@ -44,7 +37,7 @@ def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry]) -> None:
         raise CorruptObject(f"segment {ref.name}", detail)
 
 
-class Piece(msgspec.Struct, frozen=True):
+class ReplicaFile(msgspec.Struct, frozen=True):
     """An append file or a segment that a node lacks."""
 
     key: str
@@ -64,7 +57,7 @@ class Piece(msgspec.Struct, frozen=True):
         return self.key if self.segment is None else f"{self.key}.log"
 
 
-def missing(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
+def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return what a node lacks of the partitions of which it is a replica, by the state that is known.
 
     Of each partition the oldest rows come first; segments that only stand in for what the node has come last.
@@ -72,12 +65,12 @@ def missing(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
     return _pieces(handle, file_holders.missing(handle.journal.state, node_id))
 
 
-def held(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
+def held(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return what a node is said to hold of the partitions of which it is a replica, by the state that is known."""
     return _pieces(handle, file_holders.held(handle.journal.state, node_id))
 
 
-def absent(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
+def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return what a node is said to hold, by the state that is known, and that is not in its store."""
     pieces = held(handle, node_id)
     if not pieces:
@@ -86,11 +79,11 @@ def absent(handle: TopicHandle, node_id: NodeId) -> list[Piece]:
     return [piece for piece in pieces if piece.stored_key not in there]
 
 
-def _pieces(handle: TopicHandle, found: file_holders.Pieces) -> list[Piece]:
+def _pieces(handle: TopicHandle, found: file_holders.TopicFiles) -> list[ReplicaFile]:
     state = handle.journal.state
     places = _places(state, {number for number, _ in found.files})
     files = [
-        Piece(
+        ReplicaFile(
             key=handle.append_file(file.name),
             number=number,
             holders=file.holders,
@@ -109,7 +102,7 @@ def sources(log: Log, state: Topic, holders: tuple[Holder, ...], node_id: NodeId
     rack = nodes[node_id].rack
     there = [
         holder.node
-        for holder in replicas.present(state, holders)
+        for holder in replicas.of_current_incarnations(state, holders)
         if holder.node != node_id
         and holder.node not in log.missing_nodes
         and holder.node in nodes
@@ -118,7 +111,7 @@ def sources(log: Log, state: Topic, holders: tuple[Holder, ...], node_id: NodeId
     return sorted(there, key=lambda each: (nodes[each].fenced, rack == "" or nodes[each].rack != rack, by_number(each)))
 
 
-def check(store: Store, piece: Piece, moved: Callable[[int], object]) -> None:
+def check(store: Store, piece: ReplicaFile, moved: Callable[[int], object]) -> None:
     """Read a node's copy of a piece. Raises `CorruptObject`, `NewerFormat`, `StoreError`; makes a bad index again."""
     if piece.segment is None:
         transfer.check_append_file(store, piece.key, piece.places, moved)
@@ -126,7 +119,7 @@ def check(store: Store, piece: Piece, moved: Callable[[int], object]) -> None:
         transfer.check_segment(store, piece.key, _as_stored(piece.segment), moved)
 
 
-def _is_there(store: Store, piece: Piece) -> bool:
+def _is_there(store: Store, piece: ReplicaFile) -> bool:
     return transfer.is_there(store, piece.stored_key)
 
 
@@ -136,9 +129,9 @@ def _as_stored(ref: SegmentRef) -> SegmentFile:
     )
 
 
-def _segment(handle: TopicHandle, partition: int, ref: SegmentRef) -> Piece:
+def _segment(handle: TopicHandle, partition: int, ref: SegmentRef) -> ReplicaFile:
     key = handle.segment(partition, ref.name)
-    return Piece(key, partition, ref.holders, ref.log_bytes, segment=ref)
+    return ReplicaFile(key, partition, ref.holders, ref.log_bytes, segment=ref)
 
 
 def _places(state: Topic, files: set[int]) -> dict[int, list[StagedChunk]]:

@@ -1,4 +1,4 @@
-"""replica_probe."""
+"""Probes replicas: which nodes answer as themselves and still have the files that an election depends on."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def live(handle: TopicHandle) -> tuple[Holder, ...]:
         for node, incarnation in state.incarnations.items()
         if node in log.cluster.state.nodes  # else it was removed since
         and node not in log.missing_nodes
-        and has_what_counts(handle, node)
+        and has_required_files(handle, node)
     )
 
 
-def has_what_counts(handle: TopicHandle, node: NodeId) -> bool:
+def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
     """Return whether the newest file that a node holds is there, and all that others can copy from nobody else.
 
     A leader of which that is not true holds up its followers, and so the HW, for ever.

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_coordinator.sync.replica_file import Piece
+    from pyspark_log_coordinator.sync.replica_file import ReplicaFile
 
 
-class Scrubbed(msgspec.Struct, frozen=True):
+class ScrubResult(msgspec.Struct, frozen=True):
     """What came of reading all once."""
 
     objects: int
@@ -37,7 +37,7 @@ class Scrubbed(msgspec.Struct, frozen=True):
     """What is damaged or gone, and whole nowhere else, or could not be copied."""
 
 
-def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> Scrubbed:
+def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> ScrubResult:
     """Read all that a node is said to hold once, and make again what is bad.
 
     `moved` is told how many bytes have passed since it was told last, and may wait (`copying.Throttle`). Raises
@@ -63,10 +63,10 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> S
                     mended += [piece.key] if _mend(log, handle, node_id, piece, error) else []
                 except (CorruptObject, StoreError) as why:
                     failures.append(f"topic {handle.name!r}: {why.message}")
-    return Scrubbed(objects, size, tuple(mended), tuple(failures))
+    return ScrubResult(objects, size, tuple(mended), tuple(failures))
 
 
-def _mend(log: Log, handle: TopicHandle, node_id: NodeId, piece: Piece, wrong: LogError) -> bool:
+def _mend(log: Log, handle: TopicHandle, node_id: NodeId, piece: ReplicaFile, wrong: LogError) -> bool:
     """Make a node's bad copy again; return whether it was bad. Raises `wrong` where no other is whole."""
     state = handle.refresh()
     if not damage_reports.is_held(state, node_id, piece) or _is_whole(log, node_id, piece):
@@ -82,7 +82,7 @@ def _mend(log: Log, handle: TopicHandle, node_id: NodeId, piece: Piece, wrong: L
     return True
 
 
-def _is_whole(log: Log, node_id: NodeId, piece: Piece) -> bool:
+def _is_whole(log: Log, node_id: NodeId, piece: ReplicaFile) -> bool:
     try:
         return damage_reports.first_bad_byte(log.node_store(node_id), piece) is None
     except LogError:

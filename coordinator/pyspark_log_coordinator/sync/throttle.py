@@ -1,4 +1,4 @@
-"""throttle."""
+"""A limit on the rate of copying, in bytes a second."""
 
 from __future__ import annotations
 

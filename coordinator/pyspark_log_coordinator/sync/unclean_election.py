@@ -13,9 +13,9 @@ from pyspark_log_coordinator.replication import election, suspicion
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.sync import damage_reports
-from pyspark_log_coordinator.sync.failure_detector import observer_of
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
-from pyspark_log_storage.fan_out import is_the_nodes_fault
+from pyspark_log_storage.fan_out import is_node_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +38,7 @@ def find_gone(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, 
 
     Leaders are elected where that can be clean. Raises what reading the journals raises.
     """
-    observer = observer_of(handle, session_timeout_ms)
+    observer = failure_detector_of(handle, session_timeout_ms)
     clock = handle.log.environment
     end = clock.monotonic() + session_timeout_ms / 1000
     observer.look(handle)
@@ -77,7 +77,7 @@ def why_nobody(handle: TopicHandle, command: ElectLeaders, number: int) -> str:
         error = handle.log.missing_nodes.get(node)
         if node in state.fenced:
             reasons.append(f"node {node} is fenced (nodes unfence {node})")
-        elif error is not None and not is_the_nodes_fault(error):
+        elif error is not None and not is_node_failure(error):
             reasons.append(f"node {node} may be well and cannot be used from here: {error.message}")
         elif node in awaited and node in found:
             reasons.append(f"the disk of node {node} was set back just now, and may yet be restored")

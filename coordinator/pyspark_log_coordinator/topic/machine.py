@@ -25,7 +25,7 @@ import msgspec
 
 from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
 from pyspark_log_coordinator.model import topic_config, topic_state
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import NodeId, empty
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -34,21 +34,21 @@ from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr import ShrinkIsr
-from pyspark_log_coordinator.replication.node_changes import AlterNode
-from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, Assignment
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import (
+    ConfirmDeletions,
+    DeletionsConfirmed,
     FloorMarked,
-    ForgetReleased,
     OrphanFloor,
     RaiseOrphanFloor,
-    ReleasedForgotten,
 )
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.topic import integrity, journal_move, replica_commands, restore, sequencing
-from pyspark_log_coordinator.topic.journal_move import JournalMoved, MoveJournal
+from pyspark_log_coordinator.topic.journal_move import MoveTopicJournal, TopicJournalMoved
 from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
@@ -116,10 +116,10 @@ Command = (
     | ApplyRetention
     | DeleteRecords
     | RaiseOrphanFloor
-    | ForgetReleased
+    | ConfirmDeletions
     | AlterConfig
     | DeleteTopic
-    | MoveJournal
+    | MoveTopicJournal
     | replica_commands.Command
 )
 Event = (
@@ -131,28 +131,28 @@ Event = (
     | LogStartMoved
     | OrphanFloor
     | FloorMarked
-    | ReleasedForgotten
+    | DeletionsConfirmed
     | ConfigAltered
     | TopicDeleted
-    | JournalMoved
+    | TopicJournalMoved
     | replica_commands.Event
 )
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none where it is done already. Raises where refused."""
-    if isinstance(command, MoveJournal):
+    if isinstance(command, MoveTopicJournal):
         return list(journal_move.decide_topic(state.generation, command))
     events = _decide(state, command, now)
-    if events and replica_commands.may_have_consequences(state, command):
-        return [*events, *replica_commands.decide_consequences(_after(state, events), now)]
+    if events and replica_commands.may_need_follow_ups(state, command):
+        return [*events, *replica_commands.decide_follow_ups(_after(state, events), now)]
     return events
 
 
 def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, StartTopic | RestoreTopic):
         return _begin(state, command)
-    assert not isinstance(command, MoveJournal)
+    assert not isinstance(command, MoveTopicJournal)
     assert state.started, "TopicHandle.refresh begins the journal before anything else is asked of it"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
@@ -167,7 +167,7 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             return list(retention.decide_retention(state, now))
         case DeleteRecords():
             return list(retention.decide_deletion(state, command, now))
-        case RaiseOrphanFloor() | ForgetReleased():
+        case RaiseOrphanFloor() | ConfirmDeletions():
             return list(orphans.decide(state, command, now))
         case AlterConfig():
             changed = topic_config.alter(state.config, command.settings)
@@ -183,7 +183,7 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
 def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:
     if state.started:
         return []
-    moved = [JournalMoved(command.generation)] if command.generation > 1 else []
+    moved = [TopicJournalMoved(command.generation)] if command.generation > 1 else []
     if isinstance(command, RestoreTopic):
         return [*restore.decide(state, command), *moved]
     fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
@@ -211,9 +211,9 @@ def evolve(state: Topic, event: Event) -> Topic:
             return swap.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
-        case OrphanFloor() | FloorMarked() | ReleasedForgotten():
+        case OrphanFloor() | FloorMarked() | DeletionsConfirmed():
             return orphans.evolve(state, event)
-        case ConfigAltered() | JournalMoved():
+        case ConfigAltered() | TopicJournalMoved():
             return msgspec.structs.replace(state, **msgspec.structs.asdict(event))
         case TopicDeleted():
             return _end(state, event)
@@ -236,9 +236,14 @@ def _start(event: TopicStarted) -> Topic:
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
     """Return the deleted topic without the lists of what it held: its last snapshot stays for ever."""
-    emptied = (msgspec.structs.replace(each, segments=(), chunks=Tail(), staged=()) for each in state.partitions)
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=AppendList(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
-        state, partitions=tuple(emptied), files=Tail(), released=Tail(), producers={}, deleted_ms=event.at_ms
+        state,
+        partitions=tuple(emptied),
+        files=AppendList(),
+        released=AppendList(),
+        producers={},
+        deleted_ms=event.at_ms,
     )
 
 
@@ -258,23 +263,23 @@ __all__ = [
     "MACHINE",
     "AddPartitions",
     "AlterConfig",
-    "AlterNode",
+    "AlterReplicaNode",
     "AlterReplicas",
     "ApplyRetention",
-    "Assignment",
     "CancelSuspicion",
     "CommitBatch",
+    "ConfirmDeletions",
     "DeleteRecords",
     "DeleteTopic",
     "ElectLeaders",
     "ElectPreferred",
     "Event",
     "FileRef",
-    "ForgetReleased",
     "HoldFiles",
     "Holder",
     "MaintainSegments",
-    "MoveJournal",
+    "MoveTopicJournal",
+    "PartitionReassignment",
     "RaiseOrphanFloor",
     "ReportDamage",
     "RestoreTopic",

@@ -38,7 +38,12 @@ from pyspark_log_coordinator.replication.damaged import Damaged
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles
 from pyspark_log_coordinator.replication.isr import IsrShrunk, ShrinkIsr
-from pyspark_log_coordinator.replication.node_changes import AlterNode, NodeFenced, NodeRenewed, NodeUnfenced
+from pyspark_log_coordinator.replication.node_changes import (
+    AlterReplicaNode,
+    ReplicasFenced,
+    ReplicasRenewed,
+    ReplicasUnfenced,
+)
 from pyspark_log_coordinator.replication.reassignment import (
     AddPartitions,
     AlterReplicas,
@@ -57,7 +62,7 @@ Command = (
     | ReportDamage
     | ElectLeaders
     | ElectPreferred
-    | AlterNode
+    | AlterReplicaNode
     | AlterReplicas
     | AddPartitions
 )
@@ -69,9 +74,9 @@ Event = (
     | Damaged
     | RowsLost
     | LeaderElected
-    | NodeRenewed
-    | NodeFenced
-    | NodeUnfenced
+    | ReplicasRenewed
+    | ReplicasFenced
+    | ReplicasUnfenced
     | ReplicasAltered
     | PartitionsAdded
 )
@@ -94,7 +99,7 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
             return election.decide(topic, command)
         case ElectPreferred():
             return election.decide_preferred(topic, command)
-        case AlterNode():
+        case AlterReplicaNode():
             return node_changes.decide(topic, command)
         case AlterReplicas():
             return reassignment.decide(topic, command)
@@ -102,12 +107,12 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
             return reassignment.decide_addition(topic, command)
 
 
-def decide_consequences(topic: Topic, now: int) -> list[Any]:
+def decide_follow_ups(topic: Topic, now: int) -> list[Any]:
     """Return what follows from the entry that led to this state, at `now` (ms)."""
     return [*swap.decide_staged(topic, now), *reassignment.decide_completion(topic)]
 
 
-def may_have_consequences(topic: Topic, command: object) -> bool:
+def may_need_follow_ups(topic: Topic, command: object) -> bool:
     """Return whether anything may follow from a command. A batch for a topic of one node costs no closer look."""
     if isinstance(command, Command):
         return True
@@ -131,7 +136,7 @@ def evolve(topic: Topic, event: Event) -> Topic:
             return row_loss.evolve(topic, event)
         case LeaderElected():
             return election.evolve(topic, event)
-        case NodeRenewed() | NodeFenced() | NodeUnfenced():
+        case ReplicasRenewed() | ReplicasFenced() | ReplicasUnfenced():
             return node_changes.evolve(topic, event)
         case ReplicasAltered():
             return reassignment.evolve(topic, event)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import Tail
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef, empty
 from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -70,7 +70,7 @@ def evolve(event: TopicRestored) -> Topic:
         config=event.config,
         schemas=event.schemas,
         incarnations=event.incarnations,
-        files=Tail(list(event.files)),
+        files=AppendList(list(event.files)),
         orphan_floor=event.entry,
         producers=event.producers,
         restored=event.entry,
@@ -88,8 +88,8 @@ def _partition(topic: Topic, found: RestoredPartition) -> Partition:
         log_end=found.log_end,
         high_watermark=found.log_end,
         segments=found.segments,
-        chunks=Tail(list(found.chunks)),
+        chunks=AppendList(list(found.chunks)),
     )
-    ends = {node: replicas.reach(topic, partition, node, found.log_start) for node in found.replicas}
+    ends = {node: replicas.log_end_offset(topic, partition, node, found.log_start) for node in found.replicas}
     isr = tuple(node for node in found.replicas if ends[node] == found.log_end)
     return msgspec.structs.replace(partition, log_end_offsets=ends, isr=isr, leader=isr[0] if isr else None)

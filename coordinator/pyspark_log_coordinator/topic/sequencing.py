@@ -73,7 +73,8 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     _check_partitions(topic, command)
     orphans.check_born(topic, (file.name for file in command.files))
     files = tuple(
-        msgspec.structs.replace(file, holders=replicas.present(topic, file.holders)) for file in command.files
+        msgspec.structs.replace(file, holders=replicas.of_current_incarnations(topic, file.holders))
+        for file in command.files
     )
     growths = lay_out(topic.partitions, files, topic.next_file)
     changed = [
@@ -95,14 +96,14 @@ def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrS
         return None
     if not holding:
         raise NotEnoughReplicas(f"{where}: {_why_nobody(topic, partition)}")
-    needed = replicas.needed(partition, topic.config)
+    needed = replicas.required_acks(partition, topic.config)
     if len(holding) < needed:
         raise NotEnoughReplicas(
             f"{where}: {len(holding)} in-sync replicas hold the batch and {_why_needed(topic)} {needed}; bring nodes "
             "back, then try again"
         )
     if partition.leader not in holding:
-        return election.to_lead(partition, index, holding[0], holding)
+        return election.leader_elected(partition, index, holding[0], holding)
     return None if holding == partition.isr else IsrShrunk(index, holding)
 
 
@@ -194,7 +195,7 @@ def _grow(topic: Topic, partition: Partition, growth: Growth) -> Partition:
         joining = [
             node for node, reached in growth.log_end_offsets.items() if reached == end and node not in topic.fenced
         ]
-    return replicas.settle(grown, topic.config, joining)
+    return replicas.advance(grown, topic.config, joining)
 
 
 def evolve(topic: Topic, event: BatchSequenced) -> Topic:
@@ -212,7 +213,7 @@ def evolve(topic: Topic, event: BatchSequenced) -> Topic:
         [FileRef(file.name, file.holders, event.at_ms, producer, batch_id) for file in event.files]
     )
     topic = with_partitions(topic, grown.items(), files=files, producers=known)
-    return suspicion.cleared(topic, (holder.node for file in event.files for holder in file.holders))
+    return suspicion.without_suspicions(topic, (holder.node for file in event.files for holder in file.holders))
 
 
 def _end(partition: Partition, placed: Sequence[ChunkRef]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""data_loss."""
+"""Reports rows that a read can no longer find: an error, or one warning if failOnDataLoss=false."""
 
 from __future__ import annotations
 

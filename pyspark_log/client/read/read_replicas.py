@@ -39,7 +39,7 @@ def holding(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> t
     """Return which of the nodes hold a file, in their order. The only node of a cluster holds all that there is."""
     if len(nodes) == 1:
         return (ReadReplica(nodes[0].node_id, nodes[0].url),)
-    there = replicas.present(topic, holders)
+    there = replicas.of_current_incarnations(topic, holders)
     return tuple(
         ReadReplica(each.node_id, each.url) for each in nodes if Holder(each.node_id, each.incarnation) in there
     )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pyspark_log.client.write.inline_maintenance import housekeep_when_due, roll_in_passing, roll_past_the_cap
+from pyspark_log.client.write.inline_maintenance import clean_up_when_due, roll_one_inline, roll_past_the_cap
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.sync import commit_catch_up, isr_recovery
-from pyspark_log_coordinator.sync.failure_detector import SESSION_TIMEOUT_MS, observer_of
+from pyspark_log_coordinator.sync.failure_detector import SESSION_TIMEOUT_MS, failure_detector_of
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import LogError, NotEnoughReplicas, UnknownTopic
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
-    from pyspark_log_coordinator.sync.failure_detector import Observer
+    from pyspark_log_coordinator.sync.failure_detector import FailureDetector
     from pyspark_log_coordinator.topic.machine import Topic
 
 T = TypeVar("T")
@@ -84,13 +84,13 @@ def sequence(  # noqa: PLR0913 -- each is a fact of its own
                 raise UnknownTopic(
                     topic, f"topic {topic!r} was deleted and created again during the write; write again"
                 )
-        mine = tuple(swaps) if topic == always else roll_in_passing(log, handle)
+        mine = tuple(swaps) if topic == always else roll_one_inline(log, handle)
         command = CommitBatch(claim, tuple(file.file for file in files), acks, mine)
         failed = {node for file in files for node in file.failed}
         attempt = _Attempt(handle, command, failed, patience)
         done[topic] = _sequenced(command, retrying(patience, attempt, log.environment))
-        housekeep_when_due(log, handle)
-        isr_recovery.in_passing(handle)
+        clean_up_when_due(log, handle)
+        isr_recovery.recover_inline(handle)
     return done
 
 
@@ -127,7 +127,7 @@ class _Attempt:
             commit_catch_up.follow_up(handle, command)
         except NotEnoughReplicas:
             self._observer.look(handle)
-            isr_recovery.at_once(handle)
+            isr_recovery.recover_now(handle)
             raise
         if command.acks != "all" and commit_catch_up.has_uncommitted(handle.journal.state):
             # A member of the ISR that is gone, or gets no rows, would hide these and all that follow.
@@ -138,7 +138,7 @@ class _Attempt:
         return self._outcome
 
     @property
-    def _observer(self) -> Observer:
+    def _observer(self) -> FailureDetector:
         return _observer(self._handle, self._patience)
 
 
@@ -148,8 +148,8 @@ def look_at_nodes(handle: TopicHandle, patience: Patience) -> None:
         _observer(handle, patience).look(handle)
 
 
-def _observer(handle: TopicHandle, patience: Patience) -> Observer:
-    return observer_of(handle, patience.session_timeout_ms)
+def _observer(handle: TopicHandle, patience: Patience) -> FailureDetector:
+    return failure_detector_of(handle, patience.session_timeout_ms)
 
 
 def _sequenced(command: CommitBatch, outcome: Outcome[Topic]) -> Sequenced:

@@ -1,6 +1,6 @@
 """Upkeep in passing: what keeps a topic cheap is done by those who write to it, a little with each batch.
 
-Tasks roll and merge (`ride_along`), and the commit does what only needs the driver (`housekeep_when_due`). Nothing of
+Tasks roll and merge (`run_inline`), and the commit does what only needs the driver (`clean_up_when_due`). Nothing of
 this may fail a write: what goes wrong is logged, and somebody does it later.
 """
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.maintenance.roll_job import Work
+    from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_storage.store import Store
 
-HOUSEKEEPING_EVERY = 64
+CLEAN_UP_EVERY_ENTRIES = 64
 """Journal entries between two rounds of housekeeping."""
-TIDYING_EVERY = 64 * HOUSEKEEPING_EVERY
+CLUSTER_CLEAN_UP_EVERY_ENTRIES = 64 * CLEAN_UP_EVERY_ENTRIES
 """Journal entries between two looks at what no topic that is there needs."""
-TIDYING_OBJECTS_MAX = 1_000
+CLUSTER_CLEAN_UP_OBJECTS_MAX = 1_000
 """How many objects of deleted topics go at a time, so that no batch waits long for it."""
 
 _logger = logging.getLogger("pyspark_log")
 
 
-def planned_work(handle: TopicHandle) -> tuple[Work, ...]:
+def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
     """Return what the tasks of the next batch may do in passing: task n the n-th."""
     state = handle.journal.state
-    return tuple(roll_job.work_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
+    return tuple(roll_job.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
 
 
-def ride_along(store_at: Callable[[str], Store], work: Work, nonce: str) -> tuple[SwapSegments, ...]:
+def run_inline(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> tuple[SwapSegments, ...]:
     """Do one job; return its swap, nothing where it failed. `store_at` opens a node's store by its address."""
     try:
-        return (roll_run.carry_out(store_at, work, nonce),)
+        return (roll_run.run_roll(store_at, work, nonce),)
     except LogError as error:
         _logger.warning(
             "maintenance of topic %r, partition %d was left for later: %s", work.topic, work.job.partition, error
@@ -49,10 +49,10 @@ def ride_along(store_at: Callable[[str], Store], work: Work, nonce: str) -> tupl
         return ()
 
 
-def roll_in_passing(log: Log, handle: TopicHandle) -> tuple[SwapSegments, ...]:
+def roll_one_inline(log: Log, handle: TopicHandle) -> tuple[SwapSegments, ...]:
     """Do the most urgent job of a topic that no task could know of beforehand."""
-    for work in planned_work(handle)[:1]:
-        return ride_along(log.store_at, work, log.environment.nonce())
+    for work in plan_inline(handle)[:1]:
+        return run_inline(log.store_at, work, log.environment.nonce())
     return ()
 
 
@@ -65,16 +65,16 @@ def roll_past_the_cap(log: Log, handle: TopicHandle) -> None:
     from pyspark_log_coordinator.topic.machine import MaintainSegments
 
     # Chunks above the HW cannot be rolled: then there is no work.
-    while roll_plan.must_roll(handle.journal.state) and (works := planned_work(handle)):
+    while roll_plan.must_roll(handle.journal.state) and (works := plan_inline(handle)):
         swaps = tuple(swap for work in works for swap in _roll_unless_damaged(log, work))
         if not swaps:
             return
         handle.submit(MaintainSegments(swaps))
 
 
-def _roll_unless_damaged(log: Log, work: Work) -> tuple[SwapSegments, ...]:
+def _roll_unless_damaged(log: Log, work: RollTask) -> tuple[SwapSegments, ...]:
     try:
-        return (roll_run.carry_out(log.store_at, work, log.environment.nonce()),)
+        return (roll_run.run_roll(log.store_at, work, log.environment.nonce()),)
     except (CorruptObject, ObjectMissing) as error:
         _logger.warning(
             "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled; mend it (pyspark-log "
@@ -86,10 +86,10 @@ def _roll_unless_damaged(log: Log, work: Work) -> tuple[SwapSegments, ...]:
         return ()
 
 
-def housekeep_when_due(log: Log, handle: TopicHandle) -> None:
+def clean_up_when_due(log: Log, handle: TopicHandle) -> None:
     """Do the housekeeping of a topic at every 64th entry of its journal, and that of the cluster now and then."""
     number = handle.journal.number
-    if number % HOUSEKEEPING_EVERY != 0:
+    if number % CLEAN_UP_EVERY_ENTRIES != 0:
         return
     from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping
 
@@ -97,8 +97,8 @@ def housekeep_when_due(log: Log, handle: TopicHandle) -> None:
         _logger.warning("housekeeping of topic %r on node %r was left for later: %s", handle.name, node, error)
 
     try:
-        housekeeping.housekeep(log, handle, thorough=False, failed=told)
-        if number % TIDYING_EVERY == 0:
-            cluster_cleanup.tidy(log, objects_max=TIDYING_OBJECTS_MAX)
+        housekeeping.clean_up_topic(log, handle, thorough=False, failed=told)
+        if number % CLUSTER_CLEAN_UP_EVERY_ENTRIES == 0:
+            cluster_cleanup.clean_up_cluster(log, objects_max=CLUSTER_CLEAN_UP_OBJECTS_MAX)
     except LogError as error:
         _logger.warning("housekeeping of topic %r was left for later: %s", handle.name, error)

@@ -27,7 +27,7 @@ from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError
-from pyspark_log_storage.fan_out import FanOutWriter, is_the_nodes_fault, main_reason
+from pyspark_log_storage.fan_out import FanOutWriter, is_node_failure, main_reason
 from pyspark_log_storage.store import Store
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class _File:
                 else:
                     node.require_written(self._stores[each], each, incarnation, self._key)
             except (StoreError, CorruptObject) as error:
-                if not is_the_nodes_fault(error):
+                if not is_node_failure(error):
                     raise
                 failures[each] = error
             else:
