@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_log.client.write.commit import Patience
 from pyspark_log_storage.errors import BatchMismatch
-from tests.processes import together, workers
+from tests.processes import soak_workers, workers
 from tests.processes.diary import Diary
 from tests.processes.nodes import NODES, Nodes
 from tests.processes.nursery import POLL_S
@@ -112,8 +112,8 @@ def test_rows_of_a_writer_with_acks_one_that_sleeps_through_an_election_are_ther
 def test_a_disk_that_goes_and_comes_back_as_an_old_copy_while_all_write_and_read_costs_nothing(nursery, folder):
     nodes = Nodes(folder, journals=1, config=msgspec.structs.replace(CONFIG, file_delete_delay_ms=5_000))
     stop, end = str(folder / "stop"), str(folder / "end")
-    readers = [nursery.fork(together.follow, nodes.root, end, str(folder / f"progress {n}")) for n in range(2)]
-    writers = [nursery.fork(together.write, nodes.root, name, stop) for name in WRITERS]
+    readers = [nursery.fork(soak_workers.follow, nodes.root, end, str(folder / f"progress {n}")) for n in range(2)]
+    writers = [nursery.fork(soak_workers.write, nodes.root, name, stop) for name in WRITERS]
     time.sleep(STEP_S)
     restore = nodes.back_up("1")
     time.sleep(STEP_S)

@@ -25,7 +25,7 @@ from tests.coordinator.three_stores import ThreeStores
 from tests.coordinator.trim_worker import STOP
 from tests.coordinator.troubled_store import TroubledStore
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 ENTRIES, SNAPSHOTS, MANIFESTS = f"{FOLDER}entries/", f"{FOLDER}snapshots/", f"{FOLDER}manifests/"
 EVERY = 4
 KEPT = EVERY * SNAPSHOTS_KEPT

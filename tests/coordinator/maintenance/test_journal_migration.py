@@ -38,13 +38,13 @@ from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.calls import ShuffledCalls
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.local_stores import begin, open_moving
+from tests.coordinator.log.test_bootstrap import URLS, Disks, patient
 from tests.coordinator.several_nodes import one_after_another
 from tests.coordinator.shelf import FOLDER, MACHINE, Move, Place
-from tests.coordinator.test_journal_nodes import URLS, Disks, patient
 from tests.coordinator.three_stores import mark
 
 NEW = ("/disk/3", "/disk/4", "/disk/5")
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PROCESSES, EACH = 10, 40
 
 

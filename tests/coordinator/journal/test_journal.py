@@ -27,7 +27,7 @@ from tests.coordinator.spares import is_spare, lose_both, replace_both, spare_of
 from tests.coordinator.three_stores import ThreeStores
 from tests.coordinator.troubled_store import TroubledStore
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 ENTRIES, SNAPSHOTS, MANIFESTS = f"{FOLDER}entries/", f"{FOLDER}snapshots/", f"{FOLDER}manifests/"
 PROCESSES = 10
 EACH = 200

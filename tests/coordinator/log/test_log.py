@@ -23,7 +23,7 @@ from tests.coordinator.spares import spare_of
 from tests.coordinator.topics import claim, commit, file
 from tests.coordinator.troubled_store import TroubledStore
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
 PROCESSES = 6
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.processes import answers
+from tests.processes import jepsen_workers
 from tests.processes.diary import Diary
 from tests.processes.nodes import NODES, Nodes
 from tests.processes.nursery import Nursery, Worker
@@ -95,13 +95,13 @@ def test_whatever_happens_to_processes_and_nodes_no_acknowledged_row_is_lost_and
     stop, end, diaries = str(folder / "stop"), str(folder / "end"), {name: str(folder / name) for name in (*ALL, ONE)}
 
     def writer(name: str, acks: str) -> Callable[[Nursery], Worker]:
-        return lambda nursery: nursery.fork(answers.write, nodes.root, name, acks, diaries[name], stop)
+        return lambda nursery: nursery.fork(jepsen_workers.write, nodes.root, name, acks, diaries[name], stop)
 
     cast = Cast(
         nursery,
         {name: writer(name, "all") for name in ALL}
-        | {ONE: writer(ONE, "1"), "keeper": lambda nursery: nursery.fork(answers.keep, nodes.root, end)}
-        | {f"reader {n}": lambda nursery: nursery.fork(answers.read, nodes.root, end) for n in range(READERS)},
+        | {ONE: writer(ONE, "1"), "keeper": lambda nursery: nursery.fork(jepsen_workers.keep, nodes.root, end)}
+        | {f"reader {n}": lambda nursery: nursery.fork(jepsen_workers.read, nodes.root, end) for n in range(READERS)},
     )
     happened = harass(cast, nodes, random.Random(SEED))
     Diary(stop).note("stop")

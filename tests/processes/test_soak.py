@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.environment import real_environment
-from tests.processes import together
+from tests.processes import soak_workers
 from tests.processes.diary import Diary
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, Life
 
@@ -29,11 +29,11 @@ def test_all_at_once_see_the_same_rows_without_an_error(nursery, folder):
     life = Life(root)
     life.create(CONFIG)
     progress = [str(folder / f"progress {i}") for i in range(FOLLOWERS)]
-    followers = [nursery.fork(together.follow, root, end, each) for each in progress]
-    readers = [nursery.fork(together.read_again_and_again, root, end) for _ in range(READERS)]
-    maintainers = [nursery.fork(together.maintain, root, stop) for _ in range(MAINTAINERS)]
-    deleter = nursery.fork(together.delete_what_was_read, root, stop, progress)
-    writers = [nursery.fork(together.write, root, name, stop) for name in WRITERS]
+    followers = [nursery.fork(soak_workers.follow, root, end, each) for each in progress]
+    readers = [nursery.fork(soak_workers.read_again_and_again, root, end) for _ in range(READERS)]
+    maintainers = [nursery.fork(soak_workers.maintain, root, stop) for _ in range(MAINTAINERS)]
+    deleter = nursery.fork(soak_workers.delete_what_was_read, root, stop, progress)
+    writers = [nursery.fork(soak_workers.write, root, name, stop) for name in WRITERS]
     everybody = [*writers, *maintainers, deleter, *followers, *readers]
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and not any(each.has_ended() for each in everybody):
