@@ -1,1 +1,1 @@
-"""How fast it is, beside the fastest that a Python data source can be on the same Spark."""
+"""Benchmarks: the product compared with the fastest possible Python data source on the same Spark."""

@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure, and print the table of docs/benchmarks.md.
 
-Writes nothing into the repository, unless `--docs` asks for the table and the plots there to be replaced.
+Writes nothing into the repository, except with `--docs`, which replaces the table and the plots there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 class Part(str, enum.Enum):
-    """What can be measured by itself."""
+    """The parts that can be measured separately."""
 
     WRITE = "write"
     READ = "read"
@@ -43,7 +43,7 @@ WITH_SPARK = THROUGHPUT | {Part.BYTES, Part.LATENCY, Part.MAINTENANCE, Part.REPL
 
 
 class Run:
-    """The parts that are asked for, one after another in one folder."""
+    """Measures the chosen parts, one after another in one folder."""
 
     def __init__(self, folder: Path, parts: set[Part], rows: int, runs: int, console: Console, *, quick: bool) -> None:
         self.folder = folder
@@ -112,14 +112,14 @@ class Run:
 
 def main(
     *,
-    rows: Annotated[int, typer.Option(help="Rows of a throughput run.", min=10_000)] = 10_000_000,
-    runs: Annotated[int, typer.Option(help="Throughput runs, of which the median counts.", min=1)] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version of everything, to see that it runs.")] = False,
+    rows: Annotated[int, typer.Option(help="Number of rows in a throughput run.", min=10_000)] = 10_000_000,
+    runs: Annotated[int, typer.Option(help="Number of throughput runs; the median counts.", min=1)] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version of everything.")] = False,
     only: Annotated[list[Part] | None, typer.Option(help="Measure only this part; may be repeated.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the results to this file.")] = None,
-    docs: Annotated[bool, typer.Option("--docs", help="Replace what was measured in docs/benchmarks.md.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Replace the measured lines in docs/benchmarks.md.")] = False,
 ) -> None:
-    """Measure the product beside what Spark itself allows, and what a topic costs as it grows old."""
+    """Measure the product against what Spark itself allows, and the cost of a topic as it ages."""
     rows = min(rows, QUICK_ROWS) if quick else rows
     console = Console()
     if not console.is_terminal:

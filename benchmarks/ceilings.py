@@ -1,11 +1,11 @@
-"""The ceilings: data sources that do nothing, so that what is measured is Spark itself.
+"""Ceilings: data sources that do nothing, so that only Spark itself is measured.
 
-    bench_batches    a source that yields prebuilt Arrow batches, more of them than fit the processor's cache
+    bench_batches    a source that yields prebuilt Arrow batches, more than fit the processor's cache
     bench_count      a sink that counts
-    bench_stream     a stream source and sink: each micro-batch has the same prebuilt rows, and is counted
+    bench_stream     a stream source and sink: each micro-batch has the same prebuilt rows, which are counted
 
-Spark's Python workers import this module; they keep the batches from one task to the next, and the collector
-does not see what they imported, as with the product.
+Spark's Python workers import this module. They keep the batches from one task to the next, and the garbage collector
+does not see imported modules, as with the product.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def prebuilt(sample: str) -> list[pa.RecordBatch]:
 
 
 def share(rows: int, partitions: int, index: int) -> int:
-    """Return how many of the rows the partition of that index has."""
+    """Return the number of rows in the partition with this index."""
     return rows * (index + 1) // partitions - rows * index // partitions
 
 
 @dataclass
 class Share(InputPartition):
-    """A task's part: so many rows."""
+    """The number of rows of a task."""
 
     rows: int
 
 
 @dataclass
 class Counted(WriterCommitMessage):
-    """What a counting task tells the driver."""
+    """The commit message of a counting task."""
 
     rows: int
 
@@ -98,7 +98,7 @@ class PrebuiltReader(DataSourceReader):
 
 
 class Counter(DataSource):
-    """Takes any columns."""
+    """Counts rows with any columns."""
 
     @classmethod
     def name(cls) -> str:

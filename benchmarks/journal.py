@@ -1,10 +1,10 @@
-"""Journal: what a commit costs where three stores agree on it, beside one that decides alone. All on one disk.
+"""Journal: the cost of a commit if three stores agree on it, and if one store decides alone. All on one disk.
 
-A commit is an entry of a topic's journal: a batch with a chunk in each of 8 partitions, from 8 tasks. No bytes of rows
-are written. Commits on one store and on three take turns, with a pause after each, in which the third store catches up.
-With stores on disks of their own the three would not wait for one another's flushes, so the ratio here is the worst.
-The floor is what the disk itself takes: a file of the same size, created by three threads in three folders until two of
-them are done, beside one.
+A commit is an entry of a topic's journal: a batch with a chunk in each of 8 partitions, from 8 tasks. No rows are
+written. Commits on one store and on three alternate, with a pause after each, in which the third store catches up.
+Three stores on separate disks would not wait for one another's flushes, so the ratio here is the worst case. The floor
+is the time of the disk itself: three threads create a file of the same size in three folders until two of them are
+done, compared with one thread and one folder.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ ENTRY_BYTES = 1_500
 
 
 class Committer(Protocol):
-    """What is measured."""
+    """A thing whose time is measured."""
 
     def commit(self) -> float:
-        """Do it once; return the milliseconds that it takes."""
+        """Run it once and return the milliseconds."""
 
 
 class Writer:
@@ -63,7 +63,7 @@ class Writer:
             self._journal.submit(topic.StartTopic("t", "1", TopicConfig(), (), {"0": "i"}, assignments))
 
     def commit(self) -> float:
-        """Commit a batch; return the milliseconds that it takes."""
+        """Commit a batch and return the milliseconds."""
         born = self._journal.number
         files = tuple(
             topic.SequencedFile(
@@ -83,7 +83,7 @@ class Writer:
 
 
 def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> list[Line]:
-    """Return the lines of commits by one writer, by two that take turns, and with a store away."""
+    """Return the lines of commits by one writer, by two alternating writers, and with an unreachable store."""
     base = folder / "journal"
     roots = [base / f"disk-{number}" for number in range(STORES)]
     for number, root in enumerate(roots):
@@ -108,7 +108,7 @@ def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> l
 
 
 class Creator:
-    """Creates a file in each of some folders at once."""
+    """Creates a file in several folders at once."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._stores = [LocalStore(str(folder)) for folder in folders]
@@ -116,7 +116,7 @@ class Creator:
         self._created = 0
 
     def commit(self) -> float:
-        """Return the milliseconds until a majority is there."""
+        """Return the milliseconds until a majority of the files exists."""
         self._created += 1
         key = f"entries/{self._created:020d}"
         begun = time.perf_counter()
@@ -138,7 +138,7 @@ def _floor(base: Path, times: int) -> list[Line]:
 def _compared(
     name: str, agreed: Sequence[Committer], alone: Sequence[Committer], commits: int, *, target: bool = False
 ) -> list[Line]:
-    """Return the median and the 95th percentile of commits, the writers of each side taking turns."""
+    """Return the median and the 95th percentile of commits; the writers of each side alternate."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(WARM_UP + commits):
         took = []

@@ -1,9 +1,9 @@
-"""Latency: a micro-batch of 1,000 rows from a topic to a topic, beside a source and a sink that do nothing.
+"""Latency: a micro-batch of 1,000 rows from a topic to a topic, compared with a source and a sink that do nothing.
 
-Both run with the settings of spark-conf, which are those for low latency, and both take their rows in as many tasks.
-The rows that are read were written in batches of the same size, as they are when one query follows another. Time is
-Spark's own `triggerExecution`; the two take turns. A turn of each comes first that does not count: the JVM compiles
-what both run, and whoever came first would pay for it.
+Both run with the low-latency settings of spark-conf and with the same number of tasks. The rows to be read were written
+in batches of the same size, as if one query followed another. The time is Spark's own `triggerExecution`; the two
+alternate. The first turn of each does not count: the JVM compiles code that both run, and the first one would pay
+for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PHASES = ("latestOffset", "walCommit", "queryPlanning", "getBatch", "addBatch", 
 
 
 class Latency:
-    """The two chains, a new pair of queries at each turn."""
+    """The two chains, with a new pair of queries in each turn."""
 
     def __init__(self, spark: SparkSession, folder: Path, batches: int) -> None:
         self.spark = spark
@@ -74,7 +74,7 @@ class Latency:
 
 
 def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callable[[str], object]) -> list[Line]:
-    """Return the lines about micro-batches, of which each turn has `batches` after the warm-up."""
+    """Return the lines about micro-batches; each turn has `batches` of them after the warm-up."""
     log(f"{TURNS} turns of {batches} micro-batches of {ROWS:,} rows, after one that does not count")
     latency = Latency(spark, folder, batches)
     latency.product()

@@ -1,9 +1,9 @@
 """Lookup: finding the position of one offset, or of one time, in a partition of 1,000 segments.
 
-A process that has the topic's state looks for news in the journal, finds the segment, and reads the blocks of its index
-that say where the chunk lies. What is read is counted at the store. Reading the row itself adds its chunk: that
-is measured in a second partition, whose chunks are as large as writers make them. The third has an index as long as
-that of a segment of a gigabyte.
+A process that has the topic's state looks for new entries in the journal, finds the segment, and reads the blocks of
+its index that locate the chunk. The bytes read are counted at the store. Reading the row itself also reads its chunk:
+this is measured in a second partition, whose chunks are as large as writers make them. A third partition has an index
+as long as that of a segment of a gigabyte.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ MS_MAX = 5.0
 KIB = 1024
 READ_KIB_MAX = 64.0
 LEVEL_MAX = 3
-"""Segments of this level are not merged any more."""
+"""Segments of this level are not merged further."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a partition consists of."""
+    """The segments and chunks of a partition."""
 
     segments: int
     chunks: int
@@ -93,7 +93,7 @@ class Builder(Writer):
                 self._add(partition, rows_between(number * rows, (number + 1) * rows), shape.rows)
 
     def _add(self, partition: int, rows: pa.RecordBatch, chunk_rows: int) -> None:
-        """Append rows, and put a segment with chunks of `chunk_rows` in their place."""
+        """Append rows, and replace them by a segment with chunks of `chunk_rows`."""
         start = self.handle.journal.state.partitions[partition].log_end
         born, nonce = self.handle.journal.number, self.log.environment.nonce()
         file = AppendFileWriter(
@@ -132,7 +132,7 @@ def rows_between(start: int, end: int) -> pa.RecordBatch:
 
 
 class Lookups:
-    """Finds rows of one partition, whose offset is their timestamp in milliseconds."""
+    """Finds rows of one partition. A row's timestamp is its offset in milliseconds."""
 
     def __init__(self, log: Log, store: CountingStore, partition: int) -> None:
         self.log, self.store, self.partition = log, store, partition
@@ -166,7 +166,7 @@ class Lookups:
         assert offset_for_time(self.log, self.log.topic(TOPIC), self.partition, offset) == offset
 
     def measure(self, find: Callable[[int], None], lookups: int) -> tuple[list[float], list[int]]:
-        """Return milliseconds and bytes read of many random lookups."""
+        """Return the milliseconds and the bytes read of many random lookups."""
         chance = random.Random(find.__name__)
         took, read = [], []
         for _ in range(lookups):

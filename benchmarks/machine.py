@@ -1,4 +1,4 @@
-"""The machine that a table was measured on, without its name or paths."""
+"""The machine on which a table was measured, without its name or paths."""
 
 from __future__ import annotations
 

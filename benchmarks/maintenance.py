@@ -1,8 +1,8 @@
-"""Maintenance: how much the upkeep that rides along slows the writing that it rides on.
+"""Maintenance: how much inline maintenance slows down writing.
 
-A stream writes micro-batches into a topic that has a past and is kept as always; by turns with it the same stream
-writes into a new topic, for which no maintenance is ever due (`unmaintained.py`). Every eighth batch or so rolls a
-segment of each partition, and some merge. Means count, not medians: maintenance is in few batches.
+A stream writes micro-batches into a topic that has a past and is maintained as usual. In alternation, the same stream
+writes into a new topic for which no maintenance is ever due (`unmaintained.py`). About every eighth batch rolls a
+segment of each partition, and some merge. Means are compared, not medians, because few batches do maintenance.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WARM_UP_FIRST = 60
 """Batches of the first query of each side, of which none counts."""
 TARGET = 1.10
 PAST = 704
-"""Batches that the maintained topic has before: at ten a second, more than `file.delete.delay.ms`."""
+"""Batches in the past of the maintained topic: at ten a second, more than `file.delete.delay.ms`."""
 PAST_ROWS_MAX = 4_000_000
 
 
@@ -49,10 +49,10 @@ class Batches:
 
 
 class Sides:
-    """A topic that is maintained, and others that are not, each written by the same stream."""
+    """A topic that is maintained, and others that are not, all written by the same stream."""
 
     def __init__(self, spark: SparkSession, folder: Path, rows: int, batches: int) -> None:
-        """`rows` in each of so many micro-batches of a turn."""
+        """Prepare turns of `batches` micro-batches with `rows` rows each."""
         self.spark = spark
         self.folder = folder
         self.rows = rows
@@ -116,7 +116,7 @@ class Sides:
         into.took += [each["durationMs"]["triggerExecution"] for each in done[WARM_UP:]]
 
     def _count_segments(self) -> None:
-        """Add up what was made since the last time, for the journal keeps only its newest entries."""
+        """Add up the segments made since the last call; the journal keeps only its newest entries."""
         for number, events, _ in history(self._journal):
             if number > self._counted:
                 self.segments.update(event.segment.level for event in events if isinstance(event, SegmentsSwapped))
@@ -126,7 +126,7 @@ class Sides:
 def measure_maintenance(
     spark: SparkSession, folder: Path, rows: int, batches: int, turns: int, log: Callable[[str], object]
 ) -> list[Line]:
-    """Return the lines about micro-batches of so many rows, with and without maintenance."""
+    """Return the lines about micro-batches of `rows` rows, with and without maintenance."""
     spark.dataSource.register(Unmaintained)
     log(f"{turns} turns of {batches:,} micro-batches of {rows:,} rows, with and without maintenance")
     sides = Sides(spark, folder, rows, batches)

@@ -1,6 +1,6 @@
-"""A simulated month: a topic that is fed ten batches a second must cost the same on every day.
+"""A simulated month: a topic that gets ten batches a second must cost the same on every day.
 
-A month has 26 million batches. Here each stands for a thousand, on a simulated clock, with the product's own code:
+A month has 26 million batches. Here one batch stands for a thousand, on a simulated clock, with the product's own code:
 
     real                                                    here
     a day: 864,000 batches                                  864 batches, on the clock 86.4 seconds
@@ -9,9 +9,10 @@ A month has 26 million batches. Here each stands for a thousand, on a simulated 
     64 chunks are rolled, 16 and 16 neighbours merged:      4, 2 and 2:
     a segment of the third level has 16,384 batches         16 batches, so there are as many segments
 
-All that is bounded by a number of batches or by seconds is as in the product: snapshots every 256 entries and how many
-are kept, housekeeping at every 64th entry, `file.delete.delay.ms` of a minute. Batches are small, so that segments of
-the third level are made in passing. One batch in a hundred loses a task, which leaves a file that nobody names.
+Everything that is bounded by a number of batches or by seconds is as in the product: snapshots every 256 entries and
+how many are kept, cleaning up at every 64th entry, `file.delete.delay.ms` of a minute. Batches are small, so that
+inline maintenance makes segments of the third level. One batch in a hundred loses a task, which leaves a file that no
+entry names.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ TARGET = 1.2
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What the topic is at one moment."""
+    """Measurements of the topic at one moment."""
 
     state_kb: float
     open_ms: float
@@ -68,7 +69,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Day(msgspec.Struct, frozen=True):
-    """What the topic cost in a day: means of what was counted, medians of times."""
+    """The cost of the topic on one day: means of counts, medians of times."""
 
     state_kb: float
     open_ms: float
@@ -78,7 +79,7 @@ class Day(msgspec.Struct, frozen=True):
     entries: float
     segments: float
     batch_ms: float
-    """The mean of a whole batch, with what rides along."""
+    """The mean of a whole batch, with its inline maintenance."""
     megabytes: float
 
 
@@ -93,12 +94,12 @@ MEASURES = {
     "batch_ms": ("a batch with its upkeep, mean", "ms"),
     "megabytes": ("stored", "MB"),
 }
-"""What a line of the table calls it, and its unit."""
+"""The name and the unit in the table."""
 PLOTTED = ("state_kb", "open_ms", "plan_ms", "commit_ms", "objects", "entries")
 
 
 class Month:
-    """The topic, and the clock that its writer has."""
+    """The topic, and the clock of its writer."""
 
     def __init__(self, path: Path, scale: int) -> None:
         """One batch stands for `scale` batches."""
@@ -130,7 +131,7 @@ class Month:
             batches.append((done - begun) * MILLI)
             left = self.day_batches - number
             if left == PLANNED:
-                self._reader.plan()  # reads on to here, for it was not asked all day
+                self._reader.plan()  # brings the reader here, because it did not read all day
             elif left < PLANNED:
                 parts, took = self._reader.plan()
                 assert parts == PARTITIONS, f"{parts} partitions have new rows"
@@ -164,7 +165,7 @@ class Month:
         )
 
     def check_rows(self) -> None:
-        """Read what the log holds: every row of the last week, and no other."""
+        """Check that the log has every row of the last week, and no other."""
         handle = self.producer.handle
         state = handle.refresh()
         for number, partition in enumerate(state.partitions):
@@ -196,7 +197,7 @@ def measure_month(folder: Path, scale: int, log: Callable[[str], object]) -> tup
 
 
 def _line(name: str, days: list[Day]) -> Line:
-    """Return how the last week is beside the first in which retention is at work."""
+    """Return the last week compared with the first week with retention."""
     what, unit = MEASURES[name]
     second, last = days[RETENTION_DAYS : RETENTION_DAYS + WEEK], days[-WEEK:]
     before, after = (statistics.median(getattr(day, name) for day in week) for week in (second, last))

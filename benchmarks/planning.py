@@ -1,7 +1,7 @@
-"""Planning: what the driver does for the newest batch must not cost more when the topic is older.
+"""Planning: the driver's work for the newest batch must not cost more when the topic is older.
 
-Another process's write is followed by `latestOffset` and `partitions`, as Spark calls them in a process that has
-planned before. Topics with a short past and with long ones take turns; each was fed ten batches a second.
+After another process's write, `latestOffset` and `partitions` are called as Spark calls them in a process that has
+planned before. Topics with a short and with a long past alternate; each got ten batches a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOPIC = "past"
 MILLI = 1_000
 KILO = 1_000
 OPEN_EVERY = 8
-"""At so many rounds each topic is opened: the time depends on how many entries follow the newest snapshot."""
+"""The rounds in which each topic is opened: the time depends on how many entries follow the newest snapshot."""
 
 
 class Reader:
@@ -39,7 +39,7 @@ class Reader:
         self._end = self._reader.latestOffset(self._reader.initialOffset(), self._limit)
 
     def plan(self) -> tuple[int, float]:
-        """Return how many splits the next batch has, and the milliseconds that planning it takes."""
+        """Plan the next batch; return the number of its splits and the milliseconds."""
         begun = time.perf_counter()
         end = self._reader.latestOffset(self._end, self._limit)
         parts = self._reader.partitions(self._end, end)
@@ -49,7 +49,7 @@ class Reader:
 
 
 class Past:
-    """A topic with so many batches, and a stream that reads on at its end."""
+    """A topic with `batches` batches, and a stream that has read it to its end."""
 
     def __init__(self, path: Path, batches: int) -> None:
         self.path = path
@@ -62,7 +62,7 @@ class Past:
         self._reader = Reader(path, TOPIC)
 
     def plan_next(self) -> float:
-        """Return the milliseconds that planning takes after one more batch was written."""
+        """Write one more batch and return the milliseconds of planning it."""
         self._producer.send()
         parts, took = self._reader.plan()
         assert parts == PARTITIONS, f"{parts} partitions have new rows"
@@ -73,7 +73,7 @@ class Past:
         return opening(self.path, TOPIC)
 
     def state_bytes(self) -> int:
-        """Return how large the topic's state is as a snapshot holds it."""
+        """Return the size of the topic's state in a snapshot."""
         return len(topic.MACHINE.encode_state(self._producer.handle.refresh()))
 
 
@@ -85,7 +85,7 @@ def opening(path: Path, topic_name: str) -> float:
 
 
 def measure_planning(folder: Path, histories: Sequence[int], log: Callable[[str], object]) -> list[Line]:
-    """Return the lines about planning with so many earlier batches, each beside a short past."""
+    """Return the lines about planning after each of these numbers of batches, compared with a short past."""
     pasts = []
     for batches in (SHORT, *histories):
         log(f"writing {batches:,} batches")

@@ -1,4 +1,4 @@
-"""Plots as SVG: small panels over one axis, in colours that can be read on light and on dark pages."""
+"""Plots as SVG: small panels over one axis, in colours that are readable on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 3
 WIDTH, HEIGHT = 300, 190
-"""Of a panel, in pixels."""
+"""The size of a panel, in pixels."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 34, 30
 GREY, LINE, MARK = "#808080", "#3b82f6", "#d97706"
 TICKS = 4

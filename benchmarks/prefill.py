@@ -1,7 +1,7 @@
-"""A topic with a past: many small batches, each its own append file and journal entry, by the product's own code.
+"""A topic with a past: many small batches, each with an append file and a journal entry.
 
-The past may be written on a clock of its own, so that what the topic keeps for a time (replaced files, for example) is
-as much as it would be after a real past.
+The past may be written on a clock of its own, so that the topic keeps as much for a time (replaced files, for example)
+as it would after a real past.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ MAX_MESSAGE_BYTES = 1_000_000
 
 
 class Clock:
-    """A time of day that goes on by steps."""
+    """A clock that advances in steps."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
 
     @classmethod
     def before_now(cls, steps: int) -> Clock:
-        """Return a clock that shows the present after so many steps."""
+        """Return a clock that shows the present after this many steps."""
         return cls(time.time_ns() // 1_000_000 - steps * STEP_MS)
 
     def step(self, steps: int = 1) -> None:
         self.now_ms += steps * STEP_MS
 
     def environment(self) -> Environment:
-        """Return the environment of a process that has this clock."""
+        """Return the environment of a process with this clock."""
         return msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms)
 
 
 @contextmanager
 def without_flushing() -> Iterator[None]:
-    """Let this process write without waiting for the disk: for a past, not for what is measured."""
+    """Let this process write without waiting for the disk: while it makes a past, not while it measures."""
     with mock.patch.object(os, "fsync", _no_flush), mock.patch.object(os, "fdatasync", _no_flush):
         yield
 
@@ -78,7 +78,7 @@ def _no_flush(fd: int) -> None:
 
 
 def another_process(path: Path | str, environment: Environment | None = None, *, create: bool = False) -> Log:
-    """Return the log as a process opens it that knows nothing yet."""
+    """Return the log as opened by a new process."""
     return opened(open_store(str(path)), environment, create=create)
 
 
@@ -90,21 +90,21 @@ def opened(store: Store, environment: Environment | None = None, *, create: bool
 
 
 class Writer:
-    """Sequences files, and keeps the topic as the tasks of a write and its commit do."""
+    """Sequences files, and maintains the topic as the tasks of a write and its commit do."""
 
     def __init__(
         self, log: Log, topic: str, partitions: int, config: TopicConfig | None = None, tasks: int = TASKS
     ) -> None:
-        """`tasks`: whose rows each batch is supposed to be, and so how many jobs ride along with it."""
+        """`tasks` is the number of tasks of a batch, and so the number of maintenance jobs that it may do inline."""
         self.log = log
         self.handle: TopicHandle = log.ensure_topic(topic, partitions, config)
         self.tasks = tasks
         self.sent = 0
         self.segments = 0
-        """How many segments were made in passing."""
+        """How many segments were made inline."""
 
     def ride(self) -> list[SwapSegments]:
-        """Do what the tasks of a batch do in passing."""
+        """Do the inline maintenance of the tasks of a batch."""
         works, nonce = plan_inline(self.handle)[: self.tasks], self.log.environment.nonce
         swaps = [swap for work in works for swap in run_inline(self.log.store_at, work, nonce())]
         self.segments += len(swaps)
@@ -118,7 +118,7 @@ class Writer:
 
 
 class SmallBatches(Writer):
-    """Micro-batches of given rows, in each of which every task has its share, staged as the sink does it."""
+    """Micro-batches of given rows; every task stages its share as the sink does."""
 
     def __init__(self, log: Log, clock: Clock, topic: str, rows: pa.Table, batch_rows: int, tasks: int) -> None:
         super().__init__(log, topic, PARTITIONS, tasks=tasks)
@@ -127,7 +127,7 @@ class SmallBatches(Writer):
         self._batch_rows = batch_rows
 
     def send(self, batches: int) -> None:
-        """Write so many batches; after the last of the rows the first come again."""
+        """Write `batches` batches; after the last rows the first ones are written again."""
         share = self._batch_rows // self.tasks
         for _ in range(batches):
             start = self.sent * self._batch_rows % (len(self._rows) - self._batch_rows + 1)
@@ -163,7 +163,7 @@ class Producer(Writer):
         clock: Clock | None = None,
         config: TopicConfig | None = None,
     ) -> None:
-        """`rows` in each partition of each batch. A clock goes on with each batch."""
+        """Write `rows` rows into each partition of each batch. A clock advances with each batch."""
         super().__init__(log, topic, partitions, config)
         self._partitions = partitions
         self._clock = clock
@@ -171,10 +171,10 @@ class Producer(Writer):
         self._values = pa.array([VALUE.format(i).encode() for i in range(rows)])
 
     def send(self, batches: int = 1) -> None:
-        """Write so many batches."""
+        """Write `batches` batches."""
         for _ in range(batches):
             staged = self.stage()
-            # Upkeep in passing, as the tasks of a write do it: what is measured is a topic as it really is.
+            # Inline maintenance, as in the tasks of a write: the topic is measured as it really would be.
             self.commit([staged], self.ride())
             if self._clock is not None:
                 self._clock.step()

@@ -1,6 +1,6 @@
-"""Replication: what three copies cost, how soon a lost one is back, and how soon writing goes on without it.
+"""Replication: the cost of three replicas, the time to restore a lost one, and the pause in writing after a failure.
 
-All nodes are folders of one disk, so that what three disks would give in parallel is not counted for the product.
+All nodes are folders of one disk, so the product gains nothing from three disks working in parallel.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def found(folder: Path, name: str) -> tuple[Log, list[Path]]:
 def measure_replicated_write(
     spark: SparkSession, folder: Path, rows: int, runs: int, say: Callable[[str], object]
 ) -> list[Line]:
-    """Return the line of writing with acks=all to three nodes, beside one node of the same cluster."""
+    """Return the line of writing with acks=all to three nodes, compared with one node of the same cluster."""
     say(f"writing {rows:,} rows to {NODES} nodes and to one")
     log, folders = found(folder, "write")
     frame, _ = persisted_rows(spark, rows, PARTITIONS)
@@ -90,7 +90,7 @@ def measure_replicated_write(
 
 
 def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> list[Line]:
-    """Return the line of bringing a wiped node back into the ISR, beside a plain copy of the same files."""
+    """Return the line of a wiped node's return to the ISR, compared with a plain copy of the same files."""
     say(f"filling a node with {size:,} bytes again")
     log, folders = found(folder, "refill")
     handle = log.create_topic("t", 1, TopicConfig(compression_type="none"), replication_factor=NODES)
@@ -121,7 +121,7 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
 
 
 def measure_failover(folder: Path, say: Callable[[str], object]) -> list[Line]:
-    """Return how long it takes from the loss of the leader's disk to the next write that succeeds."""
+    """Return the time from the loss of the leader's disk to the next write that succeeds."""
     cases: list[tuple[str, Acks, int]] = [
         ("acks=all", "all", Patience().session_timeout_ms),
         ("acks=1, default time-outs", "1", Patience().session_timeout_ms),
@@ -136,8 +136,8 @@ def measure_failover(folder: Path, say: Callable[[str], object]) -> list[Line]:
 
 
 def measure_slow_node(folder: Path, say: Callable[[str], object]) -> list[Line]:
-    """Return the latency of a commit where one of three nodes is slow, with the ISR and with a majority."""
-    say("one slow node: ISR beside a majority")
+    """Return the latency of a commit if one of three nodes is slow, with the ISR and with a quorum."""
+    say("one slow node: ISR and quorum")
     times = {}
     for mode in ("isr", "quorum"):
         log, _ = found(folder, f"slow-{mode}")
@@ -159,7 +159,7 @@ def measure_slow_node(folder: Path, say: Callable[[str], object]) -> list[Line]:
         times[mode] = statistics.median(taken)
         for thread in threading.enumerate():
             if thread.name.startswith("write to"):
-                thread.join()  # a majority did not wait for it
+                thread.join()  # the quorum did not wait for it
     return [
         information(
             f"a batch with one of {NODES} nodes {SLOW_SECONDS * 1000:.0f} ms slower, quorum beside isr",
@@ -211,7 +211,7 @@ def _fill(handle: TopicHandle, size: int) -> None:
 
 
 def _plain_copy(source: Path, target: Path) -> float:
-    """Copy the files of a folder, flush each, and return the seconds."""
+    """Copy and flush the files of a folder; return the seconds."""
     shutil.rmtree(target, ignore_errors=True)
     begun = time.perf_counter()
     for each in source.rglob("*"):

@@ -1,4 +1,4 @@
-"""The report: a line for each thing measured, as a table in the terminal, as JSON, and in the documentation."""
+"""The report: one line for each measurement, as a table in the terminal, as JSON, and in the documentation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("", "product", "ceiling", "ratio", "CPU ratio", "target")
 
 @dataclass(frozen=True)
 class Target:
-    """What the ratio of product to ceiling must be; where a unit is given, what the product itself must be."""
+    """The bound for the ratio of product to ceiling or, if a unit is given, for the product itself."""
 
     bound: float
     least: bool
@@ -45,9 +45,9 @@ def at_most(bound: float, unit: str = "") -> Target:
 
 @dataclass(frozen=True)
 class Line:
-    """A thing measured. `ratio` is product to ceiling, in the unit; without a target it is only information.
+    """A measurement. `ratio` is product to ceiling, in the unit; without a target it is only information.
 
-    What is a detail of another line is not in the documentation.
+    Details of another line are not in the documentation.
     """
 
     name: str
@@ -81,7 +81,7 @@ def information(name: str, unit: str, product: float, ceiling: float | None = No
 
 
 def detail(name: str, unit: str, product: float, ceiling: float | None = None, note: str = "") -> Line:
-    """Return a line that belongs to the one before it."""
+    """Return a line that is a detail of the one before it."""
     return dataclasses.replace(information(f"  {name}", unit, product, ceiling, note), detail=True)
 
 
@@ -94,7 +94,7 @@ def table(lines: Sequence[Line]) -> Table:
 
 
 def footer(machine: Mapping[str, str], rows: int) -> str:
-    """Return what the table was measured on."""
+    """Return the machine and the versions of a table."""
     return ", ".join(f"{name} {value}" for name, value in machine.items()) + f"; {rows:,} rows"
 
 
@@ -107,9 +107,9 @@ def write_json(path: Path, lines: Sequence[Line], machine: Mapping[str, str], ro
 
 
 def write_docs(path: Path, lines: Sequence[Line], measured_on: str | None) -> None:
-    """Bring the table of the page up to date: lines that were not measured this time stay as they are.
+    """Update the table of the page. Lines that were not measured this time stay.
 
-    So does what is said below it where `measured_on` is None.
+    The text below the table also stays if `measured_on` is None.
     """
     text = path.read_text()
     before, found, rest = text.partition(BEGIN)

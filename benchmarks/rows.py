@@ -1,7 +1,7 @@
-"""The rows that are measured: a key of about 10 bytes and a JSON value of about 90, the same in every run.
+"""The rows of the benchmarks: a key of about 10 bytes and a JSON value of about 90, the same in every run.
 
-They are made once and persisted in the JVM's memory, uncompressed: reading them from there costs each write next to
-nothing, so that making rows does not hide what writing them costs.
+They are made once and kept in the JVM's memory, uncompressed. Reading them from there costs almost nothing, so that
+making rows does not hide the cost of writing them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VALUE = """concat(
 
 
 def fresh_rows(spark: SparkSession, count: int, partitions: int) -> DataFrame:
-    """Return `count` rows of `key` and `value` in so many partitions, not computed yet."""
+    """Return `count` rows of `key` and `value` in this number of partitions, not computed yet."""
     return spark.range(0, count, 1, partitions).selectExpr(f"{_KEY} AS key", f"{_VALUE} AS value")
 
 
@@ -40,7 +40,7 @@ class Sizes:
 
 
 def persisted_rows(spark: SparkSession, count: int, partitions: int) -> tuple[DataFrame, Sizes]:
-    """Return the rows, computed and kept in memory, and how large they are."""
+    """Return the rows, computed and kept in memory, and their sizes."""
     frame = fresh_rows(spark, count, partitions).persist(StorageLevel.MEMORY_ONLY)
     sizes = frame.selectExpr("avg(length(key)) AS key", "avg(length(value)) AS value").collect()[0]
     return frame, Sizes(sizes.key, sizes.value)

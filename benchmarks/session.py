@@ -1,4 +1,4 @@
-"""The Spark session of a benchmark: that of spark-conf, with room for the rows that are kept in memory."""
+"""The Spark session of a benchmark: that of spark-conf, with memory for the rows."""
 
 from __future__ import annotations
 

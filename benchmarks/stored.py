@@ -1,7 +1,7 @@
-"""Stored bytes: what a row of the benchmark takes on disk, beside Kafka with lz4.
+"""Stored bytes: the size of a row of the benchmark on disk, compared with Kafka and lz4.
 
-Every file below the topic's folder counts, with its length: segments and append files, indexes, journal entries,
-snapshots, checkpoints. The rows have a key of about 10 bytes and a value of about 90; Kafka 4 with lz4 and its defaults
+The lengths of all files below the topic's folder count: segments and append files, indexes, journal entries, snapshots,
+checkpoints. The rows have a key of about 10 bytes and a value of about 90; Kafka 4 with lz4 and its defaults
 took 56 bytes for each of them.
 """
 
@@ -31,20 +31,20 @@ KAFKA_BYTES = 56
 WRITTEN_TARGET = 1.0
 MERGED_TARGET = 0.75
 UNROLLED_BATCHES = 60
-"""Too few for anything to be rolled in passing."""
+"""Too few for anything to be rolled inline."""
 PAUSE_STEPS = 600
-"""A minute at ten batches a second: then what was replaced is removed."""
+"""A minute at ten batches a second: after that, replaced files are deleted."""
 
 
 def bytes_per_row(root: Path, handle: TopicHandle) -> float:
-    """Return what a row of a topic takes."""
+    """Return the mean number of stored bytes per row of a topic."""
     folder = root / topic_folder(handle.name, handle.topic_id)
     rows = sum(each.high_watermark for each in handle.refresh().partitions)
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / rows
 
 
 def merge_everything(log: Log, handle: TopicHandle) -> None:
-    """Roll what is there, merge it, and remove what was replaced, as `pyspark-log maintain` does."""
+    """Roll and merge everything, and delete replaced files, as `pyspark-log maintain` does."""
     handle.submit(AlterConfig({"segment.ms": "1", "file.delete.delay.ms": "0"}))
     housekeeping.roll_and_merge(log, handle, log.environment.nonce)
     housekeeping.clean_up_topic(log, handle)
@@ -52,7 +52,7 @@ def merge_everything(log: Log, handle: TopicHandle) -> None:
 
 
 def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: Callable[[str], object]) -> list[Line]:
-    """Return the lines about the bytes of rows that were written at once, and in so many small batches."""
+    """Return the lines about the bytes of rows that were written at once, and in many small batches."""
     path, rows = folder / "stored", small_batches * SMALL_BATCH_ROWS
     log(f"storing {rows:,} rows at once, and {small_batches:,} batches of {SMALL_BATCH_ROWS:,} rows")
     whole = open_log(str(path), create=True)
@@ -76,7 +76,7 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         unrolled = bytes_per_row(path, small.handle)
         small.send(small_batches - UNROLLED_BATCHES)
         newest = bytes_per_row(path, small.handle)
-        # A minute later the next housekeeping removes what was replaced.
+        # A minute later the next cleaning up deletes replaced files.
         clock.step(PAUSE_STEPS)
         housekeeping.clean_up_topic(another, small.handle, thorough=False)
         kept = bytes_per_row(path, small.handle)

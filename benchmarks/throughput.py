@@ -1,9 +1,9 @@
-"""Throughput: many rows into a topic and out of it, beside a source and a sink that do nothing.
+"""Throughput: many rows into a topic and out of it, compared with a source and a sink that do nothing.
 
 All four read from memory: writes take the persisted rows, reads take files that the operating system has cached, and
-the read ceiling's batches are built before, more of them than fit the processor's cache. Reads end in an aggregate
-that looks at every column of every row, for rows that nobody looks at are no read; it costs the same for both. Each
-ceiling has the batch size that is best for it.
+the read ceiling's batches are built in advance, more than fit the processor's cache. Reads end in an aggregate over
+every column of every row, so that no column is skipped; it costs the same for both. Each ceiling has the batch size
+that is best for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PARTITIONS = 8
 BATCH_ROWS = (5_000, 10_000, 20_000, 50_000, 100_000)
 SAMPLE_ROWS = 500_000
-"""Some 75 MB for each Python worker."""
+"""About 75 MB for each Python worker."""
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 LOOK_AT_ALL = (
     "sum(octet_length(key))",
@@ -58,7 +58,7 @@ class Throughput:
         self.newest = ""
 
     def measure(self, *, read: bool, write: bool, rolled: bool) -> list[Line]:
-        """Return the lines of the table that are asked for. Both reads stand beside the same runs of the ceiling."""
+        """Return the chosen lines of the table. Both reads are compared with the same runs of the ceiling."""
         self.log(f"making {self.rows:,} rows")
         frame, sizes = persisted_rows(self.spark, self.rows, PARTITIONS)
         self.log(f"on average a key has {sizes.key:.1f} bytes and a value {sizes.value:.1f}")
@@ -73,7 +73,7 @@ class Throughput:
 
     def _write(self, frame: DataFrame) -> Line:
         best = self._best("write", lambda rows: self.count(frame, rows))
-        # Made before: what is timed is the write.
+        # Created in advance: only the write is timed.
         topics = iter([self.new_topic() for _ in range(self.runs + 1)])
         product, ceiling = by_turns(lambda: self.save(frame, next(topics)), lambda: self.count(frame, best), self.runs)
         return self._line("write, lz4", product, ceiling, WRITE_TARGET, best)
@@ -87,7 +87,7 @@ class Throughput:
         return topic
 
     def _read(self, topics: Mapping[str, str]) -> list[Line]:
-        """Return a line for each topic, by what it is called."""
+        """Return a line for each topic, by its name in the table."""
         self._take_samples()
         best = self._best("read", self.scan)
         reads = [functools.partial(self.load, topic) for topic in topics.values()]
@@ -121,7 +121,7 @@ class Throughput:
         self._look_at(self.spark.read.format("pyspark_log").option("subscribe", topic).load(self.path))
 
     def scan(self, batch_rows: int) -> None:
-        """Read as many rows in prebuilt batches."""
+        """Read the same number of rows in prebuilt batches."""
         self._look_at(
             self.spark.read.format("bench_batches")
             .options(sample=self._sample(batch_rows), rows=self.rows, partitions=PARTITIONS)
@@ -132,14 +132,14 @@ class Throughput:
         frame.selectExpr(*LOOK_AT_ALL).collect()
 
     def _best(self, what: str, run: Callable[[int], object]) -> int:
-        """Return the batch size with which a ceiling is fastest, each tried twice."""
+        """Try each batch size twice; return the one with which a ceiling is fastest."""
         run(BATCH_ROWS[0])
         best = min(BATCH_ROWS, key=lambda rows: min(timed(lambda: run(rows)).wall for _ in range(2)))
         self.log(f"the {what} ceiling is highest with batches of {best:,} rows")
         return best
 
     def _take_samples(self) -> None:
-        """Keep rows as the source gives them, in batches of each size, for the ceiling to yield."""
+        """Store rows as the source yields them, in batches of each size, for the ceiling."""
         frame = self.spark.read.format("pyspark_log").option("subscribe", self.newest).load(self.path)
         rows = frame.limit(SAMPLE_ROWS).toArrow()
         for batch_rows in BATCH_ROWS:

@@ -1,7 +1,7 @@
 """`bench_unmaintained`: the product's sink, for which no maintenance is ever due.
 
-What is left of a write when nothing rides along: no segment is rolled or merged, and there is no housekeeping. All
-the rest is the product's own. Spark's Python workers import this module.
+A write without inline maintenance: no segment is rolled or merged, and nothing is cleaned up. Everything else is the
+product's own. Spark's Python workers import this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEVER = 2**62
 
 
 class Unmaintained(DefaultSource):
-    """Options: those of the sink."""
+    """Takes the options of the sink."""
 
     @classmethod
     def name(cls) -> str:

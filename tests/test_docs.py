@@ -1,0 +1,75 @@
+"""The documentation names only files, modules, events and classes that exist, and its links lead somewhere."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.topic import machine as topic
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PACKAGES = [ROOT / "pyspark_log", *(ROOT / name / f"pyspark_log_{name}" for name in ("coordinator", "storage"))]
+PARENTS = [ROOT, ROOT / "docs", *PACKAGES]
+"""The folders at which a path in the documentation may begin."""
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    without_programs = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)", without_programs, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def source() -> str:
+    return "\n".join(file.read_text() for package in PACKAGES for file in sorted(package.rglob("*.py")))
+
+
+def in_backticks(page: Path, pattern: str) -> set[str]:
+    return set(re.findall(rf"`({pattern})`", page.read_text()))
+
+
+@every_page
+def test_links_lead_to_pages_and_headings(page):
+    for file, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), file
+        assert not anchor or anchor in anchors(target), f"{file}#{anchor}"
+
+
+@every_page
+def test_paths_exist(page):
+    paths = in_backticks(page, r"[\w./-]+\.(?:py|toml|md|txt)|(?:\w+/)+\w*")
+    missing = {path for path in paths if not any((parent / path).exists() for parent in PARENTS)}
+    assert not missing
+
+
+@every_page
+def test_modules_exist(page):
+    for name in re.findall(r"\bpyspark_log(?:_coordinator|_storage)?(?:\.\w+)+", page.read_text()):
+        package, *parts = name.split(".")
+        folder = next(each for each in PACKAGES if each.name == package)
+        stated = parts.pop() if parts[-1][0].isupper() else ""
+        path = folder.joinpath(*parts)
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
+        assert not stated or re.search(rf"^class {stated}\b", path.with_suffix(".py").read_text(), re.MULTILINE), name
+
+
+def test_the_tour_names_what_is_in_the_code():
+    names = in_backticks(ROOT / "docs" / "architecture.md", r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?<!\.toml)")
+    unknown = {name for name in names for part in name.split(".") if not re.search(rf"\b{part}\b", source())}
+    assert not unknown
+
+
+@pytest.mark.parametrize("machine", [cluster, topic], ids=["cluster", "topic"])
+def test_each_event_has_its_row(machine):
+    rows = re.findall(r"^\| (`\w+`.*?) \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {event.__struct_config__.tag for event in get_args(machine.Event)} <= told
