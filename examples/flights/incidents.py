@@ -1,4 +1,4 @@
-"""Incidents: what befalls the nodes while both programs run. One loses its disk, and a file of another is damaged."""
+"""Incidents: while both programs run, one node loses its disk, and a file of another is damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAMAGE_PERCENT = 60
 
 
 class Incidents:
-    """Wipes a node and damages another, each when the writer is so far, and sees what follows."""
+    """Wipes one node and damages another when the writer has reached certain points, and watches the effect."""
 
     def __init__(self, nodes: Nodes, log: Log, say: Callable[[str, str], object]) -> None:
         self._nodes = nodes
@@ -29,16 +29,16 @@ class Incidents:
         self.wiped: str | None = None
         self.damaged: str | None = None
         self.seconds: float | None = None
-        """From the loss of the disk to the next batch that is in the log without it."""
+        """The time from the loss of the disk to the next batch that is in the log without it."""
         self._wiped_at = 0.0
 
     def watch(self, percent: int) -> None:
-        """Look how far the writer is, and do what is due."""
+        """Wipe or damage a node if the writer, which is at `percent`, has reached that point."""
         if self.wiped is None:
             if percent >= WIPE_PERCENT:
                 self._wipe()
         elif self.seconds is None:
-            self._look_whether_it_goes_on()
+            self._check_next_batch()
         elif self.damaged is None and percent >= DAMAGE_PERCENT:
             self._damage()
 
@@ -50,7 +50,7 @@ class Incidents:
         self._wiped_at = time.monotonic()
         self._say("nodes", f"[red]node {self.wiped} lost its disk[/]: it led {led} partitions and held journals")
 
-    def _look_whether_it_goes_on(self) -> None:
+    def _check_next_batch(self) -> None:
         topic = topic_of(self._log).journal.state
         if any(self.wiped in each.isr for each in topic.partitions):
             return
@@ -66,6 +66,6 @@ class Incidents:
 
 
 def leaders(topic: Topic) -> dict[str, int]:
-    """Return how many partitions each node leads, of those that lead any."""
+    """Return the number of partitions that each node leads; nodes that lead none are left out."""
     found = [each.leader for each in topic.partitions if each.leader is not None]
     return {node: found.count(node) for node in found}

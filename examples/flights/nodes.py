@@ -1,7 +1,7 @@
-"""The nodes: three folders that stand for three disks, what befalls them, and the commands that mend it.
+"""The nodes: three folders in place of three disks, ways to harm them, and the commands that repair them.
 
-The journals are on all three as well, so none of them is a special one. What an operator would type is run as it is
-typed: `pyspark-log` as a program of its own.
+The journals are on all three as well, so no node is special. Commands run as an operator would type them: `pyspark-log`
+in a process of its own.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ PARTITIONS = 8
 
 
 class Nodes:
-    """The folders, each of which is a node, and the address of the cluster that they make up."""
+    """The folders, one for each node, and the address of their cluster."""
 
     def __init__(self, folder: Path, tell: Callable[[str], object]) -> None:
-        """`tell` is told each command that is run."""
+        """Call `tell` with each command and its output."""
         self.folders = {str(number): folder / f"node-{number}" for number in range(NODES)}
         self.address = ",".join(str(each) for each in self.folders.values())
         self._folder = folder
         self._tell = tell
 
     def create(self) -> None:
-        """Make the cluster and the topic, of which every node gets a replica and two must have each batch."""
+        """Create the cluster and the topic, with a replica on each node; two nodes must have each batch."""
         self._run("cluster", "create", "--journal-nodes", self.address)
         replicas = ["--replication-factor", str(NODES), "--config", "min.insync.replicas=2"]
         self._run("topics", "create", TOPIC, "--partitions", str(PARTITIONS), *replicas)
 
     def wipe(self, node: str) -> None:
-        """Put an empty disk in the place of a node's."""
+        """Replace the disk of a node by an empty one."""
         folder = self.folders[node]
         old = folder.with_name(f"{folder.name}.old")
-        folder.rename(old)  # at once, for others write to it
+        folder.rename(old)  # in one step, because others write to it
         folder.mkdir()
         shutil.rmtree(old)
 
     def damage(self, node: str, handle: TopicHandle) -> int:
-        """Turn a byte over in each chunk of the newest append file of the topic; return how many."""
+        """Flip a byte in each chunk of the newest append file of the topic; return the number of chunks."""
         topic = handle.journal.state
         newest = topic.next_file - 1
         chunks = [chunk for each in topic.partitions for chunk in each.chunks if chunk.file == newest]
@@ -63,25 +63,25 @@ class Nodes:
         return len(chunks)
 
     def renew(self, node: str) -> None:
-        """Begin again on the empty disk, copy to it what the other nodes have, and let it hold the journals again."""
+        """Renew the node on the empty disk, let it catch up, and migrate the journals to it again."""
         self._run("nodes", "renew", node, "--yes")
         self._run("node", "run", node, "--once")
         self._run("cluster", "move-journals", "--to", ",".join(self.folders))
 
     def repair(self, node: str) -> None:
-        """Read every copy of every row, and make the damaged ones again.
+        """Read every copy of every row, and repair the damaged ones.
 
-        A copy that somebody found before is not counted any more: the node's own follower makes that again.
+        A copy that was found earlier no longer counts: the node's own follower copies that one again.
         """
         self._run("verify", TOPIC, "--repair")
         self._run("node", "run", node, "--once")
 
     def verify(self) -> None:
-        """Read everything once more; the program ends where anything is wrong."""
+        """Read everything once more; exit if anything is wrong."""
         self._run("verify", TOPIC)
 
     def _run(self, *words: str) -> None:
-        """Run `pyspark-log` with these words, and tell the command and what it printed, paths without the folder."""
+        """Run `pyspark-log` with these words; print the command and its output, with paths relative to the folder."""
         self._tell(f"$ pyspark-log {' '.join(words)}".replace(f"{self._folder}/", ""))
         command = [sys.executable, "-m", "pyspark_log.cli", *words]
         done = subprocess.run(

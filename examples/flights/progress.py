@@ -1,4 +1,4 @@
-"""Progress: how far the two programs are, seen from outside, and what a killed one left unfinished."""
+"""Progress of the two programs, seen from outside, and the micro-batch that a killed one left unfinished."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ TOPIC = "flights"
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A kill, and where it hit: micro-batches by their numbers, -1 for none.
+    """The state at a kill: numbers of micro-batches, -1 for none.
 
-    Spark writes a micro-batch's number to `offsets` before it begins and to `commits` after it is done. What was
-    planned and not committed is run again after the restart.
+    Spark writes a micro-batch's number to `offsets` before it begins and to `commits` after it is done. A
+    micro-batch that was planned and not committed runs again after the restart.
     """
 
     percent: int
     planned: int
     committed: int
     effective: int
-    """The last micro-batch whose effect is there: in the log, or in the published result."""
+    """The last micro-batch that had its effect: in the log, or in the published result."""
 
     @property
     def is_replay(self) -> bool:
@@ -43,12 +43,12 @@ def newest(checkpoint: Path, folder: str) -> int:
 
 
 def topic_of(log: Log) -> TopicHandle:
-    """Return the hold on the topic, with its newest state."""
+    """Return the handle of the topic, with its newest state."""
     return log.topic(TOPIC)
 
 
 def rows_in_log(log: Log) -> int:
-    """Return how many rows readers can see."""
+    """Return the number of rows that readers can see."""
     return sum(partition.high_watermark for partition in topic_of(log).journal.state.partitions)
 
 
@@ -58,7 +58,7 @@ def batch_in_log(log: Log) -> int:
 
 
 class Result:
-    """What the reader has published."""
+    """The result that the reader publishes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class Result:
         self.carriers: dict[str, list[int]] = {}
 
     def refresh(self) -> int:
-        """Read it where it is new, and return how many flights it counts."""
+        """Read the result if it is new, and return the number of flights in it."""
         try:
             found = self._path.stat()
         except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""The proof: what is in the topic is the input, each flight once, in order for each aircraft, on every node.
+"""The proof: the topic has each flight of the input once, in order for each aircraft, on every node.
 
-The rows are read without Spark: the journal says where each partition's chunks lie, and every chunk's checksum is
+The rows are read without Spark: the journal says where each partition's chunks are, and every chunk's checksum is
 checked. The flights are then compared, field by field, with those of the input file.
 """
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class Disproved(Exception):
-    """Something is not as it must be."""
+    """The topic or the result differs from the input."""
 
 
 def check_in_sync(topic: Topic) -> None:
     """Raise `Disproved` unless every replica of every partition is in sync, and has all of its rows."""
     for number, partition in enumerate(topic.partitions):
         if set(partition.isr) != set(partition.replicas):
-            raise Disproved(f"partition {number} is on {partition.replicas}, and in sync are only {partition.isr}")
+            raise Disproved(f"partition {number} is on {partition.replicas}, and only {partition.isr} are in sync")
         if set(partition.log_end_offsets.values()) != {partition.high_watermark}:
             raise Disproved(f"partition {number} ends at {partition.log_end_offsets}, not at its high watermark")
 
 
 def rows_on_node(handle: TopicHandle, store: Store) -> list[pa.Table]:
-    """Return the keys and values of each partition, in the order of their offsets, as a node has them.
+    """Return the keys and values of each partition, in the order of their offsets, as stored on a node.
 
     Raises `Disproved`, `LogError`.
     """

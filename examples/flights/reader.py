@@ -2,8 +2,8 @@
 
     python reader.py <log> <checkpoint> <result> <rows of a micro-batch>
 
-The sums live in Spark's state store, below the checkpoint, so a killed reader goes on with them. It runs until its
-standard input ends, then reads what is there, and ends.
+The sums are in Spark's state store, below the checkpoint, so a reader that was killed continues with them. It runs
+until its standard input ends, then reads the remaining rows, and exits.
 """
 
 import json
@@ -39,7 +39,7 @@ def main(log: str, checkpoint: str, result: str, batch_rows: str) -> None:
     )
 
     def publish(totals: DataFrame, batch: int) -> None:
-        """Replace the result by the totals up to this batch. A repeated batch writes the same again."""
+        """Replace the result by the totals up to this batch. A repeated batch writes the same totals."""
         carriers = {carrier: [number or 0 for number in sums] for carrier, *sums in totals.collect()}
         unfinished = Path(f"{result}.unfinished")
         unfinished.write_text(json.dumps({"batch": batch, "carriers": carriers}))

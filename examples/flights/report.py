@@ -1,4 +1,4 @@
-"""The report: what a person sees at the end."""
+"""The report at the end of the demo."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ def print_happened(console: Console, lines: Iterable[tuple[Driver, int, Unfinish
 
 
 def print_nodes(console: Console, log: Log, topic: Topic, happened: Incidents, elsewhere: int) -> None:
-    """Print what befell each node, and what it has and does at the end.
+    """Print what happened to each node, and its state at the end.
 
-    `elsewhere` is how often the reader met the damaged file, and went to another node.
+    `elsewhere` is the number of times that the reader found the damaged file, and read from another node.
     """
     silent = log.missing_journal_nodes()
     table = Table(title="The nodes", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
-    for column in ("", "What befell it", "What followed", "In sync", "Leads", "Journals"):
+    for column in ("", "What happened", "What followed", "In sync", "Leads", "Journals"):
         table.add_column(column, justify="right" if column in {"In sync", "Leads"} else "left")
     for node in log.cluster.state.nodes:
         table.add_row(
             f"node {node}",
-            *_befell(node, happened, elsewhere),
+            *_incident(node, happened, elsewhere),
             f"{sum(node in each.isr for each in topic.partitions)} of {len(topic.partitions)}",
             str(sum(node == each.leader for each in topic.partitions)),
             "no" if node in silent else "yes",
@@ -97,7 +97,7 @@ def print_nodes(console: Console, log: Log, topic: Topic, happened: Incidents, e
     console.print(table)
 
 
-def _befell(node: str, happened: Incidents, elsewhere: int) -> tuple[str, str]:
+def _incident(node: str, happened: Incidents, elsewhere: int) -> tuple[str, str]:
     if node == happened.wiped:
         return "lost its disk", f"next batch after {happened.seconds:.1f} s"
     if node == happened.damaged:
@@ -108,7 +108,7 @@ def _befell(node: str, happened: Incidents, elsewhere: int) -> tuple[str, str]:
 def _at_the_kill(unfinished: Unfinished) -> str:
     if unfinished.planned == unfinished.committed:
         return f"{unfinished.committed} done"
-    return f"{unfinished.planned} " + ("done, but not noted" if unfinished.is_replay else "half done")
+    return f"{unfinished.planned} " + ("done, but not recorded" if unfinished.is_replay else "half done")
 
 
 def _means(sums: list[int]) -> tuple[float | None, float | None]:

@@ -2,7 +2,7 @@
 
     python writer.py <folder of files> <log> <checkpoint>
 
-It ends when all files are in the log. Started again from its checkpoint, it goes on where it was.
+It exits when all files are in the log. Started again with its checkpoint, it continues where it was.
 """
 
 import sys
@@ -19,11 +19,11 @@ FLIGHT = """
 
 def main(files: str, log: str, checkpoint: str) -> None:
     spark = SparkSession.builder.appName("flights writer").getOrCreate()
-    # The log keeps the order in which a task hands over its rows, and one micro-batch is in the log before the next
-    # begins. So order within a key needs that its rows reach the log through one task in each micro-batch. Here a
-    # micro-batch is one file, which is far smaller than spark.sql.files.maxPartitionBytes, and thus one task.
+    # The log keeps the order of the rows of a task, and a micro-batch is in the log before the next one begins. So rows
+    # with one key stay in order if one task writes them in each micro-batch. Here a micro-batch is one file, which is
+    # far smaller than spark.sql.files.maxPartitionBytes, and so one task.
     flights = spark.readStream.schema(FLIGHT).option("maxFilesPerTrigger", 1).parquet(files)
-    # A flight without a tail number has the key null: it may go to any partition, and has no order to keep.
+    # A flight without a tail number has the key null: it may go to any partition, in any order.
     events = flights.selectExpr("tailnum AS key", "to_json(struct(*)) AS value")
     query = (
         events.writeStream.format("pyspark_log")
