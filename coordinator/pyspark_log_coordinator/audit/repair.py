@@ -8,6 +8,7 @@ copies        that are damaged or missing, from another node; a damaged one goes
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.replica_file import ReplicaFile, check_segment
 from pyspark_log_storage import segment, transfer
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.segment import SegmentFile
 
 if TYPE_CHECKING:
@@ -125,19 +127,19 @@ class _Repairs:
         # What is missing may be there again, on a disk that was not mounted for a moment: that is not replaced.
         is_damaged = isinstance(wrong, CorruptObject)
         target = self.copies.stores[name]
-        for source in sources:
-            try:
-                check(source)
-                if not self._is_named(key):
-                    return  # it was replaced meanwhile, and may have gone elsewhere already
-                is_reported = damage_reports.report(self._handle, name, piece)
-                copy(source, target, is_damaged)
-                if is_reported:
-                    self._tell(name, piece)
-            except LogError:
-                continue  # what is still wrong the audit says
+
+        def copy_from(source: Store) -> None:
+            check(source)
+            if not self._is_named(key):
+                return  # it was replaced meanwhile, and may have gone elsewhere already
+            is_reported = damage_reports.report(self._handle, name, piece)
+            copy(source, target, is_damaged)
+            if is_reported:
+                self._tell(name, piece)
             self._add(key, name)
-            return
+
+        with contextlib.suppress(LogError, AllCopiesFailed):  # what is still wrong the audit says
+            first_readable(sources, copy_from)
 
     def _tell(self, name: NodeId, piece: ReplicaFile) -> None:
         """Tell the journal that the node holds it again."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from pyspark_log_coordinator.model.node_order import by_number
+from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
-from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.write_targets import write_targets
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 
@@ -65,25 +64,17 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
 
 
 class _Readable:
-    """Which nodes to read a partition's files from: the leader first, fenced nodes last, missing ones not at all."""
+    """The nodes to read a partition's files from, nearest first."""
 
     def __init__(self, log: Log, state: Topic, partition: int) -> None:
         self._log = log
         self._state = state
-        self._leader = state.partitions[partition].leader
+        self._nodes = nearest_first(log, leader=state.partitions[partition].leader)
         self._known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
 
     def source(self, file: FileRef | SegmentRef) -> RollSource:
         nodes = self._known.get(file.holders)
         if nodes is None:  # most files of a topic have the same holders
-            nodes = self._known[file.holders] = self._nodes(file.holders)
+            nodes = tuple(reachable_holders(self._log, self._state, self._nodes, file.holders))
+            self._known[file.holders] = nodes
         return RollSource(file.name, nodes)
-
-    def _nodes(self, holders: tuple[Holder, ...]) -> tuple[NodeId, ...]:
-        members, missing = self._log.cluster.state.nodes, self._log.missing_nodes
-        there = [
-            each.node
-            for each in replicas.of_current_incarnations(self._state, holders)
-            if each.node in members and each.node not in missing
-        ]
-        return tuple(sorted(there, key=lambda each: (members[each].fenced, each != self._leader, by_number(each))))

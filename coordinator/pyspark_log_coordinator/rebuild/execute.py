@@ -36,7 +36,8 @@ from pyspark_log_coordinator.rebuild import quarantine, rebuild_plan, salvage
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.restore import RestoredPartition, RestoreTopic, TopicRestored
 from pyspark_log_storage import layout, node, schema, segment, transfer
-from pyspark_log_storage.errors import CorruptObject, InvalidOption, NodeMissing
+from pyspark_log_storage.errors import InvalidOption, NodeMissing
+from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 from pyspark_log_storage.node import Marker
 
 if TYPE_CHECKING:
@@ -278,12 +279,14 @@ class _Topic:
         if target in nodes:
             return
         key = layout.append_file(*self.plan.life, self.plan.files[number][0])
-        for source in nodes:
-            # One that has more chunks, of which one is damaged, can be read from, but not copied.
-            with contextlib.suppress(CorruptObject):
-                transfer.copy_append_file(self._stores[source], self._stores[target], key, self._places(number))
-                nodes.append(target)
-                return
+
+        def copy_from(source: NodeId) -> None:
+            transfer.copy_append_file(self._stores[source], self._stores[target], key, self._places(number))
+            nodes.append(target)
+
+        # One that has more chunks, of which one is damaged, can be read from, but not copied.
+        with contextlib.suppress(AllCopiesFailed):
+            first_readable([*nodes], copy_from, stop_unless_damaged)
 
     def _places(self, file: int) -> list[StagedChunk]:
         return [

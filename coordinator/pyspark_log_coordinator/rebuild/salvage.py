@@ -21,6 +21,7 @@ import msgspec
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import append_file, layout, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 from pyspark_log_storage.segment import EpochStarts, SegmentFile, SegmentWriter
 
 if TYPE_CHECKING:
@@ -119,10 +120,13 @@ def _chunks(stores: Mapping[NodeId, Store], key: str, position: int) -> Iterator
 
 
 def _first(stores: Mapping[NodeId, Store], key: str, position: int) -> tuple[Header, pa.Buffer] | None:
-    for store in stores.values():
-        with contextlib.suppress(CorruptObject, ObjectMissing):
-            for _, header, data in append_file.scan(store, key, position):
-                return header, data
+    def chunk_of(store: Store) -> tuple[Header, pa.Buffer]:
+        for _, header, data in append_file.scan(store, key, position):
+            return header, data
+        raise CorruptObject(f"segment {store.url}/{key}", f"it has no chunk at byte {position}")
+
+    with contextlib.suppress(AllCopiesFailed):
+        return first_readable(stores.values(), chunk_of, stop_unless_damaged)
     return None
 
 

@@ -36,6 +36,7 @@ from pyspark_log_coordinator.sync.replica_probe import has_required_files
 from pyspark_log_storage import node as node_marker
 from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
+from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,41 +184,44 @@ class _Copier:
 
         A damaged copy that the node has of it is replaced in one step: of two that do so nobody takes the other's away.
         """
-        error: LogError | None = None
-        is_damaged = False
+        error: CorruptObject | None = None
         if _is_there(self._target, piece):
             try:
                 check(self._target, piece, self._moved)
             except CorruptObject as raised:
-                error, is_damaged = raised, True
-            else:
-                return
-        bad: list[tuple[NodeId, ReplicaFile]] = []
-        for source in sources(self._log, state, piece.holders, self._node_id):
-            try:
-                _transfer(self._log.node_store(source), self._target, piece, self._moved, replace=is_damaged)
-            except (CorruptObject, StoreError) as raised:
-                if self._is_ours(raised):
-                    if is_damaged:
-                        raise
-                    if not _is_there(self._target, piece):
-                        if _is_taken(raised):
-                            raise ObjectMissing(self._target.url, piece.key) from raised  # it has expired since
-                        raise
-                    # Another was quicker.
-                    check(self._target, piece, self._moved)
-                    return
                 error = raised
-                if isinstance(raised, (CorruptObject, ObjectMissing)):
-                    bad.append((source, piece))
             else:
-                self.bad += bad
                 return
-        if error is not None:
-            raise error
-        names = named({holder.node for holder in piece.holders})
-        message = f"it cannot be copied to node {self._node_id!r}: of its holders ({names}) none is there"
-        raise StoreUnavailable("", piece.key, f"{piece.key}: {message}; bring one back")
+        is_damaged = error is not None
+        bad: list[tuple[NodeId, ReplicaFile]] = []
+
+        def copy_from(source: NodeId) -> None:
+            _transfer(self._log.node_store(source), self._target, piece, self._moved, replace=is_damaged)
+
+        def note(source: NodeId, raised: CorruptObject | StoreError) -> None:
+            if self._is_ours(raised):
+                raise raised
+            if isinstance(raised, (CorruptObject, ObjectMissing)):
+                bad.append((source, piece))
+
+        try:
+            first_readable(sources(self._log, state, piece.holders, self._node_id), copy_from, note)
+        except AllCopiesFailed as failed:
+            names = named({holder.node for holder in piece.holders})
+            message = f"it cannot be copied to node {self._node_id!r}: of its holders ({names}) none is there"
+            none = StoreUnavailable("", piece.key, f"{piece.key}: {message}; bring one back")
+            raise [error or none, *failed.errors.values()][-1] from None
+        except StoreError as raised:  # of the node's own store
+            if is_damaged:
+                raise
+            if not _is_there(self._target, piece):
+                if _is_taken(raised):
+                    raise ObjectMissing(self._target.url, piece.key) from raised  # it has expired since
+                raise
+            # Another was quicker.
+            check(self._target, piece, self._moved)
+        else:
+            self.bad += bad
 
     def _is_ours(self, error: LogError) -> bool:
         """Return whether an error is of the node's own store, and no object that was removed meanwhile."""

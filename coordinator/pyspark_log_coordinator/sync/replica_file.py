@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.node_order import by_number
+from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
-from pyspark_log_coordinator.replication import file_holders, replicas
+from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_storage import layout, transfer
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.segment import SegmentFile
@@ -97,18 +97,9 @@ def _pieces(handle: TopicHandle, found: file_holders.TopicFiles) -> list[Replica
 
 
 def sources(log: Log, state: Topic, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
-    """Return the holders to copy from to a node: those of its rack first, fenced ones last, missing ones not at all."""
-    nodes = log.cluster.state.nodes
-    rack = nodes[node_id].rack
-    there = [
-        holder.node
-        for holder in replicas.of_current_incarnations(state, holders)
-        if holder.node != node_id
-        and holder.node not in log.missing_nodes
-        and holder.node in nodes
-        and nodes[holder.node].incarnation == holder.incarnation
-    ]
-    return sorted(there, key=lambda each: (nodes[each].fenced, rack == "" or nodes[each].rack != rack, by_number(each)))
+    """Return the holders to copy from to a node, nearest first, without those that are missing."""
+    nodes = nearest_first(log, rack=log.cluster.state.nodes[node_id].rack)
+    return [each for each in reachable_holders(log, state, nodes, holders) if each != node_id]
 
 
 def check(store: Store, piece: ReplicaFile, moved: Callable[[int], object]) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from pyspark_log.client.read.timed_reads import TimedReads, lane_of
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnavailable
+from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ class ReadReplica(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failover:
-    """Reads pieces of a partition, each from the first of its nodes that can be read. For one task."""
+    """Reads chunks of a partition, each from the first of its nodes that can be read. For one task."""
 
     def __init__(self, store_at: Callable[[str], Store], topic: str, partition: int) -> None:
         """`store_at` opens the store at an address as the cluster knows it."""
@@ -48,17 +49,17 @@ class Failover:
         self._failed: set[str] = set()
 
     def read(self, nodes: Sequence[ReadReplica], offset: int, call: Callable[[Readable], T]) -> T:
-        """Return what `call` returns for the store of the first of the nodes, nearest first, for which it does.
+        """Return the result of `call` for the store of the first of the nodes, nearest first, that can be read.
 
-        It reads the rows from `offset` on, or where these lie. Where there is one node, that is asked as if there were
-        no failover: without a thread, and without a limit of time. Raises what the nearest node raised, where all did.
+        `offset` is the first row's, for messages. A single node is read without a thread and without a time limit.
+        Raises the error of the nearest node if all fail.
         """
         if len(nodes) == 1:
             return call(self._store_at(nodes[0].url))
         try:
             return self._first_answer(nodes, offset, call)
-        except _AllFailedError as failed:
-            raise failed.nearest from None
+        except AllCopiesFailed as failed:
+            raise self._nearest(nodes, offset, failed) from None
 
     def look_up(
         self,
@@ -67,7 +68,7 @@ class Failover:
         indexed: Callable[[Readable], T],
         scanned: Callable[[Readable], T],
     ) -> T:
-        """Return what `indexed` returns for the first node for which it does; where no index is whole, `scanned`."""
+        """Return the result of `indexed` for the first node with a whole index, or of `scanned` if none has one."""
         if len(nodes) == 1:
             store = self._store_at(nodes[0].url)
             try:
@@ -76,47 +77,42 @@ class Failover:
                 return scanned(store)
         try:
             return self._first_answer(nodes, offset, indexed)
-        except _AllFailedError as failed:
-            if not any(isinstance(error, (CorruptObject, ObjectMissing)) for error in failed.errors):
-                raise failed.nearest from None
+        except AllCopiesFailed as failed:
+            if not any(isinstance(error, (CorruptObject, ObjectMissing)) for error in failed.errors.values()):
+                raise self._nearest(nodes, offset, failed) from None
         return self.read(nodes, offset, scanned)
 
     def _first_answer(self, nodes: Sequence[ReadReplica], offset: int, call: Callable[[Readable], T]) -> T:
         errors: dict[ReadReplica, CorruptObject | StoreError] = {}
-        for node in sorted(nodes, key=self._is_avoided):  # stable: of the others the nearest comes first
+
+        def ask(node: ReadReplica) -> T:
             store = self._store_at(node.url)
             seconds = ANSWER_SECONDS if len(errors) + 1 < len(nodes) else LAST_ANSWER_SECONDS
-            try:
-                result = call(TimedReads(store, lane_of(store), seconds))
-            except (CorruptObject, StoreError) as error:
-                errors[node] = error
-                self._failed.add(node.url)
-                if isinstance(error, StoreError) and not isinstance(error, ObjectMissing):
-                    lane_of(store).avoid()
-            else:
-                for failed, reason in errors.items():
-                    _logger.warning(
-                        "%s, offset %d cannot be read from node %r: %s. It was read from node %r",
-                        *(self.name, offset, failed.node, reason, node.node),
-                    )
-                return result
-        raise _AllFailedError([errors[node] for node in nodes], self._nowhere(offset))
+            result = call(TimedReads(store, lane_of(store), seconds))
+            for failed, reason in errors.items():
+                _logger.warning(
+                    "%s, offset %d cannot be read from node %r: %s. It was read from node %r",
+                    *(self.name, offset, failed.node, reason, node.node),
+                )
+            return result
+
+        def note(node: ReadReplica, error: CorruptObject | StoreError) -> None:
+            errors[node] = error
+            self._failed.add(node.url)
+            if isinstance(error, StoreError) and not isinstance(error, ObjectMissing):
+                lane_of(self._store_at(node.url)).avoid()
+
+        return first_readable(sorted(nodes, key=self._is_avoided), ask, note)  # a stable sort: nearest first
 
     def _is_avoided(self, node: ReadReplica) -> bool:
         return node.url in self._failed or lane_of(self._store_at(node.url)).avoided
 
-    def _nowhere(self, offset: int) -> StoreUnavailable:
+    def _nearest(
+        self, nodes: Sequence[ReadReplica], offset: int, failed: AllCopiesFailed[ReadReplica]
+    ) -> CorruptObject | StoreError:
+        if nodes:
+            return failed.errors[nodes[0]]
         message = (
             "each node that held it was wiped since, or is none of the cluster's any more; bring its old disk back"
         )
         return StoreUnavailable("", "", f"{self.name}, offset {offset}: {message}")
-
-
-class _AllFailedError(Exception):
-    """No node could be read."""
-
-    def __init__(self, errors: Sequence[CorruptObject | StoreError], nowhere: StoreUnavailable) -> None:
-        """`errors` are those of the nodes, the nearest first; `nowhere` is for where there is no node."""
-        super().__init__()
-        self.errors = errors
-        self.nearest: CorruptObject | StoreError = errors[0] if errors else nowhere

@@ -15,7 +15,7 @@ import msgspec
 from pyspark_log.client.read import read_replicas
 from pyspark_log.client.read.failover import ReadReplica
 from pyspark_log.client.read.fetch import Split
-from pyspark_log.client.read.read_replicas import nearest_first
+from pyspark_log_coordinator.log.nearest_holders import nearest_first
 from pyspark_log_storage.errors import DataLoss
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Spli
     files = {chunk.file: state.file(chunk.file) for chunk in chunks}
     held = {handle.segment(part.partition, each.name): each.holders for each in segments}
     held |= {handle.append_file(each.name): each.holders for each in files.values()}
-    nodes, partly = _holders(state, nearest_first(log, partition, rack), held)
+    nodes, partly = _holders(state, nearest_first(log, rack=rack, leader=partition.leader), held)
     return Split(
         topic=part.topic,
         topic_id=handle.topic_id,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark_log.client.read.data_loss import warn_of_loss
 from pyspark_log.client.read.failover import Failover
 from pyspark_log.client.read.fetch import Place, place_in_segment, read_one
-from pyspark_log.client.read.read_replicas import holding, nearest_first
+from pyspark_log.client.read.read_replicas import holding
 from pyspark_log.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -28,6 +28,7 @@ from pyspark_log.options import (
     SubscribePattern,
     Timestamps,
 )
+from pyspark_log_coordinator.log.nearest_holders import nearest_first
 from pyspark_log_storage import segment
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 
@@ -187,7 +188,7 @@ def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int, rack: s
     """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
     partition = handle.journal.state.partitions[number]
     failover = Failover(log.store_at, handle.name, number)
-    nodes = nearest_first(log, partition, rack)
+    nodes = nearest_first(log, rack=rack, leader=partition.leader)
     for place, holders in _places_reaching(failover, nodes, handle, number, ms * US_PER_MS):
         if place.end_offset <= partition.log_start:
             continue

@@ -1,0 +1,55 @@
+"""Failover: reading from the first of several copies that can be read.
+
+All copies of a file have the same bytes, so any copy does. Every reader that has a choice of nodes uses this one loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class AllCopiesFailed(Exception, Generic[C]):
+    """No copy could be read: `errors` has each copy's error, in the order they were tried."""
+
+    def __init__(self, errors: dict[C, CorruptObject | StoreError]) -> None:
+        super().__init__()
+        self.errors = errors
+
+    def first_or(self, no_copies: StoreError) -> CorruptObject | StoreError:
+        """Return the error of the first copy that was tried, or `no_copies` if there were none."""
+        return next(iter(self.errors.values()), no_copies)
+
+
+def first_readable(
+    copies: Iterable[C],
+    read: Callable[[C], T],
+    failed: Callable[[C, CorruptObject | StoreError], object] | None = None,
+) -> T:
+    """Return the result of `read` for the first copy that does not raise `CorruptObject` or `StoreError`.
+
+    Call `failed` with each copy that does, and its error; it may raise to stop. Raises `AllCopiesFailed`, also if there
+    are no copies.
+    """
+    errors: dict[C, CorruptObject | StoreError] = {}
+    for copy in copies:
+        try:
+            return read(copy)
+        except (CorruptObject, StoreError) as error:
+            if failed is not None:
+                failed(copy, error)
+            errors[copy] = error
+    raise AllCopiesFailed(errors)
+
+
+def stop_unless_damaged(_copy: Any, error: CorruptObject | StoreError) -> None:
+    """Raise an error that does not say that the copy itself is damaged or missing; as `failed` of `first_readable`."""
+    if not isinstance(error, (CorruptObject, ObjectMissing)):
+        raise error
