@@ -1,4 +1,4 @@
-"""Reading a batch: `spark.read.format("pyspark_log")`."""
+"""The batch reader that Spark calls: `spark.read.format("pyspark_log")`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_log.source.row import chosen_columns
-from pyspark_log.source.split_reader import read_split
+from pyspark_log.source.split_reader import partitions_of, read_split
 from pyspark_log.spark_errors import spark_entry, spark_iterator
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a task gets of the reader: what plans stays on the driver, with all that it imports."""
+        """Return the reader for a task: without the options, whose class a task need not import."""
         return {**self.__dict__, "_options": None}
 
     @spark_entry
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the splits; reads no rows, but for a position by time."""
-        from pyspark_log.source import batch_plan  # tasks, which only read, do without
+        """Return the splits. Reads no rows, except to resolve a timestamp."""
+        from pyspark_log.client.read import batch_plan  # tasks must not import it
 
-        return batch_plan.plan(self._options)
+        return partitions_of(self._options.path, batch_plan.plan(self._options))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a split's rows; runs in an executor's Python worker."""
+        """Yield a split's rows. Runs in an executor's Python worker."""
         return read_split(partition, self._columns)

@@ -1,6 +1,6 @@
-"""Reading a split: what a task does, of a batch or of a stream.
+"""The reader of a split, in a task of a batch or a stream.
 
-It imports what that takes and no more, for each worker process of Spark pays for it: no planning, no state machine.
+Every Python worker of Spark imports this module, so it imports no planning and no state machine.
 """
 
 from __future__ import annotations
@@ -10,26 +10,32 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_log.client.opening import open_log, stores_at
+from pyspark_log.client.opening import canonical, open_log, stores_at
 from pyspark_log.client.read.fetch import Split, fetch
 from pyspark_log.source.row import arrow_schema, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
 
 @dataclass
 class SplitPartition(InputPartition):
-    """A task's share."""
+    """A split, and the address of its log."""
 
     url: str
     split: Split
 
 
+def partitions_of(path: str, splits: Iterable[Split]) -> list[SplitPartition]:
+    """Return Spark's partitions for the splits of the log at `path`."""
+    url = canonical(path)
+    return [SplitPartition(url, split) for split in splits]
+
+
 def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield a split's rows as Spark expects them; nothing for the partition that Spark makes where there is none."""
+    """Yield a split's rows as Spark expects them. Yield nothing for the dummy partition of an empty plan."""
     if not isinstance(partition, SplitPartition):
         return
     split, url, schema = partition.split, partition.url, arrow_schema(columns)

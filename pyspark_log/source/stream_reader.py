@@ -1,8 +1,8 @@
-"""Reading a stream: `spark.readStream.format("pyspark_log")`.
+"""The stream reader that Spark calls: `spark.readStream.format("pyspark_log")`.
 
-Spark's order of calls and its traps are in docs/spark.md. Two of them shape this class: an error in the
-constructor would be buried, so options are checked in `getDefaultReadLimit`; and an idle `latestOffset` is called again
-at once, so it waits a little for news itself.
+Spark's order of calls and its traps are in docs/spark.md. Two of them shape this class. Spark hides an error raised in
+the constructor, so options are checked in `getDefaultReadLimit`. An idle `latestOffset` is called again at once, so it
+waits a little for new rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_log.source.row import chosen_columns
-from pyspark_log.source.split_reader import read_split
+from pyspark_log.source.split_reader import partitions_of, read_split
 from pyspark_log.spark_errors import spark_entry, spark_iterator
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from pyspark_log.source.stream_planner import StreamPlanner
+    from pyspark_log.client.read.stream_planner import StreamPlanner
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -39,55 +39,55 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._made: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a task gets of the reader: what plans stays on the driver, with all that it imports."""
+        """Return the reader for a task: without the planner, which a task must not import."""
         return {**self.__dict__, "_made": None}
 
     @property
     def _planner(self) -> StreamPlanner:
         if self._made is None:
+            from pyspark_log.client.read.stream_planner import StreamPlanner
             from pyspark_log.options import parse_source
-            from pyspark_log.source.stream_planner import StreamPlanner
 
             self._made = StreamPlanner(parse_source(self._options_given, streaming=True))
         return self._made
 
     @spark_entry
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Check the options, and say that there is a limit: Spark hands it back to `latestOffset`."""
+        """Check the options. Return a limit that Spark passes on to `latestOffset`."""
         chosen_columns(self._schema)
         return ReadMaxRows(self._planner.options.max_offsets_per_trigger or 2**62)
 
     @spark_entry
     def initialOffset(self) -> dict[str, Any]:
         """Return the sentinel that `latestOffset` resolves."""
-        from pyspark_log.source import offsets
+        from pyspark_log.client.read import source_offset
 
-        return offsets.INITIAL
+        return source_offset.INITIAL
 
     @spark_entry
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix what is there now as the end of the query."""
+        """Make the present ends of all partitions the end of the query."""
         self._planner.stop_at_present()
 
     @spark_entry
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends, or `start` where there is nothing to read."""
+        """Return where the next batch ends, or `start` itself if there is nothing to read."""
         return self._planner.end(start, unlimited=isinstance(limit, ReadAllAvailable))
 
     @spark_entry
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the newest offsets and the lag, as seen by the last `latestOffset`, for the query's progress."""
+        """Return the newest offsets and the lag that the last `latestOffset` saw, for the query's progress."""
         return self._planner.latest
 
     @spark_entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the splits of the batch between two offsets, the same for the same offsets whenever it is asked."""
-        return self._planner.splits(start, end)
+        """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
+        return partitions_of(self._planner.options.path, self._planner.splits(start, end))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a split's rows; runs in an executor's Python worker."""
+        """Yield a split's rows. Runs in an executor's Python worker."""
         return read_split(partition, chosen_columns(self._schema))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: what is read is recorded in Spark's checkpoint."""
+        """Do nothing: Spark's checkpoint records what was read."""

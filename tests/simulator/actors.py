@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from pyspark_log.client.read import source_offset
 from pyspark_log.client.write.commit import Patience, sequence
 from pyspark_log.client.write.inline_maintenance import plan_inline, run_inline
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
 from pyspark_log.options import parse_source
-from pyspark_log.source import offsets
 from pyspark_log.source.batch_reader import BatchReader
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
@@ -289,7 +289,7 @@ def stream_reader(process: Process, checkpoint: dict[str, Any]) -> None:
                 checkpoint["end"] = json.loads(json.dumps(end))
             end = checkpoint["end"]
             found = _read(process, reader, reader.partitions(start, end))
-            begun, ended = offsets.parse(start), offsets.parse(end)
+            begun, ended = source_offset.parse(start), source_offset.parse(end)
             begins = {key: at.offset for key, at in ended.begins(begun).items()}
             for p, finish in ended.topics[TOPIC].end.items():
                 _complete(world, found, p, begins[TOPIC, p], finish.offset)

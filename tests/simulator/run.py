@@ -13,10 +13,10 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log.client.read import failover, fetch
+from pyspark_log.client.read import batch_plan, failover, fetch, stream_planner
 from pyspark_log.client.read.recent_chunks import RecentChunks
 from pyspark_log.client.write import inline_maintenance, staging
-from pyspark_log.source import batch_plan, split_reader, stream_planner
+from pyspark_log.source import split_reader
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
 from pyspark_log_coordinator.log import bootstrap, node_admin

@@ -21,7 +21,8 @@ from pyspark_log_storage.errors import DataLoss
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark_log_coordinator.cluster.machine import Node
+    from pyspark_log.options import SourceOptions
+    from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import ChunkRef, Holder, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
@@ -70,6 +71,14 @@ def _cut(whole: Range, pieces: int) -> list[Range]:
     pieces = max(1, min(pieces, whole.rows))
     bounds = [whole.start + whole.rows * i // pieces for i in range(pieces + 1)]
     return [Range(whole.topic, whole.partition, start, end) for start, end in itertools.pairwise(bounds)]
+
+
+def splits(
+    log: Log, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], options: SourceOptions
+) -> list[Split]:
+    """Return the splits of the ranges, divided as the options ask."""
+    parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
+    return [split_of(log, handles[part.topic], part, options.client_rack) for part in parts]
 
 
 def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Split:

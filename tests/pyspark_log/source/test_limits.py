@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from pyspark_log.source.limits import share_out, waits
+from pyspark_log.client.read.limits import share_out, waits
 
 
 def kafka_rate_limit(limit, begin, until):

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from pyspark_log.source import offsets
-from pyspark_log.source.offsets import INITIAL, Position, SourceOffset, TopicPositions, parse, to_json
+from pyspark_log.client.read import source_offset
+from pyspark_log.client.read.source_offset import INITIAL, Position, SourceOffset, TopicPositions, parse, to_json
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 OFFSET = SourceOffset(
@@ -50,7 +50,7 @@ def test_a_batch_of_which_nobody_knows_where_it_begins_is_an_error():
 
 def test_an_offset_of_a_newer_version_is_not_guessed_at():
     with pytest.raises(NewerFormat, match="offset version 2"):
-        parse({"version": offsets.VERSION + 1, "topics": {}})
+        parse({"version": source_offset.VERSION + 1, "topics": {}})
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.positions import subscribed
+from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPositions
+from pyspark_log.client.read.tracking import Start, go_on, within
 from pyspark_log.options import Subscribe
-from pyspark_log.source.offsets import Position, SourceOffset, TopicPositions
-from pyspark_log.source.tracking import Start, go_on, within
 from pyspark_log_storage.errors import DataLoss
 from tests.plain_log import PlainLog
 

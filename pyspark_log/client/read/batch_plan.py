@@ -1,30 +1,30 @@
-"""Planning a batch: from the options to splits. One consistent cut of each topic."""
+"""The plan of a batch read: from options to splits. Every topic is read at one consistent version."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.opening import canonical, open_log
+from pyspark_log.client.opening import open_log
 from pyspark_log.client.read.data_loss import report_loss
-from pyspark_log.client.read.planning import Range, divide, split_of
+from pyspark_log.client.read.planning import Range, splits
 from pyspark_log.client.read.positions import resolve, subscribed
 from pyspark_log.options.read_range import ending_option, starting_option
-from pyspark_log.source.split_reader import SplitPartition
 from pyspark_log_coordinator.journal import history
 from pyspark_log_storage.errors import InvalidInput, InvalidOption
 
 if TYPE_CHECKING:
+    from pyspark_log.client.read.fetch import Split
     from pyspark_log.client.read.positions import Subscribed
     from pyspark_log.options import SourceOptions
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
-def plan(options: SourceOptions) -> list[SplitPartition]:
-    """Return the splits; reads no rows, but for a position by time."""
+def plan(options: SourceOptions) -> list[Split]:
+    """Return the splits. Reads no rows, except to resolve a timestamp."""
     log = open_log(options.path)
     now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
     fail = options.fail_on_data_loss
-    # Looked up first, for it brings the state up to date that all of the rest is planned on.
+    # Must come first: it refreshes the state that the rest of the plan uses.
     version = None if options.version_as_of is None else _version(now, options.version_as_of)
     start = resolve(log, now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
     end = resolve(log, now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
@@ -32,14 +32,11 @@ def plan(options: SourceOptions) -> list[SplitPartition]:
     if version is not None:
         end = _as_of(now, end, version, fail_on_data_loss=fail)
     ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
-    parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
-    url = canonical(options.path)
-    rack = options.client_rack
-    return [SplitPartition(url, split_of(log, now.handles[part.topic], part, rack)) for part in parts]
+    return splits(log, now.handles, ranges, options)
 
 
 def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:
-    """Raise `InvalidOption` if a partition's start is behind its end. Options of one form were compared before."""
+    """Raise `InvalidOption` if a partition starts after its end. Two options of one form are compared by the parser."""
     for (topic, p), first in start.items():
         last = end[topic, p]
         if first > last:
@@ -52,9 +49,9 @@ def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end:
 
 
 def _version(now: Subscribed, version: int) -> Topic:
-    """Return a version of the one subscribed topic, and bring its present state up to date.
+    """Return a version of the one subscribed topic, and refresh the topic.
 
-    Raises `InvalidInput` for several topics, `UnknownVersion` for one that is not kept.
+    Raises `InvalidInput` for several topics, `UnknownVersion` for a version that is not kept.
     """
     if len(now.handles) != 1:
         raise InvalidInput(f"versionAsOf is a version of one topic, and {len(now.handles)} are subscribed; read one")
@@ -65,7 +62,7 @@ def _version(now: Subscribed, version: int) -> Topic:
 def _as_of(
     now: Subscribed, end: dict[tuple[str, int], int], version: Topic, *, fail_on_data_loss: bool
 ) -> dict[tuple[str, int], int]:
-    """Return the ends, not beyond those of a version of the topic."""
+    """Return the ends, cut to those of a version of the topic."""
     cut = [partition.high_watermark for partition in version.partitions]
     for topic, p in end:
         had_rows = p < len(cut) and version.partitions[p].log_start < cut[p]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.client.read.data_loss import report_loss
-from pyspark_log.source.offsets import Position, SourceOffset, TopicPartition
+from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark_log.client.read.positions import Subscribed

@@ -1,0 +1,194 @@
+"""The planner of a stream, on the driver: where the next micro-batch ends, and its splits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark_log.client.opening import open_log
+from pyspark_log.client.read import limits, source_offset
+from pyspark_log.client.read.data_loss import report_loss
+from pyspark_log.client.read.planning import Range, splits
+from pyspark_log.client.read.positions import Subscribed, resolve, subscribed
+from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPositions
+from pyspark_log.client.read.tracking import Start, go_on, within
+from pyspark_log_storage.errors import UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_log.client.read.fetch import Split
+    from pyspark_log.client.read.source_offset import TopicPartition
+    from pyspark_log.options import SourceOptions
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+
+IDLE_WAIT_SECONDS = 0.1
+"""How long a call that finds no new rows waits for some before it returns."""
+POLL_SECONDS = 0.005
+
+
+class StreamPlanner:
+    """Plans the micro-batches of a query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._available_now: SourceOffset | None = None
+        """Where the query ends, with AvailableNow."""
+        self._last_batch: float | None = None
+        self.latest: dict[str, Any] | None = None
+        """The newest offsets and the lag that the last call of `end` saw."""
+
+    @property
+    def _log(self) -> Log:
+        """Refreshed each time."""
+        return open_log(self.options.path)
+
+    def stop_at_present(self) -> None:
+        """Make the present ends of all partitions the end of the query."""
+        now = subscribed(self._log, self.options.subscription, missing_is_error=False)
+        topics = {}
+        for topic, numbers in now.partitions.items():
+            found = {number: now.partition(topic, number) for number in numbers}
+            ends = {number: Position(each.high_watermark, each.leader_epoch) for number, each in found.items()}
+            topics[topic] = TopicPositions(now.handles[topic].topic_id, ends)
+        self._available_now = SourceOffset(topics)
+
+    def end(self, start: dict[str, Any], *, unlimited: bool) -> dict[str, Any]:
+        """Return where the batch after `start` ends, or `start` itself if there is nothing to read."""
+        may_wait = self._available_now is None and not unlimited
+        before = source_offset.parse(start)
+        log = self._log
+        deadline = log.environment.monotonic() + IDLE_WAIT_SECONDS
+        while True:
+            found = self._next(log, before, unlimited=unlimited)
+            if found is not None:
+                return found
+            if not may_wait or log.environment.monotonic() >= deadline:
+                return start
+            log.environment.sleep(POLL_SECONDS)
+            log = self._log
+
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
+        """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
+        if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
+            return []
+        begun, ended = source_offset.parse(start), source_offset.parse(end)
+        begins, ranges = ended.begins(begun), []
+        log, handles = self._log, {}
+        for topic, positions in ended.topics.items():
+            try:
+                handles[topic] = log.topic(topic)
+            except UnknownTopic:
+                self._report(f"topic {topic!r} was deleted")
+                continue
+            if handles[topic].topic_id != positions.topic_id:
+                self._report(f"topic {topic!r} was deleted and created again")
+                continue
+            for number, finish in positions.end.items():
+                found = self._range(handles[topic], number, begins[topic, number], finish)
+                ranges += [] if found is None else [found]
+        return splits(log, handles, ranges, self.options)
+
+    def _range(self, handle: TopicHandle, number: int, first: Position, finish: Position) -> Range | None:
+        """Return the rows between two positions that a partition still has, or None if it does not exist any more."""
+        if first.offset >= finish.offset:
+            return None
+        partitions = handle.journal.state.partitions
+        if number >= len(partitions):
+            self._report(f"topic {handle.name!r} has no partition {number} any more; was it restored from a backup?")
+            return None
+        key, fail = (handle.name, number), self.options.fail_on_data_loss
+        low, high = (within(partitions[number], key, at, fail_on_data_loss=fail) for at in (first, finish))
+        return Range(*key, low, high)
+
+    def _report(self, lost: str) -> None:
+        report_loss(lost, fail=self.options.fail_on_data_loss)
+
+    def _next(self, log: Log, before: SourceOffset, *, unlimited: bool) -> dict[str, Any] | None:
+        """Return the next batch's end, or None if the batch would be empty. Only the first batch may be empty."""
+        options = self.options
+        now = subscribed(log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
+        self._check_available(before, now)
+        starts = self._starts(log, before, now)
+        begin = {key: start.at.offset for key, start in starts.items()}
+        newest = {key: now.partition(*key).high_watermark for key in starts}
+        until = {key: max(begin[key], self._available(now, key)) for key in starts}
+        ends = until if unlimited else self._limited(begin, until, log.environment.monotonic())
+        self.latest = _latest(newest, ends)
+        if not before.initial and all(ends[key] <= begin[key] for key in ends):
+            return None
+        self._last_batch = log.environment.monotonic()
+        return source_offset.to_json(_offset(now, starts, ends))
+
+    def _available(self, now: Subscribed, key: TopicPartition) -> int:
+        """Return up to where the query may read: the high watermark, or with AvailableNow its value at the beginning.
+
+        A topic that was created again since, and rows that replaced truncated ones, are not read with AvailableNow.
+        """
+        topic, number = key
+        partition = now.partition(topic, number)
+        if self._available_now is None:
+            return partition.high_watermark
+        fixed = self._available_now.topics.get(topic)
+        if fixed is None or fixed.topic_id != now.handles[topic].topic_id or number not in fixed.end:
+            return 0
+        end = fixed.end[number]
+        return min(end.offset, partition.end_of_epoch(end.epoch), partition.high_watermark)
+
+    def _check_available(self, before: SourceOffset, now: Subscribed) -> None:
+        """Raise `DataLoss` if a topic was deleted that existed when the query began and has not been read yet.
+
+        For topics that have been read, `go_on` does this.
+        """
+        fixed = {} if self._available_now is None else self._available_now.topics
+        for topic in fixed.keys() - before.topics.keys():
+            handle = now.handles.get(topic)
+            if handle is None or handle.topic_id != fixed[topic].topic_id:
+                self._report(f"topic {topic!r} was deleted{'' if handle is None else ' and created again'}")
+
+    def _starts(self, log: Log, before: SourceOffset, now: Subscribed) -> dict[TopicPartition, Start]:
+        options = self.options
+        fail = options.fail_on_data_loss
+        if not before.initial:
+            return go_on(before, now, fail_on_data_loss=fail)
+        no_match = options.starting_no_match
+        first = resolve(log, now, options.starting, no_match, ending=False, fail_on_data_loss=fail)
+        return {key: Start(Position(at, now.partition(*key).leader_epoch), explicit=True) for key, at in first.items()}
+
+    def _limited(
+        self, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
+    ) -> dict[TopicPartition, int]:
+        """Return where the batch ends within the options' limits; `seconds` is the present monotonic time."""
+        options = self.options
+        minimum, maximum = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+        if minimum is not None and self._available_now is None:
+            backlog = sum(max(0, until[key] - begin[key]) for key in until)
+            if limits.waits(backlog, minimum, seconds, self._last_batch, options.max_trigger_delay_ms):
+                return dict(begin)
+        return until if maximum is None else limits.share_out(maximum, begin, until)
+
+
+def _offset(
+    now: Subscribed, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int]
+) -> SourceOffset:
+    topics = {}
+    for topic, numbers in now.partitions.items():
+        epochs = {number: now.partition(topic, number).leader_epoch for number in numbers}
+        topics[topic] = TopicPositions(
+            topic_id=now.handles[topic].topic_id,
+            end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
+            begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
+        )
+    return SourceOffset(topics)
+
+
+def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(newest.items()):
+        topics.setdefault(topic, {})[str(number)] = offset
+    behind = [newest[key] - ends[key] for key in newest] or [0]
+    lag = {
+        "minOffsetsBehindLatest": str(min(behind)),
+        "maxOffsetsBehindLatest": str(max(behind)),
+        "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
+    }
+    return {"topics": topics, "offsetsBehindLatest": lag}
