@@ -9,7 +9,7 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.rebuild.rebuild_survey import Survey
+    from pyspark_log_coordinator.rebuild.survey import Survey
 
 EXAMPLES = """\b
 Examples:
@@ -48,7 +48,7 @@ def rebuild(
     from pyspark_log.cli import output
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.rebuild import execute
-    from pyspark_log_coordinator.rebuild.rebuild_survey import survey
+    from pyspark_log_coordinator.rebuild.survey import survey
     from pyspark_log_storage.store import absolute_urls, open_store
 
     environment = real_environment()
@@ -95,7 +95,7 @@ def _print(found: Survey) -> None:
     columns = ("topic", "partition", *(f"node {name}" for name in names), "chosen", "rows", "lost")
     rows = [
         (
-            plan.life.topic,
+            plan.folder.topic,
             str(number),
             *(f"{each.log_start}-{each.reached[name]}" for name in names),
             f"{each.log_start}-{each.log_end}",
@@ -119,7 +119,7 @@ def _sentences(found: Survey) -> list[str]:
         where = "the root" if each.url == AT_THE_ROOT else each.url
         said.append(f"node {each.node_id} ({where}) is not given: it leaves the cluster")
     for plan in found.topics:
-        name = plan.life.topic
+        name = plan.folder.topic
         if plan.description is None:
             said.append(
                 f"topic {name}: it has no description. Its configuration is the default, with retention.ms=-1; rows "
@@ -145,7 +145,7 @@ def _sentences(found: Survey) -> list[str]:
                 f"topic {name}: {len(aside):,} segments that are damaged on some node, or no part of what is chosen, "
                 "are set aside there"
             )
-    said += [f"topic {life.topic} ({life.topic_id}) is left as it is: {why}" for life, why in found.left_out]
+    said += [f"topic {folder.topic} ({folder.topic_id}) is left as it is: {why}" for folder, why in found.left_out]
     return [*said, *found.damaged]
 
 
@@ -161,8 +161,8 @@ def _document(found: Survey, *, done: bool) -> dict[str, Any]:
         "absent": [{"node": each.node_id, "address": each.url} for each in found.absent],
         "topics": [
             {
-                "topic": plan.life.topic,
-                "topic_id": plan.life.topic_id,
+                "topic": plan.folder.topic,
+                "topic_id": plan.folder.topic_id,
                 "described": plan.description is not None,
                 "partitions": [
                     {
@@ -179,6 +179,8 @@ def _document(found: Survey, *, done: bool) -> dict[str, Any]:
             for plan in found.topics
         ],
         "unplaced": msgspec.to_builtins(found.unplaced),
-        "left_out": [{"topic": life.topic, "topic_id": life.topic_id, "why": why} for life, why in found.left_out],
+        "left_out": [
+            {"topic": folder.topic, "topic_id": folder.topic_id, "why": why} for folder, why in found.left_out
+        ],
         "damaged": found.damaged,
     }

@@ -120,10 +120,10 @@ def _recovered(
         life = TopicFolder(topic, topic_id)
         described = known(life)
         partitions = described.topic.partitions if described is not None else ()
-        points = _recovery_points(store, f"{life.folder}{checkpoints.RECOVERY_POINT}")
+        points = _recovery_points(store, f"{life.prefix}{checkpoints.RECOVERY_POINT}")
         with_rows = [number for number, each in enumerate(partitions) if each.chunks]
         for partition in sorted({*points, *with_rows}):
-            where, point = f"{life.folder}{partition}/", points.get(partition, 0)
+            where, point = f"{life.prefix}{partition}/", points.get(partition, 0)
             newer = unrolled.NOTHING
             if described is not None and partition in with_rows:
                 newer = unrolled.check(store, life, described.topic, partition, point, node)

@@ -16,7 +16,7 @@ from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.rebuild import execute
-from pyspark_log_coordinator.rebuild.rebuild_survey import Survey, survey
+from pyspark_log_coordinator.rebuild.survey import Survey, survey
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.topic.machine import MaintainSegments

@@ -60,22 +60,22 @@ class Checked(msgspec.Struct, frozen=True):
 NOTHING = Checked((), (), ())
 
 
-def known(store: Store, life: TopicFolder, environment: Environment) -> KnownTopic | None:
+def known(store: Store, folder: TopicFolder, environment: Environment) -> KnownTopic | None:
     """Return what a node's folder alone tells of a topic: its journal if that lies there, else its description."""
-    journal = Journal(OneStore(store), layout.topic_journal(*life), MACHINE, environment)
+    journal = Journal(OneStore(store), layout.topic_journal(*folder), MACHINE, environment)
     try:
         if journal.refresh().started:
             return KnownTopic(journal.state, is_newest=True)
     except LogError:
         pass  # it is damaged, or away
-    key = f"{life.folder}{topic_description.NAME}"
+    key = f"{folder.prefix}{topic_description.NAME}"
     try:
         return KnownTopic(topic_description.decode(store.read(key), f"{store.url}/{key}").topic, is_newest=False)
     except (ObjectMissing, CorruptObject):
         return None
 
 
-def check(store: Store, life: TopicFolder, topic: Topic, number: int, start: int, node: NodeId | None) -> Checked:
+def check(store: Store, folder: TopicFolder, topic: Topic, number: int, start: int, node: NodeId | None) -> Checked:
     """Read the unrolled rows of a partition that a node holds, from offset `start` on.
 
     `node` None: the node is not known, so it is said to hold the files that are there. Raises `NewerFormat`,
@@ -88,7 +88,7 @@ def check(store: Store, life: TopicFolder, topic: Topic, number: int, start: int
         file = topic.file(chunk.file)
         if chunk.end_offset <= start or (node is not None and all(each.node != node for each in file.holders)):
             continue
-        key = layout.append_file(*life, file.name)
+        key = layout.append_file(*folder, file.name)
         files[key] = None
         try:
             append_file.read_chunk(store, key, chunk.place(number), schemas, f"offset {chunk.base_offset}")
@@ -102,7 +102,7 @@ def check(store: Store, life: TopicFolder, topic: Topic, number: int, start: int
     return Checked(tuple(files), tuple(good), tuple(bad))
 
 
-def check_unplaced(store: Store, life: TopicFolder, topic: KnownTopic | None) -> list[Damage]:
+def check_unplaced(store: Store, folder: TopicFolder, topic: KnownTopic | None) -> list[Damage]:
     """Return the damaged ones of the append files of which nothing says where their rows belong.
 
     Empty if the newest state of the topic is known: what that does not name are no rows of the log. Raises
@@ -110,8 +110,8 @@ def check_unplaced(store: Store, life: TopicFolder, topic: KnownTopic | None) ->
     """
     if topic is not None and topic.is_newest:
         return []
-    prefix = layout.append_file(*life, "")
-    placed = set() if topic is None else {layout.append_file(*life, file.name) for file in topic.topic.files}
+    prefix = layout.append_file(*folder, "")
+    placed = set() if topic is None else {layout.append_file(*folder, file.name) for file in topic.topic.files}
     found = []
     for key in store.list(prefix):
         if key in placed or not layout.is_born_name(key.removeprefix(prefix)):

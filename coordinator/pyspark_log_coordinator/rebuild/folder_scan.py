@@ -1,13 +1,13 @@
-"""Folders: what a node's store holds of topics, found out without any journal.
+"""The scan of a topic's folder on one node, without any journal.
 
-Every segment is read and checked, for what is named as held afterwards must be there. Append files are listed: what is
-in them says nobody but a journal, or a description (`topic_description`).
+Every segment is read and checked, because the new journal will name its holders. Append files are only listed: without
+a journal or a description (`topic_description`) the offsets of their rows are not known.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,51 +29,52 @@ if TYPE_CHECKING:
     from pyspark_log_storage.index import IndexEntry
     from pyspark_log_storage.store import Store
 
+T = TypeVar("T")
+
 _LOG = ".log"
 
 
 class TopicFolder(NamedTuple):
-    """One life of a topic: its name and its id."""
+    """The folder of one topic incarnation: the topic's name and id."""
 
     topic: str
     topic_id: str
 
     @property
-    def folder(self) -> str:
-        """Where its files lie on each node."""
+    def prefix(self) -> str:
+        """The prefix of its keys on each node; ends with "/"."""
         return layout.topic_folder(self.topic, self.topic_id)
 
 
 class FoundSegment(msgspec.Struct, frozen=True):
-    """A copy of a segment. Of a damaged one `file` ends with the chunks that are good, and `why` says what follows."""
+    """A copy of a segment. If it is damaged, `file` describes the good chunks at its beginning."""
 
     partition: int
     file: SegmentFile
     epochs: EpochStarts
     """The leader epochs of the log when it was made."""
     why: str | None = None
+    """What is damaged, or None if it is whole."""
     indexed: bool = True
-    """Whether its index is there and right."""
+    """Whether its index exists and is right."""
 
 
-class Folder(msgspec.Struct, frozen=True):
-    """What a store holds of a life of a topic."""
+class FolderContents(msgspec.Struct, frozen=True):
+    """What a store holds of a topic incarnation."""
 
     segments: tuple[FoundSegment, ...]
     append_files: tuple[str, ...]
     """Their names."""
     high_watermarks: dict[int, int]
-    """By partition, as far as the node knew."""
+    """By partition, as the node knew them."""
     epochs: dict[int, EpochStarts]
-    """By partition, as far as the node knew."""
+    """By partition, as the node knew them."""
     description: Description | None
-    """The newest that is there, of the folder's own or of what is left of a journal."""
+    """The newest of the stored description and the state in the remains of the topic's journal."""
     newest: int
-    """The largest number of a journal entry that anything names."""
-    remains: tuple[str, ...]
-    """The keys of what is left of the topic's journal."""
+    """The largest number of a journal entry that any file names."""
     damaged: tuple[str, ...]
-    """What is wrong with checkpoints and descriptions, which are done without then."""
+    """Errors of checkpoints and descriptions; these are not used."""
 
     @property
     def partitions(self) -> int:
@@ -83,43 +84,44 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def topic_folders(store: Store) -> Iterator[TopicFolder]:
-    """Yield the lives of topics that have a folder."""
+    """Yield the folder of every topic incarnation."""
     for name in store.folders(layout.TOPICS):
         for topic_id in store.folders(f"{layout.TOPICS}{name}/"):
             yield TopicFolder(name, topic_id)
 
 
-def look(store: Store, life: TopicFolder, environment: Environment, progress: Callable[[int], object] = bool) -> Folder:
-    """Read what a store holds of a life of a topic. `progress` is told how many bytes were read since it was told last.
+def scan(
+    store: Store, folder: TopicFolder, environment: Environment, progress: Callable[[int], object] = bool
+) -> FolderContents:
+    """Read a topic's folder. Call `progress` with the number of bytes read since the last call.
 
     Raises `NewerFormat`, `StoreError`.
     """
-    reading = _Reading(store, life)
-    keys = list(store.list(life.folder))
-    names = [key.removeprefix(life.folder) for key in keys]
+    reading = _Reading(store, folder)
+    keys = list(store.list(folder.prefix))
+    names = [key.removeprefix(folder.prefix) for key in keys]
     found = [reading.segment(name, progress) for name in names if _is_segment(name)]
     appended = [name.removeprefix("append/") for name in names if name.startswith("append/")]
-    journal = layout.topic_journal(*life)
+    journal = layout.topic_journal(*folder)
     remains = tuple(key for key in keys if key.startswith(journal))
-    described, of_journal = reading.description(), _of_journal(store, life, environment) if remains else None
+    described, of_journal = reading.description(), _of_journal(store, folder, environment) if remains else None
     known = [each for each in (described, of_journal) if each is not None]
     numbers = [layout.born_of(name) for name in appended if layout.is_born_name(name)]
     numbers += [layout.born_of(each.file.name) for each in found]
     numbers += [each.number for each in known]
-    return Folder(
+    return FolderContents(
         segments=tuple(found),
         append_files=tuple(name for name in appended if layout.is_born_name(name)),
         high_watermarks=reading.high_watermarks(),
         epochs=reading.epochs(names),
         description=max(known, key=lambda each: each.number, default=None),
         newest=max([*numbers, newest_in(store, journal, remains)], default=0),
-        remains=remains,
         damaged=tuple(reading.damaged),
     )
 
 
 def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
-    """Return the largest number of an entry or a snapshot in what is left of a journal, 0 for none."""
+    """Return the largest number of an entry or a snapshot in the remains of a journal, or 0 if there are none."""
     numbers = [next(snapshot.numbers(store, journal), 0)]
     for key in remains:
         folder, _, name = key.removeprefix(journal).removeprefix(spare.FOLDER).rpartition("/")
@@ -131,7 +133,7 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
 
 
 def rows_in(store: Store, key: str) -> int:
-    """Return how many rows the good chunks at the beginning of an append file have."""
+    """Return the number of rows in the good chunks at the beginning of an append file."""
     rows = 0
     with contextlib.suppress(CorruptObject):
         for _, header, _ in append_file.scan(store, key):
@@ -139,8 +141,8 @@ def rows_in(store: Store, key: str) -> int:
     return rows
 
 
-def summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEntry]) -> SegmentFile:
-    """Return what a segment of these chunks is, of which there may be none."""
+def _summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEntry]) -> SegmentFile:
+    """Return the description of a segment of these chunks, possibly none."""
     return SegmentFile(
         name,
         base_offset,
@@ -153,16 +155,16 @@ def summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEntr
 
 
 class _Reading:
-    """Reads a folder, and notes what is damaged."""
+    """Reads the files of a folder, and collects errors of checkpoints and descriptions."""
 
-    def __init__(self, store: Store, life: TopicFolder) -> None:
+    def __init__(self, store: Store, folder: TopicFolder) -> None:
         self._store = store
-        self._life = life
+        self._prefix = folder.prefix
         self.damaged: list[str] = []
 
     def segment(self, name: str, progress: Callable[[int], object]) -> FoundSegment:
         partition, stem = name.removesuffix(_LOG).split("/")
-        key = f"{self._life.folder}{partition}/{stem}"
+        key = f"{self._prefix}{partition}/{stem}"
         named = int(stem.split("-")[0])
         size = self._store.size(f"{key}{_LOG}")
         epochs: EpochStarts = ()
@@ -177,27 +179,13 @@ class _Reading:
         progress(size)
         base_offset = entries[0].base_offset if entries else named
         indexed = why is None and segment.index_is_right(self._store, key, entries)
-        return FoundSegment(int(partition), summary(stem, base_offset, size, entries), epochs, why, indexed)
+        return FoundSegment(int(partition), _summary(stem, base_offset, size, entries), epochs, why, indexed)
 
     def description(self) -> Description | None:
-        key = f"{self._life.folder}{topic_description.NAME}"
-        try:
-            return topic_description.decode(self._store.read(key), f"{self._store.url}/{key}")
-        except ObjectMissing:
-            return None
-        except CorruptObject as error:
-            self.damaged.append(str(error))
-            return None
+        return self._decoded(topic_description.NAME, topic_description.decode)
 
     def high_watermarks(self) -> dict[int, int]:
-        key = f"{self._life.folder}{checkpoints.REPLICATION}"
-        try:
-            offsets = checkpoints.decode_offsets(self._store.read(key), f"{self._store.url}/{key}")
-        except ObjectMissing:
-            return {}
-        except CorruptObject as error:
-            self.damaged.append(str(error))
-            return {}
+        offsets = self._decoded(checkpoints.REPLICATION, checkpoints.decode_offsets) or {}
         return {partition: offset for (_, partition), offset in offsets.items()}
 
     def epochs(self, names: list[str]) -> dict[int, EpochStarts]:
@@ -205,12 +193,21 @@ class _Reading:
         for name in names:
             number, _, last = name.partition("/")
             if last == checkpoints.LEADER_EPOCH and _is_number(number):
-                key = f"{self._life.folder}{name}"
-                try:
-                    found[int(number)] = checkpoints.decode_epochs(self._store.read(key), f"{self._store.url}/{key}")
-                except CorruptObject as error:
-                    self.damaged.append(str(error))
+                epochs = self._decoded(name, checkpoints.decode_epochs)
+                if epochs is not None:
+                    found[int(number)] = epochs
         return found
+
+    def _decoded(self, name: str, decode: Callable[[bytes, str], T]) -> T | None:
+        """Return a file of the folder, decoded, or None if it is missing or damaged."""
+        key = f"{self._prefix}{name}"
+        try:
+            return decode(self._store.read(key), f"{self._store.url}/{key}")
+        except ObjectMissing:
+            return None
+        except CorruptObject as error:
+            self.damaged.append(str(error))
+            return None
 
 
 def _is_segment(name: str) -> bool:
@@ -219,23 +216,19 @@ def _is_segment(name: str) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a text is a number, of plain digits."""
     return text.isascii() and text.isdigit()
 
 
-def _of_journal(store: Store, life: TopicFolder, environment: Environment) -> Description | None:
-    """Return what is left of the topic's journal says, as far as it can be read; None where that is nothing."""
-    journal = Journal(OneStore(store), layout.topic_journal(*life), topic.MACHINE, environment)
+def _of_journal(store: Store, folder: TopicFolder, environment: Environment) -> Description | None:
+    """Return the state in the remains of the topic's journal as a description, or None if it cannot be read."""
+    journal = Journal(OneStore(store), layout.topic_journal(*folder), topic.MACHINE, environment)
     try:
         with contextlib.suppress(CorruptObject, StoreError):
             journal.refresh()
     except LogError:
         return None
     state = journal.state
-    # One that begins with the end of a rebuild that was cut short knows no more than the folders do.
+    # The first entry of a rebuild that was cut short adds nothing to what the folders show.
     if not state.started or state.restored == journal.number:
         return None
     return topic_description.describe(state, journal.number, 0, ())
-
-
-__all__ = ["Folder", "FoundSegment", "TopicFolder", "look", "newest_in", "rows_in", "summary", "topic_folders"]

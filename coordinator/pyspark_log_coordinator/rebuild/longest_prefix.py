@@ -1,14 +1,14 @@
-"""The longest prefix: which of the segments and chunks that were found make up as much of a partition as can be had.
+"""The longest prefix: the segments and chunks that cover the most of a partition without a gap.
 
     segments   [0, 10) [10, 20) [20, 30)          of any node
-    merged     [0, 20)                            overlaps what it was made of
+    merged     [0, 20)                            overlaps the segments it was made of
     chunks     [20, 23) [23, 30) [30, 34)         of the newest description
 
     chosen     [0, 20) [20, 30) then the chunk [30, 34)
 
-Pieces follow one another without a gap, segments first, as they do in a log. Of the ways to the furthest offset the
-one with the most rows in segments is taken, then the one with the fewest segments. Where the log start is in no piece,
-it is the first offset that is.
+As in every log, segments come first. Of the paths to the furthest offset, the one with the most rows in segments is
+chosen, then the one with the fewest segments. If no piece has the log start, the prefix begins at the first offset that
+a piece has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ C = TypeVar("C", bound=Span)
 
 
 class Prefix(msgspec.Struct, Generic[S, C], frozen=True):
-    """What was chosen. Without pieces `log_start` and `log_end` are equal."""
+    """The chosen pieces. Without any, `log_start` and `log_end` are equal."""
 
     log_start: int
     log_end: int
@@ -44,7 +44,7 @@ class Prefix(msgspec.Struct, Generic[S, C], frozen=True):
 
 
 def longest(segments: Sequence[S], chunks: Sequence[C], log_start: int) -> Prefix[S, C]:
-    """Return the longest prefix from `log_start` on, or from the first offset behind it that any piece has."""
+    """Return the longest prefix from `log_start`, or from the first offset after it that a piece has."""
     begins = [max(each.base_offset, log_start) for each in (*segments, *chunks) if each.end_offset > log_start]
     if not begins:
         return Prefix(log_start, log_start, (), ())
@@ -59,21 +59,21 @@ def longest(segments: Sequence[S], chunks: Sequence[C], log_start: int) -> Prefi
 
 
 class _Step(msgspec.Struct, Generic[S], frozen=True):
-    """The last segment of the way to an offset, and how many there are on it."""
+    """The last segment of the path to an offset, and the path's number of segments."""
 
     segment: S
     count: int
 
 
 class _Run(msgspec.Struct, Generic[C], frozen=True):
-    """The first of the chunks that follow one another from an offset on, and where the last of them ends."""
+    """The first of consecutive chunks from an offset, and where the last one ends."""
 
     chunk: C
     end: int
 
 
 def _steps(segments: Sequence[S], start: int) -> dict[int, _Step[S]]:
-    """Return the offsets that segments lead to from `start` on, each with the last one of the way of the fewest."""
+    """Return the offsets that segments reach from `start`, each with the last step of its shortest path."""
     steps: dict[int, _Step[S]] = {}
     for each in sorted(segments, key=lambda each: (each.base_offset, each.end_offset)):
         if each.base_offset <= start < each.end_offset:
@@ -89,7 +89,7 @@ def _steps(segments: Sequence[S], start: int) -> dict[int, _Step[S]]:
 
 
 def _path(steps: Mapping[int, _Step[S]], start: int, end: int) -> tuple[S, ...]:
-    """Return the segments of the way to `end`."""
+    """Return the segments of the path to `end`."""
     path = []
     while end in steps:
         path.append(steps[end].segment)
@@ -100,7 +100,7 @@ def _path(steps: Mapping[int, _Step[S]], start: int, end: int) -> tuple[S, ...]:
 
 
 def _runs(chunks: Sequence[C], start: int) -> dict[int, _Run[C]]:
-    """Return the offsets at which chunks begin, and `start` where one holds it, each with what follows from there."""
+    """Return the run from each offset at which a chunk begins, and from `start` if a chunk holds it."""
     runs: dict[int, _Run[C]] = {}
     for each in sorted(chunks, key=lambda each: each.base_offset, reverse=True):
         end = runs[each.end_offset].end if each.end_offset in runs else each.end_offset
@@ -111,7 +111,7 @@ def _runs(chunks: Sequence[C], start: int) -> dict[int, _Run[C]]:
 
 
 def _run(runs: Mapping[int, _Run[C]], start: int) -> tuple[C, ...]:
-    """Return the chunks that follow one another from `start` on."""
+    """Return the consecutive chunks from `start`."""
     found = []
     while start in runs:
         found.append(runs[start].chunk)

@@ -1,8 +1,8 @@
-"""Setting aside: an object that has no place any more is moved out of the way, and never removed.
+"""Quarantine: objects that the rebuilt cluster does not use are moved here, and never deleted.
 
-    set-aside/<when, UTC>-<nonce>/<the key that it had>
+    set-aside/<UTC time>-<nonce>/<the object's former key>
 
-It is copied first and removed then, so that it is always in one of the two places, or in both.
+An object is copied before the original is deleted, so no moment is without a copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SET_ASIDE = "set-aside/"
 
 
 def new_folder(environment: Environment) -> str:
-    """Return a folder, which ends with "/", that nothing has been set aside in."""
+    """Return the name of a new quarantine folder; ends with "/"."""
     now_ms = environment.now_ms()
     try:
         when = f"{dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc):%Y%m%dT%H%M%S}"
@@ -31,7 +31,7 @@ def new_folder(environment: Environment) -> str:
 
 
 def set_aside(store: Store, key: str, folder: str) -> None:
-    """Move an object into a folder that `new_folder` made. No error where there is none. Raises `StoreError`."""
+    """Move an object into a folder from `new_folder`. Do nothing if it does not exist. Raises `StoreError`."""
     try:
         size = store.size(key)
     except ObjectMissing:

@@ -1,13 +1,13 @@
-"""Salvage: what can be had of a segment of which no node has a whole copy, before its journal is made again.
+"""Salvage: the good chunks of a segment that no node has whole.
 
     node 0    chunk 0   damaged   chunk 2   chunk 3
     node 1    chunk 0   chunk 1   damaged   damaged
     node 2    damaged   chunk 1   damaged   damaged
 
-    salvaged  chunk 0   chunk 1   chunk 2   chunk 3      of any node, up to the first that is whole nowhere
+    salvaged  chunk 0   chunk 1   chunk 2   chunk 3      of any node, up to the first that no node has whole
 
-Copies are equal byte for byte, so where one node's chunk ends, each node's next one begins. What was salvaged is
-written as a segment with a name of its own, that follows from what it was made of: who does it again makes it again.
+Copies are equal byte for byte, so the next chunk begins at the same byte on every node. The salvaged chunks are written
+as a segment whose name follows from its content, so doing it again writes the same segment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Header = tuple[int, EpochStarts, int]
 
 
 class Salvage(msgspec.Struct, frozen=True):
-    """What a segment will be that was salvaged, and what it comes from."""
+    """The segment that will be made of the good chunks of a damaged one."""
 
     partition: int
     file: SegmentFile
@@ -47,11 +47,11 @@ class Salvage(msgspec.Struct, frozen=True):
     source: str
     """The name of the damaged segment."""
     nodes: tuple[NodeId, ...]
-    """The nodes that have any of it."""
+    """The nodes that have a copy of the damaged segment."""
 
 
-def look(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str) -> Salvage | None:
-    """Return what can be had of the segment of this name, None where that is nothing. Changes nothing.
+def find(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str) -> Salvage | None:
+    """Return what can be made of the copies of a segment, or None if no chunk is good. Changes nothing.
 
     `folder` is the topic's, and ends with "/". Raises `NewerFormat`, `StoreError`.
     """
@@ -70,7 +70,7 @@ def look(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str)
         high.append(header.max_timestamp)
     if not count:
         return None
-    # Of an epoch that begins behind what is left nothing is known any more.
+    # Epochs that begin after the salvaged rows are dropped.
     epochs = tuple(each for each in epochs if each[1] < end_offset)
     made = layout.segment_name(base_offset, layout.born_of(name), _nonce(name, end_offset))
     size += len(segment.encode_header(base_offset, epochs))
@@ -79,7 +79,7 @@ def look(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str)
 
 
 def write(salvage: Salvage, stores: Mapping[NodeId, Store], folder: str, target: Store) -> None:
-    """Write what was found. Raises `CorruptObject` where less is there by now, `StoreError`."""
+    """Write the segment to `target`. Raises `CorruptObject` if chunks were damaged since `find`, `StoreError`."""
     into, file = f"{folder}{salvage.partition}/", salvage.file
     key = f"{into}{salvage.source}.log"
     sources = {node: stores[node] for node in salvage.nodes}
@@ -90,8 +90,8 @@ def write(salvage: Salvage, stores: Mapping[NodeId, Store], folder: str, target:
             if writer.end_offset < file.end_offset:
                 writer.append(header, data)
         if writer.end_offset != file.end_offset:
-            detail = f"its rows up to {file.end_offset - 1} were whole, and those from {writer.end_offset} on are not"
-            raise CorruptObject(f"segment {key}", f"{detail} any more; look again what can be had")
+            detail = f"its rows from {writer.end_offset} to {file.end_offset - 1} were damaged since the survey"
+            raise CorruptObject(f"segment {key}", f"{detail}; start again")
         writer.close()
     except BaseException:
         writer.discard()
@@ -99,7 +99,7 @@ def write(salvage: Salvage, stores: Mapping[NodeId, Store], folder: str, target:
 
 
 def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, dict[NodeId, Store]]:
-    """Return what the header of a .log says, and the stores with copies of that .log, not of another in its place."""
+    """Return the header of a .log, and the stores without those that have another file under its name."""
     headers: dict[NodeId, _Header] = {}
     others: set[NodeId] = set()
     for node, store in stores.items():
@@ -113,7 +113,7 @@ def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, d
 
 
 def _chunks(stores: Mapping[NodeId, Store], key: str, position: int) -> Iterator[tuple[Header, pa.Buffer]]:
-    """Yield the chunks from a byte of a .log on, each of the first node that has it whole, until none has."""
+    """Yield the chunks of a .log from a byte on, each from the first node that has it whole, until no node has."""
     while (found := _first(stores, key, position)) is not None:
         yield found
         position += found[0].length

@@ -20,7 +20,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup, journal_migration
 from pyspark_log_coordinator.rebuild import execute
-from pyspark_log_coordinator.rebuild.rebuild_survey import survey
+from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_coordinator.topic.machine import AlterConfig, MoveTopicJournal
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -437,7 +437,7 @@ def test_what_is_left_on_the_stores_that_the_journals_left_does_not_keep_from_re
     if not told:
         forget_where_they_went(six, *URLS)
     found = survey([six.open(url) for url in URLS], fake_environment(), URLS, open_node=six.open)
-    assert [each.life.topic for each in found.topics] == ["t", "u"]
+    assert [each.folder.topic for each in found.topics] == ["t", "u"]
 
 
 @pytest.mark.parametrize("left", [(), URLS[1:]], ids=["nothing is left", "there is something where they were before"])

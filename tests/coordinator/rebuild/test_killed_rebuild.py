@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import housekeeping
 from pyspark_log_coordinator.rebuild import execute
-from pyspark_log_coordinator.rebuild.rebuild_survey import survey
+from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_storage.errors import NoCluster, NodeMissing
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment

@@ -270,7 +270,7 @@ def test_a_deleted_topic_stays_deleted(cluster):
     shutil.rmtree(cluster.path / "node0" / "cluster")
     found = cluster.rebuild()
     assert list(cluster.log.topics()) == ["t"]
-    assert [(life.topic, why) for life, why in found.left_out] == [("u", "it was deleted")]
+    assert [(folder.topic, why) for folder, why in found.left_out] == [("u", "it was deleted")]
 
 
 def test_of_two_lives_of_a_topic_the_later_is_made_again(cluster):
@@ -287,7 +287,7 @@ def test_of_two_lives_of_a_topic_the_later_is_made_again(cluster):
         shutil.move(cluster.path / f"kept{node}", cluster.path / f"node{node}" / "topics" / "u" / former)
     cluster.lose_journals()
     found = cluster.rebuild()
-    assert [life.topic_id for life, _ in found.left_out] == [former]
+    assert [folder.topic_id for folder, _ in found.left_out] == [former]
     cluster.check()
 
 
@@ -328,5 +328,5 @@ def test_a_folder_without_a_marker_and_one_of_another_cluster_are_refused(cluste
     other = LostCluster(tmp_path / "other")
     with pytest.raises(InvalidOption, match="give the nodes of one"):
         look(cluster.url("0"), other.url("1"))
-    with pytest.raises(InvalidOption, match="both say"):
+    with pytest.raises(InvalidOption, match="are both node '0'"):
         look(cluster.url("0"), other.url("0"), cluster.url("0"))

@@ -1,0 +1,141 @@
+"""The journals before a rebuild: proof that the cluster's journal cannot be read, and where the new journals will be.
+
+Two clusters that continue with the same offsets could never be merged again. So a cluster with a readable journal is
+refused, and the survey says if a journal may be alive on nodes that were not given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
+from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.model.node_order import named
+from pyspark_log_coordinator.rebuild import folder_scan
+from pyspark_log_coordinator.rebuild.given_nodes import refusal
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.rebuild.given_nodes import GivenNode
+    from pyspark_log_storage.store import Store
+
+_PATIENCE_MS = 2_000
+"""How long to look for a journal on several stores that do not answer."""
+
+
+class LostJournals:
+    """What the given nodes know of the cluster's journals."""
+
+    def __init__(self, given: Sequence[GivenNode]) -> None:
+        self._given = given
+        self._known: dict[NodeId, JournalNodes | None] = {each.node_id: _journal_nodes(each.store) for each in given}
+        """The journal nodes that each node names; None if the journals were at the root, as far as it knows."""
+        self._generations = [each.generation for each in self._known.values() if each is not None]
+
+    @property
+    def generation(self) -> int:
+        """The generation of the new journals: one that no node knows, or 1 if the journals were never moved.
+
+        A node that was not given and returns later names an older one.
+        """
+        newest = max(self._generations, default=1)
+        return newest + 1 if newest > 1 else 1
+
+    @property
+    def newest(self) -> int:
+        """The largest number of an entry in the remains of the cluster's journal."""
+        journal = layout.CLUSTER_JOURNAL
+        return max(folder_scan.newest_in(each.store, journal, tuple(each.store.list(journal))) for each in self._given)
+
+    def stores_to_begin_on(self, urls: Sequence[str]) -> tuple[Store, ...]:
+        """Return the stores of the new journals: those at `urls`, or if it is empty, where the journals were.
+
+        Raises `InvalidOption`.
+        """
+        by_url = {each.store.url: each.store for each in self._given}
+        for url in urls:
+            if url not in by_url:
+                raise refusal(f"the journals cannot be at {url}: it is not one of the given nodes")
+        if urls:
+            count = len(set(urls))
+            if 1 < count < journal_nodes.LEAST:
+                raise refusal(
+                    f"need one journal node, or at least {journal_nodes.LEAST} to tolerate a failure; got {count}"
+                )
+            return tuple(by_url[url] for url in dict.fromkeys(urls))
+        for nodes in self._known.values():
+            if nodes is not None and all(each.node in self._known for each in nodes.nodes):
+                by_id = {each.node_id: each.store for each in self._given}
+                return tuple(by_id[each.node] for each in nodes.nodes)
+        return (next((each.store for each in self._given if each.marker.root), self._given[0].store),)
+
+    def refuse_readable(self, environment: Environment, open_node: Callable[[str], Store]) -> None:
+        """Raise `InvalidOption` if the cluster's journal can be read, where a node names it or where it migrated to."""
+        here = {each.store.url: each.store for each in self._given}
+        told = max(self._generations, default=1)
+
+        def place_of(nodes: Sequence[JournalNode], generation: int) -> JournalPlace:
+            members = [Member(here.get(one.url) or open_node(one.url), one.node, one.incarnation) for one in nodes]
+            return SeveralStores(Members(members), generation)
+
+        def state_at(place: JournalPlace) -> cluster.Cluster:
+            return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS).refresh()
+
+        for each in self._given:
+            nodes = self._known[each.node_id]
+            place = OneStore(each.store) if nodes is None else place_of(nodes.nodes, nodes.generation)
+            try:
+                state = state_at(place)
+                while (moved := state.journals).generation > place.generation:
+                    there = place_of(moved.nodes, moved.generation)
+                    next_state = state_at(there)
+                    if not next_state.cluster_id and moved.generation > told:
+                        break  # the migration was cut short before the journal began there
+                    state, place = next_state, there
+            except NewerFormat:
+                raise
+            except (CorruptObject, ObjectMissing):
+                continue  # it exists, but cannot be used
+            except LogError:
+                if nodes is None:
+                    raise
+                continue  # no majority of the journal nodes answers
+            if state.cluster_id:
+                raise refusal(
+                    f"the journal of cluster {state.cluster_id} at {place.url} can be read: there is nothing to "
+                    "rebuild. Use `pyspark-log nodes renew` to bring back a node that was wiped"
+                )
+
+    @property
+    def may_live(self) -> str | None:
+        """Why a journal may be alive on nodes that were not given, or None if it cannot be."""
+        if any(each.marker.root for each in self._given):
+            return None
+        for nodes in self._known.values():
+            if nodes is None:
+                continue
+            absent = [each for each in nodes.nodes if each.node not in self._known]
+            # The given nodes do not count for the old journals any more, once they have new incarnations.
+            if len(absent) <= len(nodes.nodes) // 2:
+                return None
+            urls = ", ".join(each.url for each in absent)
+            return (
+                f"the journals were also on node {named({each.node for each in absent})} at {urls}, which is not given"
+            )
+        return "none of the given nodes has had the journals, as far as they know"
+
+
+def _journal_nodes(store: Store) -> JournalNodes | None:
+    with contextlib.suppress(CorruptObject):
+        return journal_nodes.read(store)
+    return None

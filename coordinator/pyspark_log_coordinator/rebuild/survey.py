@@ -1,0 +1,199 @@
+"""The survey before a rebuild: what the folders of the given nodes hold, and what can be made of it. Changes nothing.
+
+It reads every segment on every node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.cluster.nodes import Node
+from pyspark_log_coordinator.model.node_order import by_number
+from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.rebuild import folder_scan, given_nodes, salvage, topic_plan
+from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, TopicFolder
+from pyspark_log_coordinator.rebuild.given_nodes import GivenNode
+from pyspark_log_coordinator.rebuild.lost_journals import LostJournals
+from pyspark_log_coordinator.rebuild.partition_plan import GoodChunk
+from pyspark_log_coordinator.rebuild.topic_plan import TopicPlan
+from pyspark_log_storage import append_file, layout
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.maintenance.topic_description import Description
+    from pyspark_log_coordinator.rebuild.salvage import Salvage
+
+
+class Unplaced(msgspec.Struct, frozen=True):
+    """An append file whose rows have no known offsets."""
+
+    topic: str
+    key: str
+    nodes: tuple[NodeId, ...]
+    bytes: int
+    rows: int
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What was found, and what will be made of it."""
+
+    cluster_id: str
+    given: tuple[GivenNode, ...]
+    journal_stores: tuple[Store, ...]
+    """The stores of the new journals. A single one becomes the root."""
+    topics: tuple[TopicPlan, ...]
+    left_out: tuple[tuple[TopicFolder, str], ...]
+    """Folders of topics that are left as they are, and why."""
+    unplaced: tuple[Unplaced, ...]
+    absent: tuple[Node, ...]
+    """Nodes of the cluster that were not given."""
+    damaged: tuple[str, ...]
+    """Errors of checkpoints and descriptions."""
+    racks: dict[NodeId, str]
+    former: frozenset[tuple[NodeId, str]]
+    """The incarnations that the nodes had."""
+    journals_may_live: str | None
+    """Why a journal may be alive on nodes that were not given, or None if it cannot be."""
+    generation: int
+    """The generation of the new journals."""
+    newest: int
+    """The largest number of an entry in the remains of the cluster's journal."""
+
+    @property
+    def lost(self) -> int:
+        """How many rows are lost that any folder knows of. Rows in unplaced files are not counted."""
+        return sum(each.lost for one in self.topics for each in one.partitions)
+
+
+def survey(
+    stores: Sequence[Store],
+    environment: Environment,
+    journal_urls: Sequence[str] = (),
+    *,
+    open_node: Callable[[str], Store],
+    progress: Callable[[int], object] = bool,
+) -> Survey:
+    """Return what can be made of the nodes at these stores.
+
+    The new journals will be on the stores at `journal_urls`, or if it is empty, where they were. `open_node` opens the
+    store at another address, to look for journals. `progress` is called with the number of bytes read since the last
+    call. Raises `InvalidOption` if the cluster's journal can be read, or the stores are not different nodes of one
+    cluster; `NewerFormat`, `StoreError`.
+    """
+    given = given_nodes.identify(stores)
+    journals = LostJournals(given)
+    journal_stores = journals.stores_to_begin_on(journal_urls)
+    journals.refuse_readable(environment, open_node)
+    found: dict[TopicFolder, dict[NodeId, FolderContents]] = {}
+    for each in given:
+        for folder in folder_scan.topic_folders(each.store):
+            found.setdefault(folder, {})[each.node_id] = folder_scan.scan(each.store, folder, environment, progress)
+    chosen, left_out = _choose(found)
+    plans = [_plan(given, folder, found[folder]) for folder in chosen]
+    known = sorted((one for plan in plans if (one := plan.description) is not None), key=lambda one: one.number)
+    nodes = {each.node_id: each for one in known for each in one.nodes}
+    former = {(each.node_id, each.marker.incarnation) for each in given}
+    former |= {(each.node_id, each.incarnation) for one in known for each in one.nodes}
+    former |= {pair for one in known for pair in one.topic.incarnations.items()}
+    here = {each.node_id for each in given}
+    return Survey(
+        cluster_id=given[0].marker.cluster,
+        given=given,
+        journal_stores=journal_stores,
+        topics=tuple(plans),
+        left_out=left_out,
+        unplaced=tuple(
+            _unplaced(given, found[plan.folder], plan.folder, name) for plan in plans for name in plan.unplaced
+        ),
+        absent=tuple(nodes[name] for name in sorted(nodes, key=by_number) if name not in here),
+        damaged=tuple(text for each in found.values() for folder in each.values() for text in folder.damaged),
+        racks={name: each.rack for name, each in nodes.items()},
+        former=frozenset(former),
+        journals_may_live=journals.may_live,
+        generation=journals.generation,
+        newest=journals.newest,
+    )
+
+
+def _choose(
+    found: Mapping[TopicFolder, Mapping[NodeId, FolderContents]],
+) -> tuple[list[TopicFolder], tuple[tuple[TopicFolder, str], ...]]:
+    """Return the topic folders to rebuild, and those to leave, with the reason."""
+    left: list[tuple[TopicFolder, str]] = []
+    chosen: dict[str, TopicFolder] = {}
+    for folder in sorted(found, key=lambda folder: _age(found[folder])):
+        description = topic_plan.newest_description(found[folder])
+        if description is not None and description.topic.deleted:
+            left.append((folder, "it was deleted"))
+            continue
+        if description is None and not any(each.append_files or each.partitions for each in found[folder].values()):
+            left.append((folder, "it is empty"))
+            continue
+        if folder.topic in chosen:
+            left.append((chosen[folder.topic], f"the topic was created again, as {folder.topic_id}"))
+        chosen[folder.topic] = folder
+    return sorted(chosen.values()), tuple(left)
+
+
+def _age(contents: Mapping[NodeId, FolderContents]) -> tuple[int, int]:
+    """Return the sort key of folders of one topic name: when it was created, if that is known, and its newest row."""
+    description = topic_plan.newest_description(contents)
+    newest = max((one.file.max_timestamp for each in contents.values() for one in each.segments), default=0)
+    return (0 if description is None else description.created_ms), newest
+
+
+def _plan(given: Sequence[GivenNode], folder: TopicFolder, found: Mapping[NodeId, FolderContents]) -> TopicPlan:
+    description = topic_plan.newest_description(found)
+    good = {each.node_id: _good_chunks(each.store, folder, description) for each in given if each.node_id in found}
+    names = [each.node_id for each in given]
+    return topic_plan.plan_topic(folder, found, good, names, _salvages(given, folder, found))
+
+
+def _salvages(given: Sequence[GivenNode], folder: TopicFolder, found: Mapping[NodeId, FolderContents]) -> list[Salvage]:
+    """Return what remains of the segments that no node has whole."""
+    damaged: dict[tuple[int, str], dict[NodeId, Store]] = {}
+    whole: set[tuple[int, str]] = set()
+    for each in given:
+        for one in found[each.node_id].segments if each.node_id in found else ():
+            name = one.partition, one.file.name
+            if one.why is None:
+                whole.add(name)
+            else:
+                damaged.setdefault(name, {})[each.node_id] = each.store
+    remains = (salvage.find(stores, folder.prefix, *name) for name, stores in damaged.items() if name not in whole)
+    return [each for each in remains if each is not None]
+
+
+def _good_chunks(store: Store, folder: TopicFolder, description: Description | None) -> frozenset[GoodChunk]:
+    """Return the chunks of the description, below its high watermark, that a store has whole."""
+    good: set[GoodChunk] = set()
+    if description is None:
+        return frozenset()
+    state = description.topic
+    for number, partition in enumerate(state.partitions):
+        for chunk in partition.chunks:
+            if chunk.end_offset > partition.high_watermark:
+                break
+            key = layout.append_file(*folder, state.file(chunk.file).name)
+            where = f"topic {folder.topic!r}, partition {number}, offset {chunk.base_offset}"
+            with contextlib.suppress(CorruptObject, ObjectMissing):
+                append_file.read_bytes(store, key, chunk.place(number), where)
+                good.add((number, chunk.base_offset))
+    return frozenset(good)
+
+
+def _unplaced(
+    given: Sequence[GivenNode], found: Mapping[NodeId, FolderContents], folder: TopicFolder, name: str
+) -> Unplaced:
+    key = layout.append_file(*folder, name)
+    having = [each for each in given if each.node_id in found and name in found[each.node_id].append_files]
+    copies = [(folder_scan.rows_in(each.store, key), each.store.size(key)) for each in having]
+    rows, size = max(copies)
+    return Unplaced(folder.topic, key, tuple(each.node_id for each in having), size, rows)
