@@ -1,4 +1,4 @@
-"""The data source `pyspark_log`: Spark's way to the reader and the writer, batch and streaming."""
+"""The data source that Spark finds by its name: makes the readers and writers, batch and streaming."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """What `format("pyspark_log")` means. Options are in docs/options.md."""
+    """The format "pyspark_log". Its options are in docs/options.md."""
 
     @classmethod
     def name(cls) -> str:
@@ -27,11 +27,11 @@ class DefaultSource(DataSource):
 
     @spark_entry
     def schema(self) -> StructType:
-        """Return the row of Spark's Kafka source; not called where the user gives a schema."""
+        """Return the schema of Spark's Kafka source. Spark does not call this if the user gives a schema."""
         from pyspark_log.source.row import row_schema
         from pyspark_log_storage.store import absolute_urls, open_store
 
-        # This is `load()`. Spark does not say yet whether a batch or a stream will be read.
+        # Called by `load()`, before it is known whether a batch or a stream will be read.
         check_source(self.options)
         for url in absolute_urls(self.options["path"]):
             open_store(url)
@@ -45,7 +45,7 @@ class DefaultSource(DataSource):
         return BatchReader(schema, parse_source(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """Return a reader of a stream. Raises nothing: Spark would bury the message (see `StreamReader`)."""
+        """Return a reader of a stream. Must not raise: Spark would hide the message (see `StreamReader`)."""
         from pyspark_log.source.stream_reader import StreamReader
 
         return StreamReader(schema, dict(self.options))

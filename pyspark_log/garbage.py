@@ -1,6 +1,6 @@
-"""Garbage: keeping what stays out of the collector's sight.
+"""Keeps imported modules out of the garbage collector.
 
-pyspark's workers collect after every task and every call; with our imports each would take some 40 ms.
+pyspark's workers collect garbage after every task and call; with this product's imports each would take 40 ms.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def freeze_imports() -> None:
-    """Freeze what there is, if a module was imported since the last time in this process."""
+    """Freeze all objects if a module was imported since the last call in this process."""
     _freeze(len(sys.modules))
 
 

@@ -1,4 +1,4 @@
-"""Where Spark calls: errors reach the user by their message first, without a Python traceback before it."""
+"""Decorators of the methods that Spark calls: users see an error's message first, without a Python traceback."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HIDE = "SPARK_HIDE_TRACEBACK"
 
 
 def spark_entry(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method that Spark calls: a `LogError` is shown by its message alone, and imports are frozen.
+    """Hide the traceback of a `LogError`, and keep imports out of the garbage collector.
 
-    pyspark's worker reads the variable when it reports the error; the process ends after that, so nobody else's
-    tracebacks are hidden.
+    pyspark's worker reads the variable when it reports the error. The process ends after that, so no other traceback is
+    hidden.
     """
 
     @functools.wraps(function)

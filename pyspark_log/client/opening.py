@@ -1,6 +1,6 @@
-"""Opening: the log at an address, kept warm from one call to the next of a process.
+"""Opens logs and stores by address, and caches them in the process.
 
-A task is told what to read and write, and only needs the stores: it imports no state machine and opens no journal.
+Tasks get their files' names from the driver, so they only open stores: they import no state machine and no journal.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 def canonical(path: str) -> str:
-    """Return the address in its one form, which means the same on every machine. Raises `InvalidOption`.
+    """Return the address in its canonical form, the same on every machine. Raises `InvalidOption`.
 
-    Several addresses have commas between them: any journal nodes of one cluster.
+    Several addresses, of any journal nodes of one cluster, are separated by commas.
     """
     return ",".join(absolute_urls(path))
 
 
 @functools.lru_cache(maxsize=16)
 def stores_at(address: str) -> Callable[[str], Store]:
-    """Return what opens the stores of the cluster at `address`, by the addresses of their nodes, once in this process.
+    """Return a function that opens the stores of the cluster's nodes by address, each once in this process.
 
-    `canonical` made the address. Touches nothing. What is returned raises `InvalidOption`, `CorruptObject`.
+    `address` is canonical. Does no I/O. The function raises `InvalidOption`, `CorruptObject`.
     """
 
     @functools.cache
     def store_at(url: str) -> Store:
         if url != AT_THE_ROOT:
             return open_store(url)
-        if "," in address:  # where the journals are on several nodes, no node is named by the root
+        if "," in address:  # with several journal nodes, no node is at the root
             raise CorruptObject(f"the journal of the cluster at {address}", f"a node's address in it is {url!r}")
         return open_store(address)
 
@@ -48,7 +48,7 @@ def stores_at(address: str) -> Callable[[str], Store]:
 
 @functools.lru_cache(maxsize=16)
 def log_at(address: str) -> Log:
-    """Return the log at `address`, which `canonical` made, as far as this process has opened it.
+    """Return this process's log at the canonical `address`; it may not be open yet.
 
     Raises `InvalidOption`, `StoreError`.
     """
@@ -60,16 +60,16 @@ def log_at(address: str) -> Log:
 
 
 def own_log(path: str) -> Log:
-    """Return a log at `path` that nobody else has, for a thread of its own; not opened. Raises `InvalidOption`."""
+    """Return a new log at `path`, not open and not shared, for another thread. Raises `InvalidOption`."""
     from pyspark_log_coordinator.log.log import Log
 
     return Log([open_store(url) for url in canonical(path).split(",")], real_environment())
 
 
 def open_log(path: str, *, create: bool = False) -> Log:
-    """Return the log at `path`, opened. The same address gives the same object, whose journals stay read.
+    """Return the log at `path`, open. The same address gives the same object, which keeps its journals in memory.
 
-    Raises `NoCluster` where there is none and `create` is not set; `InvalidOption`, `NodeMissing`, `StoreError`.
+    Raises `NoCluster` if there is none and `create` is false; `InvalidOption`, `NodeMissing`, `StoreError`.
     """
     log = log_at(canonical(path))
     log.open(create=create)

@@ -1,11 +1,10 @@
-"""The row that a reader gets: that of Spark's Kafka source, column by column.
+"""The rows of the source: the columns of Spark's Kafka source.
 
     key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     timestampType int (always 0, CreateTime), and with includeHeaders
-    headers array<struct<key: string, value: binary>>, null for a row without headers, also for one that was written
-    with an empty array
+    headers array<struct<key: string, value: binary>>, null for a row without headers or with an empty array
 
-A user's `.schema()` chooses among these columns, in any order.
+A user's `.schema()` selects columns, in any order.
 """
 
 from __future__ import annotations
@@ -53,13 +52,13 @@ _KEPT_ROWS = 1024
 
 
 def row_schema(*, include_headers: bool) -> StructType:
-    """Return the row of Spark's Kafka source; every column is nullable, as there."""
+    """Return the schema. Every column is nullable, as in Spark's Kafka source."""
     names = [name for name in COLUMNS if include_headers or name != "headers"]
     return StructType([StructField(name, COLUMNS[name][0]) for name in names])
 
 
 def chosen_columns(schema: StructType) -> tuple[str, ...]:
-    """Return the names of the columns that are read. Raises `InvalidInput` for one that a row does not have so."""
+    """Return the selected columns. Raises `InvalidInput` for an unknown column or another type."""
     for field in schema:
         if field.name not in COLUMNS:
             raise InvalidInput(f"a row has no column {field.name!r}; there are {', '.join(COLUMNS)}")
@@ -77,7 +76,7 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
 def rows(
     record: pa.RecordBatch, columns: Sequence[str], arrow_schema: pa.Schema, topic: str, partition: int, offset: int
 ) -> pa.RecordBatch:
-    """Return stored rows as a reader gets them; `offset` is the first row's."""
+    """Return stored rows with the selected columns; `offset` is the first row's."""
     count = record.num_rows
     arrays = []
     for name in columns:
@@ -98,7 +97,7 @@ def rows(
 
 
 def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
-    """Return the headers with null in place of empty lists, which Spark's Kafka source never returns."""
+    """Replace empty lists by null, as Spark's Kafka source does."""
     validity, offsets = headers.buffers()[:2]
     first, count = headers.offset, len(headers)
     if count in {0, headers.null_count}:
@@ -115,7 +114,7 @@ def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
 
 
 def _constant(value: int | str, count: int) -> pa.Array:
-    """Return `value` so many times, as a part of a longer column that is kept: most batches are of about one size."""
+    """Return `value` `count` times, as a slice of a cached column: most batches have similar sizes."""
     rows = max(_KEPT_ROWS, 1 << (count - 1).bit_length())
     return _repeated(value, rows).slice(0, count)
 
@@ -131,10 +130,10 @@ def _repeated(value: int | str, rows: int) -> pa.Array:
 
 
 def _array(kind: pa.DataType, rows: int, *buffers: bytes | NDArray[Any]) -> pa.Array:
-    """Return an array without nulls.
+    """Return an array without nulls, from its buffers.
 
-    By its buffers: `pa.array` and `pa.scalar` look whether they are given something of pandas, and import pandas for
-    that where it is installed. No other step of a reading task does, and it takes a quarter of a second.
+    `pa.array` and `pa.scalar` would import pandas, if it is installed, to check for its types. That takes a quarter of
+    a second, and no other step of a reading task does it.
     """
     return pa.Array.from_buffers(kind, rows, [None, *map(pa.py_buffer, buffers)])
 

@@ -30,7 +30,7 @@ class GivenNode(msgspec.Struct, frozen=True):
 
 
 def identify(stores: Sequence[Store]) -> tuple[GivenNode, ...]:
-    """Return the nodes of the stores, in order. Raises `InvalidOption` unless these are different nodes of one cluster."""
+    """Return the nodes of the stores, in order. Raises `InvalidOption` if two are one node, or of two clusters."""
     found: dict[NodeId, GivenNode] = {}
     for store in stores:
         marker = node.read_marker(store)

@@ -126,7 +126,7 @@ class PartitionPlanner:
         ]
         prefix = longest_prefix.longest(segments, chunks, self._log_start)
         left = sorted(self._salvages, key=lambda each: (each.file.base_offset, -each.file.end_offset))
-        # A salvaged segment lengthens the log at its end or, on the way back, at its start; not at all if a gap follows.
+        # A salvaged segment lengthens the log at its end, or in reverse order at its start, or not if a gap follows.
         for one in (*left, *reversed(left)):
             more = [*segments, ChosenSegment(one.file, (), (), one)]
             longer = longest_prefix.longest(more, chunks, self._log_start)

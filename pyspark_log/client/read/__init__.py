@@ -1,1 +1,1 @@
-"""Reading: resolves positions, plans ranges, and fetches their rows from a replica that has them."""
+"""Reads rows without Spark: resolves positions, plans splits, and fetches their rows from the nearest replica."""

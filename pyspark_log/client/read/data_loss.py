@@ -1,4 +1,4 @@
-"""Reports rows that a read can no longer find: an error, or one warning if failOnDataLoss=false."""
+"""Reports of rows that a query can no longer read: an error, or a warning if failOnDataLoss=false."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ _logger = logging.getLogger("pyspark_log")
 
 
 def report_loss(what: str, *, fail: bool) -> None:
-    """Raise `DataLoss`, or log a warning where the query said that it can do without the rows."""
+    """Raise `DataLoss`, or log a warning if `fail` is false."""
     if fail:
         raise DataLoss(
-            f"{what}, so rows that this query has not read may be lost; set failOnDataLoss=false to go on with the rest"
+            f"{what}, so rows that this query has not read may be lost; set failOnDataLoss=false to continue with the "
+            "rest"
         )
     warn_of_loss(what)
 
 
 @functools.lru_cache(maxsize=1024)
 def warn_of_loss(what: str) -> None:
-    """Log what was lost: an idle query finds it again many times a second."""
-    _logger.warning("%s; going on with the rest (failOnDataLoss=false)", what)
+    """Log a loss once: an idle query meets it many times a second."""
+    _logger.warning("%s; continuing with the rest (failOnDataLoss=false)", what)

@@ -1,8 +1,7 @@
-"""Failover: what cannot be read of one node is read of the next one that has it, in the middle of a task.
+"""Failover between the nodes that hold a chunk, in the middle of a task.
 
-A node that failed comes last for the rest of the task, so that not every chunk tries it again, or waits for it; one
-that did not answer, or refused, for some time in all of the process. An object that is damaged or missing says nothing
-of the node's others to the next task.
+A node that failed comes last for the rest of the task, so not every chunk waits for it. A node that did not answer, or
+refused, comes last for `AVOID_SECONDS` in the whole process. A damaged or missing file does not affect other tasks.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_SECONDS = 5.0
-"""How long a read may take where another node has the same."""
+"""How long a read may take if another node has the same file."""
 LAST_ANSWER_SECONDS = 60.0
-"""How long a read may take where all other nodes have failed."""
+"""How long a read may take if all other nodes have failed."""
 
 _logger = logging.getLogger("pyspark_log")
 
@@ -112,7 +111,5 @@ class Failover:
     ) -> CorruptObject | StoreError:
         if nodes:
             return failed.errors[nodes[0]]
-        message = (
-            "each node that held it was wiped since, or is none of the cluster's any more; bring its old disk back"
-        )
+        message = "each node that held it was wiped since, or has left the cluster; bring its old disk back"
         return StoreUnavailable("", "", f"{self.name}, offset {offset}: {message}")

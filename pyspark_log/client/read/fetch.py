@@ -1,7 +1,7 @@
-"""Fetch: from a range of a partition to Arrow batches, in an executor.
+"""Fetch: reads the rows of a split as Arrow batches, in a task.
 
-Byte ranges are read straight from the store of a node that has them, and every chunk's CRC is checked before Arrow sees
-it. A large chunk is a batch as it is; small ones are joined, for each batch that Spark gets has a price.
+Every chunk's CRC is checked before Arrow decodes it. A large chunk becomes one batch. Small chunks are joined, because
+each batch has a cost on its way to the JVM.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 BATCH_ROWS = 50_000
-"""Chunks are joined up to so many rows: each Arrow batch has a price on its way to the JVM."""
+"""Small chunks are joined up to this many rows."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 
 _recent = RecentChunks()
 
 
 class Split(msgspec.Struct, frozen=True):
-    """Rows `[start, end)` of a partition, and where to read them: segments, then unrolled chunks; not both empty."""
+    """Rows `[start, end)` of a partition, and their files: segments, then unrolled chunks, at least one of them."""
 
     topic: str
     topic_id: str
@@ -44,26 +44,26 @@ class Split(msgspec.Struct, frozen=True):
     segments: tuple[str, ...]
     """The keys of the segments, without ending."""
     segment_ends: tuple[int, ...]
-    """Where the rows of each segment end."""
+    """The end offset of each segment."""
     files: dict[int, str]
-    """The key of each append file that a chunk names by number."""
+    """The keys of the append files, by the numbers in `chunks`."""
     chunks: tuple[ChunkRef, ...]
     schemas: tuple[bytes, ...]
     nodes: tuple[ReadReplica, ...]
-    """Where to read, the nearest first."""
+    """The nodes to read from, nearest first."""
     partly: dict[str, tuple[int, ...]]
-    """Of what not all of these nodes hold: the numbers, in `nodes`, of those that do, by key."""
+    """The indexes in `nodes` of the holders, for each file that not all of the nodes hold."""
     rack: str = ""
-    """Where the reader stands."""
+    """The reader's rack."""
 
     def holders(self, key: str) -> tuple[ReadReplica, ...]:
-        """Return the nodes from which a segment or an append file can be read, the nearest first."""
+        """Return the nodes that hold a segment or an append file, nearest first."""
         numbers = self.partly.get(key)
         return self.nodes if numbers is None else tuple(self.nodes[number] for number in numbers)
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A chunk of a split: its object, where in it, and its first offset."""
+    """A chunk of a split: the key of its file, its place in the file, and its first offset."""
 
     key: str
     staged: StagedChunk
@@ -71,7 +71,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the chunk's last row."""
+        """The offset after the chunk's last row."""
         return self.base_offset + self.staged.rows
 
 
@@ -80,11 +80,10 @@ def fetch(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the split's rows in order, each batch with its first row's offset.
 
-    `store_at` opens the store at an address as the cluster knows it. Holds one batch and a chunk in memory, and from
-    one split to the next what `recent_chunks` keeps. What one node does not give is read from the next that has it.
-    `find_again(offset)` returns where the rows from `offset` on are now; it is asked once, where maintenance has moved
-    them meanwhile, or no node gives them. Raises `CorruptObject`, which names topic, partition and offset, and
-    `StoreError`: those of the nearest node.
+    `store_at` opens the store at an address as the cluster knows it. Holds one batch and one chunk in memory, besides
+    `recent_chunks`. If a node fails, the next holder is read. If a file is missing or no holder can be read,
+    `find_again(offset)` is called once: it returns a new split of the rows from `offset`, which maintenance may have
+    moved. Raises the nearest node's `CorruptObject`, which names topic, partition and offset, or `StoreError`.
     """
     waiting: list[pa.RecordBatch] = []
     first, rows, size = split.start, 0, 0
@@ -124,7 +123,7 @@ def _chunks(
         except StoreError:
             if is_missing:
                 raise
-            raise error from None  # where the rows are now nobody can say either
+            raise error from None  # the error of the rows is of more use than that of the journal
     try:
         for batch in _read(store_at, again):
             yield batch
@@ -154,7 +153,7 @@ def _schemas(stored: tuple[bytes, ...], name: str) -> tuple[pa.Schema, ...]:
 
 
 def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
-    """Yield the split's chunks in order, and who holds each; of a segment, once its turn comes, by its index."""
+    """Yield the split's chunks in order, with their holders. A segment's index is read when its turn comes."""
     reached = split.start
     for key, end in zip(split.segments, split.segment_ends, strict=True):
         nodes = split.holders(key)
@@ -169,9 +168,9 @@ def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[Rea
 def _entries(
     failover: Failover, nodes: Sequence[ReadReplica], split: Split, key: str, rows: tuple[int, int]
 ) -> list[IndexEntry]:
-    """Return the chunks of a segment that hold any of the rows `[first, end)`, which are all in it.
+    """Return the chunks of a segment that hold any of the rows `[first, end)`.
 
-    Raises `CorruptObject` where the segment does not hold every row of these.
+    Raises `CorruptObject` if the segment does not hold all of these rows.
     """
 
     def whole(found: list[IndexEntry]) -> list[IndexEntry]:
@@ -182,7 +181,7 @@ def _entries(
             reached = entry.end_offset
         if reached < end:
             name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
-            raise CorruptObject(name, f"segment {key}, which the journal names, does not hold it: it was cut")
+            raise CorruptObject(name, f"segment {key} does not hold it, though the journal says so: the file was cut")
         return found
 
     return failover.look_up(

@@ -1,8 +1,8 @@
-"""Limits: how much of the backlog a micro-batch takes.
+"""The limits of a micro-batch.
 
-`maxOffsetsPerTrigger` is shared out in proportion to each partition's backlog, so that a large one does not starve a
-small one; `minOffsetsPerTrigger` waits until so much has come, or `maxTriggerDelay` has passed.
-Source: Spark's KafkaMicroBatchStream (`rateLimit`, `delayBatch`).
+`maxOffsetsPerTrigger` is shared out in proportion to each partition's backlog, so a large one does not starve a small
+one. `minOffsetsPerTrigger` makes a batch wait until the backlog is that large, or `maxTriggerDelay` has passed. Source:
+Spark's KafkaMicroBatchStream (`rateLimit`, `delayBatch`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ K = TypeVar("K")
 def share_out(limit: int, begin: Mapping[K, int], until: Mapping[K, int]) -> dict[K, int]:
     """Return where each partition ends if about `limit` rows are taken of `[begin, until)`.
 
-    A partition with a backlog gets one row at least, so the sum may exceed a limit smaller than their number.
+    Each partition with a backlog gets at least one row, so the sum may exceed a very small limit.
     """
     backlog = {key: until[key] - begin[key] for key in until if until[key] > begin[key]}
     total = sum(backlog.values())

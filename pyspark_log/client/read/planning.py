@@ -1,4 +1,4 @@
-"""Planning: from ranges of partitions to splits, without reading a row.
+"""The planning of splits from ranges of partitions, without reading a row.
 
 Splits follow chunks. `minPartitions` divides the larger ranges in proportion to their rows, and
 `maxRecordsPerPartition` cuts what is still longer. Source: Spark's KafkaOffsetRangeCalculator.
@@ -38,18 +38,18 @@ class Range(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return self.end - self.start
 
 
 def divide(ranges: Sequence[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
-    """Return the ranges, divided as the options ask; those without rows are left out."""
+    """Return the ranges without empty ones, divided as the options ask."""
     parts = [each for each in ranges if each.rows > 0]
     if max_records is not None:
         parts = [piece for each in parts for piece in _cut(each, math.ceil(each.rows / max_records))]
     if min_partitions is not None and len(parts) < min_partitions:
         total = sum(each.rows for each in parts)
-        # Ranges too small to be divided keep one split; the others share the rest in proportion.
+        # Ranges too small to be divided keep one split. The others share the rest in proportion.
         shares = [_share(each.rows, total, min_partitions) for each in parts]
         small = [each for each, share in zip(parts, shares, strict=True) if share == 1]
         large_total = total - sum(each.rows for each in small)
@@ -63,7 +63,7 @@ def divide(ranges: Sequence[Range], min_partitions: int | None, max_records: int
 
 
 def _share(rows: int, total: int, pieces: int) -> int:
-    """Return how many of `pieces` fall to `rows` of `total`: rounded half up, and one at least."""
+    """Return the share of `pieces` for `rows` of `total`, rounded half up, at least 1."""
     return max(1, math.floor(rows / total * pieces + 0.5))
 
 
@@ -82,9 +82,9 @@ def splits(
 
 
 def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Split:
-    """Return where the rows of a range lie. The range is within the partition's log.
+    """Return the split of a range, which must be within the partition's log.
 
-    `rack` is where the reader stands, empty where nobody said.
+    `rack` is the reader's, empty if it is not known.
     """
     state = handle.journal.state
     partition = state.partitions[part.partition]
@@ -118,7 +118,7 @@ def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Spli
 def _holders(
     state: Topic, nodes: Sequence[Node], held: Mapping[str, Sequence[Holder]]
 ) -> tuple[tuple[ReadReplica, ...], dict[str, tuple[int, ...]]]:
-    """Return which of the nodes hold any of the objects, and of each object that not all of these hold which do."""
+    """Return `Split.nodes` and `Split.partly` for files with these holders."""
     if len(nodes) == 1:
         return read_replicas.holding(state, nodes, ()), {}
     found = {key: read_replicas.holding(state, nodes, holders) for key, holders in held.items()}
@@ -130,9 +130,9 @@ def _holders(
 
 
 def find_again(log: Log, split: Split, offset: int) -> Split:
-    """Return where the split's rows from `offset` on are now, after maintenance has moved them.
+    """Return a new split of the rows from `offset`, after maintenance has moved them.
 
-    Raises `DataLoss` where they have expired or were cut meanwhile, or the topic is another one.
+    Raises `DataLoss` if rows expired or were truncated in the meantime, or the topic was created again.
     """
     handle = log.topic(split.topic)
     if handle.topic_id != split.topic_id:
@@ -143,7 +143,7 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
     if low > offset:
         raise DataLoss(
             f"{where}: offsets {offset} to {min(low, split.end) - 1} expired or were deleted while they were read; "
-            "read faster, or let retention.ms be longer"
+            "read faster, or set a longer retention.ms"
         )
     if high < split.end:
         raise DataLoss(

@@ -1,4 +1,4 @@
-"""Positions: from what a user wishes (earliest, latest, offsets, times) to offsets of partitions.
+"""The positions that users give (earliest, latest, offsets, times), resolved to offsets of partitions.
 
 Rules and precedence are those of Spark's Kafka source (KafkaOffsetReader, KafkaSourceProvider).
 """
@@ -45,12 +45,12 @@ US_PER_MS = 1000
 
 
 class Subscribed:
-    """The partitions that a subscription names now, and how their topics are held."""
+    """The partitions that a subscription names now, with the handles of their topics."""
 
     def __init__(
         self, handles: Mapping[str, TopicHandle], partitions: Mapping[str, tuple[int, ...]], rack: str = ""
     ) -> None:
-        """`partitions` of each topic in `handles`, ascending. `rack` is where who reads them stands."""
+        """`partitions` has those of each topic in `handles`, ascending. `rack` is the reader's."""
         self.handles = handles
         self.partitions = partitions
         self.rack = rack
@@ -65,10 +65,10 @@ class Subscribed:
 
 
 def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, rack: str = "") -> Subscribed:
-    """Return what a subscription names, refreshed.
+    """Return the partitions that a subscription names, refreshed.
 
-    Raises `UnknownTopic` for a named topic that is not there, unless `missing_is_error` is not set: then it is left
-    out. Raises `InvalidInput` for an assigned partition that its topic does not have.
+    Raises `UnknownTopic` for a named topic that does not exist; with `missing_is_error` false, skips it. Raises
+    `InvalidInput` for an assigned partition that does not exist.
     """
     names: list[str]
     match subscription:
@@ -83,7 +83,7 @@ def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, 
         try:
             handles[name] = log.topic(name)
         except UnknownTopic:
-            # One that the pattern found may be deleted meanwhile.
+            # A topic that matched the pattern may be deleted by now.
             if missing_is_error and not isinstance(subscription, SubscribePattern):
                 raise
     partitions = {}
@@ -102,11 +102,11 @@ def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, 
 def resolve(
     log: Log, now: Subscribed, wish: Position, no_match: NoMatch, *, ending: bool, fail_on_data_loss: bool = True
 ) -> dict[tuple[str, int], int]:
-    """Return the offset that a wish means for each subscribed partition.
+    """Return the offset of each subscribed partition that a position means.
 
-    An ending time that no row has reached means the end; a starting one is an error or the end, as `no_match` says.
-    Raises `InvalidInput` where the wish does not name the subscribed partitions, `DataLoss` for an offset that is
-    not in the log, which without `fail_on_data_loss` means the nearest that is.
+    An ending time that no row has reached means the end; a starting one is an error or the end, depending on
+    `no_match`. Raises `InvalidInput` if the position does not name exactly the subscribed partitions, `DataLoss` for an
+    offset outside the log; with `fail_on_data_loss` false, takes the nearest offset in the log.
     """
     keys = now.topic_partitions()
     match wish:
@@ -128,9 +128,9 @@ def resolve(
 
 
 def _expanded(now: Subscribed, wish: SpecificOffsets) -> dict[str, dict[int, int]]:
-    """Return the offsets with those of whole topics, for the partitions that are subscribed now.
+    """Return the offsets, with each topic-wide offset expanded to the topic's subscribed partitions.
 
-    Raises `InvalidInput` for a whole topic that is not subscribed.
+    Raises `InvalidInput` for a topic-wide offset of a topic that is not subscribed.
     """
     if absent := sorted(wish.whole_topics.keys() - now.partitions.keys()):
         subscribed_now = ", ".join(sorted(now.partitions)) or "none"
@@ -194,7 +194,7 @@ def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int, rack: s
             continue
         record = read_one(failover, holders, place, handle.schemas)
         times = np.asarray(record.column("timestamp").cast(pa.int64()))
-        # Rows before the log start are still in the chunk that it cuts, but no longer in the log.
+        # The chunk at the log start may still have rows from before it.
         times = times[max(0, partition.log_start - place.base_offset) :]
         reaching = np.flatnonzero(times >= ms * US_PER_MS)
         if len(reaching) > 0:
@@ -206,7 +206,7 @@ def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int, rack: s
 def _places_reaching(
     failover: Failover, nodes: Sequence[Node], handle: TopicHandle, number: int, timestamp: int
 ) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
-    """Yield, in order, the chunks with a row at or after `timestamp` (microseconds); each is looked for when asked."""
+    """Yield, in order and lazily, the chunks with a row at or after `timestamp` (microseconds)."""
     state = handle.journal.state
     partition = state.partitions[number]
     for rolled in partition.segments_reaching(timestamp):

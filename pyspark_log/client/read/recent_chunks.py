@@ -1,7 +1,7 @@
-"""Recent chunks: what a process has decoded of chunks that the next micro-batch goes on with.
+"""Recent chunks: a cache of decoded chunks that the next micro-batch continues.
 
-A query with `maxOffsetsPerTrigger` may take a hundred rows of a chunk of a hundred thousand: without this each
-micro-batch would read and decode the whole chunk again.
+With `maxOffsetsPerTrigger` a micro-batch may take a hundred rows of a chunk of a hundred thousand. Without the cache
+each would read and decode the whole chunk again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BYTES_MAX = 32 * 1024 * 1024
 
 
 class RecentChunks:
-    """The rows of chunks, the least recently used of which go when there is no room. Used by one thread."""
+    """Decoded chunks by key, evicted in least recently used order. For one thread."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -26,14 +26,14 @@ class RecentChunks:
         self._kept: OrderedDict[Hashable, pa.RecordBatch] = OrderedDict()
 
     def take(self, chunk: Hashable) -> pa.RecordBatch | None:
-        """Return the rows of a chunk, which is forgotten thereby; None where it is not known."""
+        """Remove a chunk and return its rows, or None if it is not cached."""
         batch = self._kept.pop(chunk, None)
         if batch is not None:
             self._bytes -= batch.nbytes
         return batch
 
     def keep(self, chunk: Hashable, batch: pa.RecordBatch) -> None:
-        """Remember the rows of a chunk; one that is too large for all the room is not kept."""
+        """Cache the rows of a chunk, unless they alone exceed the limit."""
         self.take(chunk)
         if batch.nbytes > self._bytes_max:
             return

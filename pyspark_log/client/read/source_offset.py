@@ -1,14 +1,14 @@
-"""A source offset: where a micro-batch ends, and, where Spark cannot know it, where it begins.
+"""The offset of a stream in Spark's checkpoint: where a micro-batch ends and, if Spark cannot know it, where it begins.
 
     {"version": 1,
      "topics": {"flights": {"id": "9f…", "end": {"0": [120, 0], "1": [98, 0]}, "begin": {"1": [0, 0]}}}}
 
-Per partition `[offset, leader epoch]`. A batch begins where its predecessor ended; `begin` names the partitions for
-which that is not so: all of the first batch's, and those found later. So every batch is reproducible from
-Spark's own offset log. Spark compares offsets as JSON text, so topics and partitions are always in order.
+Each partition has `[offset, leader epoch]`. A batch begins where its predecessor ended, except in the partitions in
+`begin`: all of the first batch, and new ones later. So every batch can be reproduced from Spark's checkpoint. Spark
+compares offsets as JSON text, so topics and partitions are sorted.
 
-`initialOffset` is the sentinel {"version": 1, "initial": true}, which `latestOffset` resolves: after a crash Spark asks
-for the initial offset again, and by then `latest` would mean another place.
+`initialOffset` is the sentinel {"version": 1, "initial": true}, which `latestOffset` resolves. After a crash Spark asks
+for the initial offset again, when `latest` would be another offset.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TopicPartition = tuple[str, int]
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """An offset, and the leader epoch that it was seen in."""
+    """An offset, and the leader epoch at the time."""
 
     offset: Count
     epoch: Count
@@ -54,9 +54,9 @@ class SourceOffset(msgspec.Struct, frozen=True):
         return {(name, p): at for name, topic in self.topics.items() for p, at in topic.end.items()}
 
     def begins(self, predecessor: SourceOffset) -> dict[TopicPartition, Position]:
-        """Return where each partition of the batch begins that ends here, after its predecessor.
+        """Return where each partition of the batch between `predecessor` and this offset begins.
 
-        Raises `CorruptObject` if neither offset says so.
+        Raises `CorruptObject` if neither offset contains it.
         """
         before = predecessor.ends()
         found: dict[TopicPartition, Position] = {}
@@ -64,13 +64,13 @@ class SourceOffset(msgspec.Struct, frozen=True):
             for p in topic.end:
                 begin = topic.begin.get(p) or before.get((name, p))
                 if begin is None:
-                    raise CorruptObject(NAME, f"it does not say where partition {p} of topic {name!r} begins")
+                    raise CorruptObject(NAME, f"it has no begin for partition {p} of topic {name!r}")
                 found[name, p] = begin
         return found
 
 
 def parse(value: dict[str, Any]) -> SourceOffset:
-    """Return the offset that Spark hands back from its offset log. Raises `CorruptObject`, `NewerFormat`."""
+    """Parse an offset from Spark's checkpoint. Raises `CorruptObject`, `NewerFormat`."""
     if value.get("version") != VERSION:
         if isinstance(value.get("version"), int):
             raise NewerFormat(NAME, f"offset version {value['version']}")
@@ -82,7 +82,7 @@ def parse(value: dict[str, Any]) -> SourceOffset:
 
 
 def to_json(offset: SourceOffset) -> dict[str, Any]:
-    """Return the offset as Spark stores it: the same offset gives the same text."""
+    """Return the offset as Spark stores it. Equal offsets give equal text."""
     topics: dict[str, Any] = {}
     for name in sorted(offset.topics):
         topic = offset.topics[name]

@@ -1,8 +1,8 @@
-"""Timed reads: a store of which there is another that has the same is not waited for without end.
+"""Reads with a time limit, for files that another store has too.
 
-A network file system whose server is gone does not fail: it hangs, and so does who reads it. So a thread reads, one for
-each store, and who waits for it may stop. A store that hangs is not asked again until it has answered, so that it costs
-one thread; who asks meanwhile is told at once.
+A network file system whose server is gone hangs instead of failing. So each store is read by a thread of its own, and
+the caller stops waiting after some seconds. A store that hangs is not read again until it has answered: it costs one
+thread, and calls in the meantime fail at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AVOID_SECONDS = 30.0
-"""How long a process reads from other nodes first, after one did not answer or refused."""
+"""How long a process prefers other nodes after a node did not answer or refused."""
 
 
 class Lane:
-    """The thread that reads from a store, and what this process has found out about the store. Used by one thread."""
+    """The thread that reads from a store, and whether the store failed lately. For one calling thread."""
 
     def __init__(self) -> None:
         self._begin()
@@ -37,12 +37,12 @@ class Lane:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._questions: queue.SimpleQueue[tuple[Callable[[], object], queue.SimpleQueue[object]] | None] | None = None
-        self._late: queue.SimpleQueue[object] | None = None
-        """Where the answer will be that nobody waits for any more."""
+        self._overdue: queue.SimpleQueue[object] | None = None
+        """Receives the answer to the call that timed out."""
 
     @property
     def avoided(self) -> bool:
-        """Whether the store failed a short time ago."""
+        """Whether the store failed within the last `AVOID_SECONDS`."""
         return time.monotonic() < self._avoided_until
 
     def avoid(self) -> None:
@@ -50,13 +50,13 @@ class Lane:
         self._avoided_until = time.monotonic() + AVOID_SECONDS
 
     def call(self, function: Callable[[], T], seconds: float) -> T:
-        """Return what the function returns, or raise what it does. Raises `TimeoutError` where it takes too long."""
+        """Call the function in the store's thread. Raises what it raises, or `TimeoutError` if it takes too long."""
         if self._process != os.getpid():
             self._begin()  # a forked process has no threads
-        if self._late is not None:
-            if self._late.empty():
+        if self._overdue is not None:
+            if self._overdue.empty():
                 raise TimeoutError
-            self._late = None
+            self._overdue = None
         if self._questions is None:
             self._questions = queue.SimpleQueue()
             # A daemon: a store that hangs must not keep the process from ending.
@@ -67,7 +67,7 @@ class Lane:
         try:
             result = answer.get(timeout=seconds)
         except queue.Empty:
-            self._late = answer
+            self._overdue = answer
             raise TimeoutError from None
         if isinstance(result, _Raised):
             raise result.error
@@ -75,7 +75,7 @@ class Lane:
 
 
 class _Raised:
-    """That a function raised."""
+    """The error of a function."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -90,11 +90,11 @@ def _work(
             answer.put(function())
         except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
             answer.put(_Raised(error))
-        del question, function, answer  # they refer to the store, which could not go while they are kept here
+        del question, function, answer  # they refer to the store, and would keep it alive
 
 
 class TimedReads:
-    """A store's reads, each of which fails where it takes longer than some seconds."""
+    """A store's reads, each of which fails if it takes longer than `seconds`."""
 
     def __init__(self, store: Readable, lane: Lane, seconds: float) -> None:
         self.url = store.url
@@ -120,7 +120,7 @@ _lanes: weakref.WeakKeyDictionary[Store, Lane] = weakref.WeakKeyDictionary()
 
 
 def lane_of(store: Store) -> Lane:
-    """Return the lane of a store, the same in all of the process."""
+    """Return the lane of a store. There is one in each process."""
     found = _lanes.get(store)
     if found is None:
         found = _lanes[store] = Lane()

@@ -1,7 +1,7 @@
-"""Tracking: from the last batch's end and the log's present state to where each partition goes on.
+"""Tracking: where each partition of a stream continues after a batch.
 
-Found out here, by topic id, log start and leader epoch: partitions that are new, and logs that were recreated,
-expired or truncated under a query (`failOnDataLoss`).
+Compares the batch's end with the log: topic ids, log starts and leader epochs show new partitions, and logs that were
+created again, expired or truncated under the query (`failOnDataLoss`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Where a partition goes on; `explicit` where that is not its last batch's end."""
+    """Where a partition continues; `explicit` if that is not its last batch's end."""
 
     at: Position
     explicit: bool
 
 
 def go_on(before: SourceOffset, now: Subscribed, *, fail_on_data_loss: bool) -> dict[TopicPartition, Start]:
-    """Return where each subscribed partition goes on after `before`.
+    """Return where each subscribed partition continues after `before`.
 
-    A partition that is new begins at its log start, as in Spark's Kafka source. Raises `DataLoss` where rows that
-    were to come are gone; without `fail_on_data_loss` a warning is logged once and reading goes on at what is there.
+    A new partition begins at its log start, as in Spark's Kafka source. Raises `DataLoss` if unread rows are lost; with
+    `fail_on_data_loss` false, logs one warning and continues at the nearest offset in the log.
     """
     starts: dict[TopicPartition, Start] = {}
     known = before.ends()
     for topic, number in sorted(known.keys() - set(now.topic_partitions())):
-        what = f"topic {topic!r}, partition {number} is no longer there or no longer subscribed"
+        what = f"topic {topic!r}, partition {number} does not exist or is not subscribed any more"
         if topic in now.handles and before.topics[topic].topic_id != now.handles[topic].topic_id:
             what = f"topic {topic!r} was deleted and created again"
         report_loss(what, fail=fail_on_data_loss)
@@ -57,7 +57,7 @@ def go_on(before: SourceOffset, now: Subscribed, *, fail_on_data_loss: bool) -> 
 def within(
     partition: Partition, topic_partition: TopicPartition, position: Position, *, fail_on_data_loss: bool
 ) -> int:
-    """Return the offset of `position`, or the nearest that is in the log. Raises `DataLoss` where these differ."""
+    """Return the offset of `position`, or the nearest in the log. Raises `DataLoss` if these differ."""
     offset, where = position.offset, f"topic {topic_partition[0]!r}, partition {topic_partition[1]}"
     if offset < partition.log_start:
         what = f"{where}: offset {offset} has expired, the log begins at {partition.log_start}"

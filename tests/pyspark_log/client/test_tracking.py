@@ -95,7 +95,7 @@ def test_a_truncated_offset_is_a_loss_or_the_end_of_its_epoch(log):
 
 
 def test_a_loss_says_what_to_do():
-    with pytest.raises(DataLoss, match="set failOnDataLoss=false to go on with the rest"):
+    with pytest.raises(DataLoss, match="set failOnDataLoss=false to continue with the rest"):
         report_loss("something happened", fail=True)
 
 
@@ -105,5 +105,5 @@ def test_a_loss_that_does_not_matter_is_logged_once(caplog):
         for _ in range(3):
             report_loss(what, fail=False)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{what}; going on with the rest (failOnDataLoss=false)"
+        f"{what}; continuing with the rest (failOnDataLoss=false)"
     ]
