@@ -103,15 +103,15 @@ def copy_segment(
         raise
 
 
-def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool) -> None:
-    """Read a segment and check it as a copy is; its index is made again where it is missing or damaged.
+def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool) -> bool:
+    """Read a segment and check it as a copy is. Rebuild its index if that is missing or damaged; return whether it was.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     log = f"{key}.log"
     check = _SegmentCheck(store, log, expected)
     _pass(store, log, check, bool, moved)
-    _put_index(store, key, check.index())
+    return _put_index(store, key, check.index())
 
 
 def _pass(
@@ -126,11 +126,15 @@ def _pass(
     check.end()
 
 
-def _put_index(store: Store, key: str, data: bytes) -> None:
-    """Write a segment's index. It follows from the .log, so one that is there and differs is damaged."""
+def _put_index(store: Store, key: str, data: bytes) -> bool:
+    """Write a segment's index; return whether it was missing or damaged. Any other bytes than `data` are damage."""
     index_key = f"{key}.index"
-    if not store.create(index_key, data) and store.read(index_key, 0, len(data) + 1) != data:
-        store.put(index_key, data)
+    if store.create(index_key, data):
+        return True
+    if store.read(index_key, 0, len(data) + 1) == data:
+        return False
+    store.put(index_key, data)
+    return True
 
 
 class _Chunks:

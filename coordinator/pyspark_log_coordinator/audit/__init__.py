@@ -1,1 +1,1 @@
-"""Checks of what is stored: whether every file named by the journals is there and whole, and repairs of what is not."""
+"""Checks that every file that the journals name exists and is whole, and repairs those that are not."""

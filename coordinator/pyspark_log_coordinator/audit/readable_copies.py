@@ -1,7 +1,4 @@
-"""Copies: which nodes have a file, as the journal says, and which of those can be read now.
-
-What both the audit and the repair of a topic look at. Fenced nodes are read too, where they answer.
-"""
+"""The copies of a topic's files that `verify` and `repair` read: on every node that answers, fenced ones included."""
 
 from __future__ import annotations
 
@@ -22,44 +19,44 @@ if TYPE_CHECKING:
 
 
 class ReadableCopies:
-    """The nodes of a cluster, of which one may be looked at alone."""
+    """The stores of a cluster's nodes, or of one node if only its copies are checked."""
 
     def __init__(self, log: Log, only: NodeId | None = None) -> None:
-        """Take an opened log. Raises `InvalidOption` where there is no node `only`."""
+        """`log` is open. Raises `InvalidOption` if there is no node `only`."""
         members = log.cluster.state.nodes
         if only is not None:
             node_of(members, only)
         self.is_single = len(members) == 1
-        """Whether the cluster has no other node."""
+        """Whether the cluster has one node."""
         self.is_of_one_node = only is not None
         fenced = [each for each in members.values() if each.fenced and not self.is_single]
         silent = NodeProbe().missing([(each, log.node_store(each.node_id)) for each in fenced]) if fenced else {}
-        self.away: dict[NodeId, LogError] = {
+        self.missing: dict[NodeId, LogError] = {
             name: error for name, error in {**log.missing_nodes, **silent}.items() if name in members
         }
-        """Why nodes cannot be read."""
+        """The errors of the nodes that cannot be read."""
         self._unexpected = set(silent) - {only}
-        self._all = {name: log.node_store(name) for name in members if name not in self.away}
+        self._all = {name: log.node_store(name) for name in members if name not in self.missing}
         self.stores: dict[NodeId, Store] = {name: each for name, each in self._all.items() if only in (None, name)}
-        """The stores to look at."""
+        """The stores to check."""
         self._only = only
 
     def of(self, state: Topic, holders: Iterable[Holder]) -> dict[NodeId, Store]:
-        """Return the stores to look at that must have a file of these holders."""
-        return {name: self.stores[name] for name in _present(state, holders) if name in self.stores}
+        """Return the stores to check that must have a file of these holders."""
+        return {name: self.stores[name] for name in _current(state, holders) if name in self.stores}
 
-    def away_of(self, state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
-        """Return which of these holders cannot be read, though they are to be looked at."""
-        return [name for name in _present(state, holders) if name in self.away and self._only in (None, name)]
+    def missing_of(self, state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
+        """Return the holders that should be checked, but cannot be read."""
+        return [name for name in _current(state, holders) if name in self.missing and self._only in (None, name)]
 
     def is_expected(self, node: NodeId) -> bool:
-        """Return whether it is a fault that a node cannot be read. Of a fenced one it is where that was asked for."""
+        """Return whether a node should be readable. A fenced one should be only if it was asked for."""
         return node not in self._unexpected
 
     def to_copy_from(self, state: Topic, holders: Iterable[Holder], node: NodeId) -> dict[NodeId, Store]:
-        """Return the stores, of all nodes, from which a node's copy can be made again."""
-        return {name: self._all[name] for name in _present(state, holders) if name in self._all and name != node}
+        """Return the other nodes' stores from which a node's copy can be repaired."""
+        return {name: self._all[name] for name in _current(state, holders) if name in self._all and name != node}
 
 
-def _present(state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
+def _current(state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
     return [each.node for each in replicas.of_current_incarnations(state, holders)]

@@ -1,12 +1,12 @@
-"""A node that returns: what of its folder belongs to the log, by its own checkpoints and the topic's leader epochs.
+"""A check of a node that returns: which rows in its folder belong to the log, by leader epochs.
 
-While it was away others led, and rows that it had may have been cut. The journal is everybody's, so it cannot fork;
-what may differ is what lies in the folder: a segment that somebody slow has made, or of rows that an election cut.
-Nobody reads it, for no entry names it; but a person who reads the folder, or a rebuild, must not take it for the log's.
+While the node was missing, an election may have cut rows that it has, or a slow process may have finished a segment
+that was not needed any more. Readers never see such a segment, because no entry names it. But a person who reads the
+folder, or a rebuild, must not take its rows for the log's.
 
-A segment that no entry names and whose rows diverge from the lineage never comes into its place: a swap of another
-leader epoch is refused (`rolling`). So it may go at once, where other orphans wait for the floor. The folder is listed
-before the journal is read, so that nothing newer than the lineage is taken for diverging.
+Such a stray is never swapped in later, because a swap under another leader epoch is refused (`swap`). So it may be
+deleted at once, without waiting for the orphan floor. The folder is listed before the journal is read: what is newer
+than the journal's leader epochs must not look like a stray.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOG = ".log"
 
 
 class Stray(msgspec.Struct, frozen=True):
-    """A segment that no entry names, of rows that are not those of the log from `cut` on."""
+    """A segment that no entry names, whose rows from `cut` on are not in the log."""
 
     key: str
     """Without ending."""
@@ -43,22 +43,22 @@ class Stray(msgspec.Struct, frozen=True):
 
 
 class ReturnedNode(msgspec.Struct, frozen=True):
-    """What a node's folder has of a partition, held against the journal."""
+    """A partition in a node's folder, compared with the journal."""
 
     topic: str
     partition: int
     known_end: int
-    """Where the node's rows end, as far as its folder tells."""
+    """The end of the node's rows, by its folder."""
     belongs_to: int
-    """Rows before this are the log's; those behind were cut."""
+    """The node's rows before this offset are in the log; later ones were cut."""
     log_end: int
     strays: tuple[Stray, ...]
     lacking: tuple[str, ...]
-    """The segments that the journal says the node has, and that are not there: its disk is an older one."""
+    """The segments that the node should hold and has not: its disk was restored from a backup."""
 
 
 class _Local(msgspec.Struct, frozen=True):
-    """What a node has of a partition: its segments with their leader epochs and ends, and the HW that it knew."""
+    """A partition in a node's folder: its segments with leader epochs and ends, and its stored HW."""
 
     node_id: NodeId
     segments: dict[str, tuple[EpochStarts, int]]
@@ -66,7 +66,7 @@ class _Local(msgspec.Struct, frozen=True):
 
 
 def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
-    """Return what a node has of each partition of a topic that its folder or the journal names. Changes nothing.
+    """Return each partition of a topic that is in a node's folder or should be. Changes nothing.
 
     Raises `NodeMissing`, `NewerFormat`, `StoreError`.
     """
@@ -87,7 +87,7 @@ def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode
 
 
 def remove_strays(log: Log, node_id: NodeId, found: list[ReturnedNode]) -> int:
-    """Remove the strays that `inspect` found on a node; return how many. Raises `StoreError`."""
+    """Delete the strays that `inspect` found on a node; return how many. Raises `StoreError`."""
     store = log.node_store(node_id)
     strays = [stray for each in found for stray in each.strays]
     for each in strays:
@@ -99,7 +99,7 @@ def remove_strays(log: Log, node_id: NodeId, found: list[ReturnedNode]) -> int:
 def _compare(
     handle: TopicHandle, number: int, partition: Partition, local: _Local, epochs: EpochStarts
 ) -> ReturnedNode:
-    """Return how what a node has differs from the journal. `epochs` are those of its checkpoint."""
+    """Compare a partition in a node's folder with the journal. `epochs` are those of its checkpoint."""
     named = {handle.segment(number, each.name): each for each in (*partition.segments, *partition.staged)}
     strays = []
     for key, (its_epochs, end) in local.segments.items():
@@ -117,12 +117,12 @@ def _compare(
 
 
 def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
-    """Return the leader epochs in a segment's header, and where its rows end; nothing of one that is damaged."""
+    """Return the leader epochs in a segment's header, and its end; no epochs if it is damaged."""
     base_offset = _base_offset(key)
     try:
         _, epochs, _ = segment.read_header(store, f"{key}{_LOG}", f"segment {store.url}/{key}{_LOG}")
     except (CorruptObject, ObjectMissing):
-        return (), base_offset  # `recover` tells of it
+        return (), base_offset  # `recover` reports it
     with contextlib.suppress(CorruptObject, ObjectMissing):
         return epochs, int(Index(store, f"{key}.index").end_offset)
     entries, _ = recovery.good_chunks(store, key)

@@ -1,8 +1,7 @@
-"""Unrolled rows on one node: whether the append files still hold what was written to them.
+"""A check of the unrolled rows on one node: those in append files, which are after a partition's recovery point.
 
-Rows lie in append files until they are rolled into segments, so the recovery point of a partition ends before them and
-most of its newest rows. A file does not say to which offsets its chunks belong. The topic's journal says it, or the
-topic's description, which may be older. Every chunk has a checksum, so a damaged file is found without either.
+An append file does not contain the offsets of its chunks. The topic's journal does, or its description, which may be
+older. Every chunk has a checksum, so a damaged file is found without either.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class KnownTopic(msgspec.Struct, frozen=True):
-    """A topic as far as anything at hand tells."""
+    """The state of a topic, from its journal or its description."""
 
     topic: Topic
     is_newest: bool
-    """Whether its journal was read to the end. Otherwise the topic may have rows that are not known."""
+    """Whether it is from the journal. Otherwise the topic may have newer rows."""
 
 
 class BadChunk(msgspec.Struct, frozen=True):
@@ -44,16 +43,16 @@ class BadChunk(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What was found of a partition's unrolled rows, in their order."""
+    """The result for a partition's unrolled rows, in order."""
 
     files: tuple[str, ...]
-    """The keys of the append files that were read."""
+    """The keys of the checked append files."""
     good: tuple[tuple[int, int], ...]
     """The first offset and the end of each good chunk."""
     bad: tuple[BadChunk, ...]
 
     def damage_behind(self, reached: int) -> BadChunk | None:
-        """Return the first bad chunk with rows from `reached` on: those before it are good in segments too."""
+        """Return the first bad chunk with rows from `reached` on. Earlier rows are also in good segments."""
         return next((each for each in self.bad if each.end_offset > reached), None)
 
 
@@ -61,13 +60,13 @@ NOTHING = Checked((), (), ())
 
 
 def known(store: Store, folder: TopicFolder, environment: Environment) -> KnownTopic | None:
-    """Return what a node's folder alone tells of a topic: its journal if that lies there, else its description."""
+    """Return a topic's state from one node alone: from its journal if that is stored there, or from its description."""
     journal = Journal(OneStore(store), layout.topic_journal(*folder), MACHINE, environment)
     try:
         if journal.refresh().started:
             return KnownTopic(journal.state, is_newest=True)
     except LogError:
-        pass  # it is damaged, or away
+        pass
     key = f"{folder.prefix}{topic_description.NAME}"
     try:
         return KnownTopic(topic_description.decode(store.read(key), f"{store.url}/{key}").topic, is_newest=False)
@@ -78,8 +77,7 @@ def known(store: Store, folder: TopicFolder, environment: Environment) -> KnownT
 def check(store: Store, folder: TopicFolder, topic: Topic, number: int, start: int, node: NodeId | None) -> Checked:
     """Read the unrolled rows of a partition that a node holds, from offset `start` on.
 
-    `node` None: the node is not known, so it is said to hold the files that are there. Raises `NewerFormat`,
-    `StoreError`.
+    If `node` is None, missing files are no damage, because the node is not known. Raises `NewerFormat`, `StoreError`.
     """
     schemas = [schema.decode_records(data, f"topic {topic.name!r}") for data in topic.schemas]
     files: dict[str, None] = {}
@@ -94,7 +92,7 @@ def check(store: Store, folder: TopicFolder, topic: Topic, number: int, start: i
             append_file.read_chunk(store, key, chunk.place(number), schemas, f"offset {chunk.base_offset}")
         except ObjectMissing:
             if node is not None:
-                bad.append(BadChunk(chunk.base_offset, chunk.end_offset, Damage(key, "it is not there")))
+                bad.append(BadChunk(chunk.base_offset, chunk.end_offset, Damage(key, "it is missing")))
         except CorruptObject as error:
             bad.append(BadChunk(chunk.base_offset, chunk.end_offset, Damage(key, str(error))))
         else:
@@ -103,9 +101,9 @@ def check(store: Store, folder: TopicFolder, topic: Topic, number: int, start: i
 
 
 def check_unplaced(store: Store, folder: TopicFolder, topic: KnownTopic | None) -> list[Damage]:
-    """Return the damaged ones of the append files of which nothing says where their rows belong.
+    """Return the damaged append files whose rows have no known offsets.
 
-    Empty if the newest state of the topic is known: what that does not name are no rows of the log. Raises
+    Empty if the newest state of the topic is known: a file that it does not name is not in the log. Raises
     `NewerFormat`, `StoreError`.
     """
     if topic is not None and topic.is_newest:
@@ -122,5 +120,5 @@ def check_unplaced(store: Store, folder: TopicFolder, topic: KnownTopic | None) 
         except CorruptObject as error:
             found.append(Damage(key, str(error)))
         except ObjectMissing:
-            pass  # removed meanwhile
+            pass  # deleted since it was listed
     return found

@@ -1,17 +1,17 @@
-"""Verify: an offline audit of everything that a topic, or the cluster itself, has stored. Changes nothing.
+"""Verify: an audit of everything that a topic, or the cluster itself, has stored. Changes nothing.
 
 journal       every kept entry: checksum, hash chain, events, manifest, no hole; snapshots against the folded state
-producers     batch numbers rise
+producers     batch ids rise
 partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
-replicas      LEO, HW, ISR and leader against what each node holds
-segments      on every holder: every chunk's checksum, that its rows can be read, the index against the .log, the
-              journal against both, and that all holders have the same bytes
-append files  on every holder: every unrolled chunk's checksum, and that its rows can be read
-orphans       files that nothing names: no damage, only rubbish
-cluster       its own journal likewise, no topic that it has forgotten, and every journal node takes part
+replicas      LEO, HW, ISR and leader against the files that each node holds
+segments      on every holder: each chunk's checksum and rows, the index against the .log, both against the journal, and
+              the same bytes on all holders
+append files  on every holder: each unrolled chunk's checksum and rows
+orphans       files that no entry names; these are no fault
+cluster       its journal in the same way, topic folders that it does not know, and journal nodes that do not answer
 
-Of journals on several stores what is decided is read, not each store's copy; what trimming left is told apart from
-what is missing only back to the newest snapshot.
+Of a journal on several stores the decided entries are read, not each store's copy. Entries older than the newest
+snapshot may be missing because the journal was trimmed.
 """
 
 from __future__ import annotations
@@ -42,46 +42,45 @@ if TYPE_CHECKING:
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is not as it should be. `repairable`: can be made again from what is there, without loss."""
+    """A fault. `repairable` if `repair` can undo it without loss."""
 
     what: str
-    """The object or place."""
+    """The object or place that is wrong."""
     detail: str
     repairable: bool = False
     node: str | None = None
-    """Whose copy it is, None where it is of no single node."""
+    """The node with the copy, or None if no single node is concerned."""
     partition: int | None = None
     offset: int | None = None
-    """Where the rows begin that are concerned."""
+    """The first row that is concerned."""
 
 
 class Report(msgspec.Struct):
-    """What an audit found, and how much it looked at."""
+    """The result of an audit."""
 
     topic: str | None
-    """None: the cluster itself, which has no rows and no segments."""
+    """None for the cluster itself, which has no rows and no segments."""
     findings: list[Finding] = []
     entries: int = 0
     rows: int = 0
     bytes: int = 0
-    """How much was read, of all copies."""
+    """The bytes read, of all copies."""
     segments: int = 0
     orphans: list[str] = []
-    """Their keys; of several nodes with the node in front."""
+    """Their keys, after the node's name if there are several nodes."""
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong. Orphans are no fault."""
+        """Whether there are no findings."""
         return not self.findings
 
 
 def verify(
     log: Log, handle: TopicHandle, progress: Callable[[int], object] = bool, node: NodeId | None = None
 ) -> Report:
-    """Return the audit of a topic, of one node's copies where `node` is given.
+    """Audit a topic, or one node's copies if `node` is given.
 
-    `progress` is told how many bytes were read since it was told last. Raises `InvalidOption` where there is no such
-    node.
+    Call `progress` with the number of bytes read since the last call. Raises `InvalidOption` if there is no such node.
     """
     report = Report(handle.name)
     copies = ReadableCopies(log, node)
@@ -90,7 +89,7 @@ def verify(
         report.findings += _journal(handle.journal, report)
         state = handle.journal.state
     except LogError as error:
-        # Without a state nothing else can be held against anything.
+        # Without the state nothing else can be checked.
         report.findings.append(Finding("journal", str(error)))
         return report
     audit = _Audit(handle, state, copies, report, progress)
@@ -108,7 +107,7 @@ def verify(
 
 
 def bytes_to_read(log: Log, handle: TopicHandle, node: NodeId | None = None) -> int:
-    """Return how much an audit of the topic will read."""
+    """Return the number of bytes that an audit of the topic will read."""
     copies, state = ReadableCopies(log, node), handle.journal.state
     size = 0
     for partition in state.partitions:
@@ -120,7 +119,7 @@ def bytes_to_read(log: Log, handle: TopicHandle, node: NodeId | None = None) -> 
 
 
 class _Audit:
-    """Reads the copies of a topic's files, and notes in the report what is wrong."""
+    """Reads the copies of a topic's files, and adds findings to the report."""
 
     def __init__(
         self,
@@ -135,16 +134,16 @@ class _Audit:
         self._copies = copies
         self._report = report
         self._progress = progress
-        self._away: set[NodeId] = set()
-        """Missing nodes that should have something."""
+        self._missing: set[NodeId] = set()
+        """Missing nodes that hold files."""
 
     def chunk(self, number: int, ref: ChunkRef) -> None:
         """Read an unrolled chunk on every holder of its file."""
         file = self._state.file(ref.file)
         where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}"
         damaged: dict[NodeId, str] = {}
-        there = self._copies_of(file.holders, where, number, ref.base_offset)
-        for name, store in there.items():
+        stores = self._copies_of(file.holders, where, number, ref.base_offset)
+        for name, store in stores.items():
             key = self._handle.append_file(file.name)
             try:
                 append_file.read_chunk(store, key, ref.place(number), self._handle.schemas, where)
@@ -155,23 +154,23 @@ class _Audit:
         self._note(file.holders, damaged, where, number, ref.base_offset)
 
     def segment(self, number: int, ref: SegmentRef) -> None:
-        """Read a segment on every holder, and hold the copies against one another."""
+        """Read a segment on every holder, and compare the copies."""
         key = self._handle.segment(number, ref.name)
         where = f"segment {key}"
         if not self._copies.is_single:
             where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}, {where}"
         damaged: dict[NodeId, str] = {}
         whole: dict[NodeId, tuple[segment.EpochStarts, list[IndexEntry]]] = {}
-        there = self._copies_of(ref.holders, where, number, ref.base_offset)
+        stores = self._copies_of(ref.holders, where, number, ref.base_offset)
         self._report.segments += 1
-        for name, store in there.items():
+        for name, store in stores.items():
             self._report.bytes += ref.log_bytes
             try:
                 entries = segment.scan_rows(store, key, self._handle.schemas)
                 check_segment(ref, entries)
                 if not segment.index_is_right(store, key, entries):
                     index = self._named(f"{where}.index", name)
-                    detail = "it does not say what the .log holds"
+                    detail = "it does not match the .log"
                     self._add(index, detail, name, number, ref.base_offset, repairable=True)
                 epochs = () if self._copies.is_single else segment.read_header(store, f"{key}.log", where)[1]
                 whole[name] = epochs, entries
@@ -186,9 +185,9 @@ class _Audit:
         self._note(ref.holders, damaged, where, number, ref.base_offset)
 
     def end(self) -> None:
-        """Note the missing nodes, and the orphans."""
-        for name in sorted(filter(self._copies.is_expected, self._away)):
-            self._add(f"node {name!r}", self._copies.away[name].message, name)
+        """Report the missing nodes and the orphans."""
+        for name in sorted(filter(self._copies.is_expected, self._missing)):
+            self._add(f"node {name!r}", self._copies.missing[name].message, name)
         for name, store in self._copies.stores.items():
             try:
                 found = housekeeping.orphans(store, self._handle)
@@ -200,20 +199,21 @@ class _Audit:
                 self._report.orphans += found if self._copies.is_single else [f"node {name}: {key}" for key in found]
 
     def _copies_of(self, holders: tuple[Holder, ...], where: str, number: int, offset: int) -> dict[NodeId, Store]:
-        """Return the stores that must have a file; none at all is a finding."""
-        there = self._copies.of(self._state, holders)
-        away = self._copies.away_of(self._state, holders)
-        self._away.update(away)
-        if not there and not self._copies.is_of_one_node:
-            names = named(away)
-            detail = f"of the nodes that have it ({names}) none is there; bring one back" if away else "no node has it"
+        """Return the stores that must have a file. Report it if there are none."""
+        stores = self._copies.of(self._state, holders)
+        missing = self._copies.missing_of(self._state, holders)
+        self._missing.update(missing)
+        if not stores and not self._copies.is_of_one_node:
+            detail = (
+                f"all of its holders ({named(missing)}) are missing; bring one back" if missing else "no node has it"
+            )
             self._add(where, detail, None, number, offset)
-        return there
+        return stores
 
     def _note(
         self, holders: tuple[Holder, ...], damaged: dict[NodeId, str], where: str, number: int, offset: int
     ) -> None:
-        """Note the damaged copies. They can be made again where another node has the rows."""
+        """Report the damaged copies. They are repairable if another node has the rows."""
         for name, detail in damaged.items():
             others = self._copies.to_copy_from(self._state, holders, name)
             can = any(each not in damaged for each in others)
@@ -237,13 +237,13 @@ class _Audit:
 
 
 def verify_cluster(log: Log) -> Report:
-    """Return the audit of the cluster's own journal, and of folders that no topic has any more."""
+    """Audit the cluster's own journal, and the folders of topics that it does not know."""
     report = Report(None)
     try:
         log.cluster.refresh()
         report.findings += _journal(log.cluster, report)
         for name, topic_id in cluster_cleanup.deleted_topics(log):
-            report.findings += _forgotten(log, name, topic_id)
+            report.findings += _unknown_topic(log, name, topic_id)
         report.orphans = cluster_cleanup.abandoned_temporary_files(log)
         for name, error in log.missing_journal_nodes().items():
             report.findings.append(Finding(f"journal node {name!r}", error.message))
@@ -253,14 +253,14 @@ def verify_cluster(log: Log) -> Report:
 
 
 def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
-    """Read the kept entries once more, from the oldest snapshot on, and hold them against the state."""
+    """Read the kept entries again from the oldest snapshot, and compare them with the state."""
     for url, fault in journal.faults():
         yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
-    # Listed before the newest entry is looked for: what lies behind that is behind a hole.
+    # Listed before the refresh: an entry that the refresh does not reach is after a hole.
     later = list(journal.entries.numbers_after(journal.number))
     journal.refresh()
     if any(number > journal.number for number in later):
-        detail = f"it is missing, and entry {max(later)} is there: what was decided from it on is lost"
+        detail = f"it is missing, but entry {max(later)} exists: all decisions from it on are lost"
         yield Finding(journal.entries.name(journal.number + 1), detail)
     last: dict[str, int] = {}
     folded, reached = None, 0
@@ -274,13 +274,13 @@ def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
                     detail = f"producer {event.claim.producer!r} wrote batch {event.claim.batch_id} after {before}"
                     yield Finding(f"journal entry {number}", detail)
                 last[event.claim.producer] = event.claim.batch_id
-    # Where it was trimmed, or moved, meanwhile the end was not reached.
+    # If the journal was trimmed or migrated in the meantime, the end was not reached.
     if folded is not None and reached == journal.number and folded != journal.state:
-        yield Finding("journal", "replaying the kept entries does not give the state that was read")
+        yield Finding("journal", "a replay of the kept entries gives another state than the snapshot")
 
 
-def _forgotten(log: Log, name: str, topic_id: str) -> Iterator[Finding]:
-    """Hold that a folder whose topic the cluster does not know is of a topic that was deleted."""
+def _unknown_topic(log: Log, name: str, topic_id: str) -> Iterator[Finding]:
+    """Check that a topic that the cluster does not know was deleted."""
     folder = layout.topic_folder(name, topic_id)
     try:
         state = cluster_cleanup.journal_of(log, name, topic_id).refresh()
@@ -288,7 +288,7 @@ def _forgotten(log: Log, name: str, topic_id: str) -> Iterator[Finding]:
         yield Finding(folder, str(error))
         return
     if state.started and not state.deleted:
-        detail = "its journal goes on, and the cluster does not know it; is the cluster's journal an old copy?"
+        detail = "it was not deleted, and the cluster does not know it; is the cluster's journal an old copy?"
         yield Finding(folder, detail)
 
 
@@ -301,10 +301,10 @@ def _bounds(number: int, partition: Partition) -> Iterator[Finding]:
     pieces: list[SegmentRef | ChunkRef] = [*partition.segments, *partition.chunks]
     for piece in pieces:
         if expected is not None and piece.base_offset != expected:
-            yield Finding(where, f"offsets go from {expected} to {piece.base_offset}: a gap or an overlap")
+            yield Finding(where, f"offset {expected} is followed by {piece.base_offset}: a gap or an overlap")
         expected = piece.end_offset
     if expected is not None and expected != end:
-        yield Finding(where, f"the last piece ends at {expected}, the log at {end}")
+        yield Finding(where, f"the last segment or chunk ends at {expected}, the log at {end}")
     first = pieces[0].base_offset if pieces else end
     if first > low:
         yield Finding(where, f"rows from {low} to {first - 1} are missing")
@@ -314,25 +314,27 @@ def _bounds(number: int, partition: Partition) -> Iterator[Finding]:
 
 
 def _replication(state: Topic, number: int) -> Iterator[Finding]:
-    """Hold what the journal says of a partition's replicas against who holds its files."""
+    """Compare a partition's replicas with the holders of its files."""
     partition = state.partitions[number]
     where = f"partition {number}"
     for name, end in partition.log_end_offsets.items():
         held = replicas.log_end_offset(state, partition, name, partition.log_start)
         if end > held:
-            detail = f"the LEO of node {name!r} is {end}, and it holds the rows up to {held}"
+            detail = f"the LEO of node {name!r} is {end}, but it holds rows up to {held} only"
             yield Finding(where, detail, node=name, partition=number, offset=held)
     if not set(partition.isr) <= set(partition.replicas):
-        detail = f"the ISR ({', '.join(partition.isr)}) is no part of the replicas ({', '.join(partition.replicas)})"
+        detail = (
+            f"the ISR ({', '.join(partition.isr)}) has nodes besides the replicas ({', '.join(partition.replicas)})"
+        )
         yield Finding(where, detail, partition=number)
         return
     if state.config.replication_mode == "isr":
         for name in partition.isr:
             end = partition.log_end_offsets[name]
             if end < partition.high_watermark:
-                detail = f"node {name!r} is in the ISR, and its LEO {end} is below the HW {partition.high_watermark}"
+                detail = f"node {name!r} is in the ISR, but its LEO {end} is below the HW {partition.high_watermark}"
                 yield Finding(where, detail, node=name, partition=number, offset=end)
     if partition.leader is not None and partition.leader_end < partition.log_end:
         end = partition.leader_end
-        detail = f"node {partition.leader!r} leads, and its LEO {end} is not the log's end, {partition.log_end}"
+        detail = f"node {partition.leader!r} is the leader, but its LEO {end} is not the log end {partition.log_end}"
         yield Finding(where, detail, node=partition.leader, partition=number, offset=end)

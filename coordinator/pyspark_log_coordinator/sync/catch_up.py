@@ -22,10 +22,9 @@ from pyspark_log_coordinator.log.node_admin import add_node_to_topic
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
-from pyspark_log_coordinator.sync import damage_reports
+from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_coordinator.sync.replica_file import (
     ReplicaFile,
-    _as_stored,
     _is_there,
     absent,
     check,
@@ -34,7 +33,6 @@ from pyspark_log_coordinator.sync.replica_file import (
 )
 from pyspark_log_coordinator.sync.replica_probe import has_required_files
 from pyspark_log_storage import node as node_marker
-from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.store import Store
 
 TELL_OBJECTS = 256
 TELL_BYTES = 256 * 1024 * 1024
@@ -196,7 +193,7 @@ class _Copier:
         bad: list[tuple[NodeId, ReplicaFile]] = []
 
         def copy_from(source: NodeId) -> None:
-            _transfer(self._log.node_store(source), self._target, piece, self._moved, replace=is_damaged)
+            replica_file.copy(self._log.node_store(source), self._target, piece, self._moved, replace=is_damaged)
 
         def note(source: NodeId, raised: CorruptObject | StoreError) -> None:
             if self._is_ours(raised):
@@ -248,15 +245,6 @@ def _tell(handle: TopicHandle, node_id: NodeId, incarnation: str, done: list[Rep
     files = tuple(piece.number for piece in done if piece.segment is None)
     segments = tuple((piece.number, piece.segment.name) for piece in done if piece.segment is not None)
     handle.submit(HoldFiles(node_id, incarnation, files, segments))
-
-
-def _transfer(
-    source: Store, target: Store, piece: ReplicaFile, moved: Callable[[int], object], *, replace: bool
-) -> None:
-    if piece.segment is None:
-        transfer.copy_append_file(source, target, piece.key, piece.places, moved, replace=replace)
-    else:
-        transfer.copy_segment(source, target, piece.key, _as_stored(piece.segment), moved, replace=replace)
 
 
 def _is_taken(error: LogError) -> bool:

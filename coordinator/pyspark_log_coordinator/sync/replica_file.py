@@ -102,12 +102,34 @@ def sources(log: Log, state: Topic, holders: tuple[Holder, ...], node_id: NodeId
     return [each for each in reachable_holders(log, state, nodes, holders) if each != node_id]
 
 
-def check(store: Store, piece: ReplicaFile, moved: Callable[[int], object]) -> None:
-    """Read a node's copy of a piece. Raises `CorruptObject`, `NewerFormat`, `StoreError`; makes a bad index again."""
+def all_files(handle: TopicHandle) -> list[ReplicaFile]:
+    """Return all segments, and the append files with unrolled chunks, of a topic, by the state that is known."""
+    partitions = handle.journal.state.partitions
+    segments = tuple((number, each) for number, one in enumerate(partitions) for each in (*one.segments, *one.staged))
+    files = sorted({chunk.file for one in partitions for chunk in one.chunks})
+    state = handle.journal.state
+    return _pieces(handle, file_holders.TopicFiles(segments, tuple((each, state.file(each)) for each in files), ()))
+
+
+def check(store: Store, piece: ReplicaFile, moved: Callable[[int], object] = bool) -> bool:
+    """Read a node's copy of a file. Rebuild a segment's index if that is missing or damaged; return whether it was.
+
+    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    """
     if piece.segment is None:
         transfer.check_append_file(store, piece.key, piece.places, moved)
+        return False
+    return transfer.check_segment(store, piece.key, _as_stored(piece.segment), moved)
+
+
+def copy(
+    source: Store, target: Store, piece: ReplicaFile, moved: Callable[[int], object] = bool, *, replace: bool
+) -> None:
+    """Copy a file from store to store; with `replace`, in place of a damaged copy. Raises as `check` does."""
+    if piece.segment is None:
+        transfer.copy_append_file(source, target, piece.key, piece.places, moved, replace=replace)
     else:
-        transfer.check_segment(store, piece.key, _as_stored(piece.segment), moved)
+        transfer.copy_segment(source, target, piece.key, _as_stored(piece.segment), moved, replace=replace)
 
 
 def _is_there(store: Store, piece: ReplicaFile) -> bool:

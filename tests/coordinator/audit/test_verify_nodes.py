@@ -279,7 +279,7 @@ def test_rows_that_no_node_that_is_there_has_are_named(topic):
     log.missing_nodes = {"0": StoreUnavailable("/cluster", "", "away")}
     [first, away] = verify(log, handle).findings
     assert (first.what, first.offset) == ("topic 't', partition 0, offset 10", 10)
-    assert "of the nodes that have it (0) none is there" in first.detail
+    assert "all of its holders (0) are missing" in first.detail
     assert away.what == "node '0'"
 
 
@@ -320,20 +320,20 @@ def test_a_journal_that_is_right_about_its_replicas_is_sound(topic):
 def test_a_leo_beyond_what_the_node_holds_is_named(topic):
     topic.append(on=("0", "2"), acks="all")
     ends = {"0": 11, "1": 11, "2": 11}
-    assert replication(topic, log_end_offsets=ends) == ["the LEO of node '1' is 11, and it holds the rows up to 10"]
+    assert replication(topic, log_end_offsets=ends) == ["the LEO of node '1' is 11, but it holds rows up to 10 only"]
 
 
 def test_an_isr_member_below_the_hw_is_named(topic):
     ends = {"0": 10, "1": 8, "2": 10}
     [said] = replication(topic, log_end_offsets=ends)
-    assert said == "node '1' is in the ISR, and its LEO 8 is below the HW 10"
+    assert said == "node '1' is in the ISR, but its LEO 8 is below the HW 10"
 
 
 def test_a_leader_that_lacks_rows_is_named(topic):
     ends = {"0": 8, "1": 10, "2": 10}
     said = replication(topic, log_end_offsets=ends, isr=("1", "2"))
-    assert said == ["node '0' leads, and its LEO 8 is not the log's end, 10"]
+    assert said == ["node '0' is the leader, but its LEO 8 is not the log end 10"]
 
 
 def test_an_isr_that_is_no_part_of_the_replicas_is_named(topic):
-    assert replication(topic, isr=("0", "9")) == ["the ISR (0, 9) is no part of the replicas (0, 1, 2)"]
+    assert replication(topic, isr=("0", "9")) == ["the ISR (0, 9) has nodes besides the replicas (0, 1, 2)"]
