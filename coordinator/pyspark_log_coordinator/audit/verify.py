@@ -118,6 +118,16 @@ def bytes_to_read(log: Log, handle: TopicHandle, node: NodeId | None = None) -> 
     return size
 
 
+class _Rows(msgspec.Struct, frozen=True):
+    """A chunk or segment, as findings name it."""
+
+    where: str
+    partition: int
+    offset: int
+    bytes: int
+    holders: tuple[Holder, ...]
+
+
 class _Audit:
     """Reads the copies of a topic's files, and adds findings to the report."""
 
@@ -140,18 +150,13 @@ class _Audit:
     def chunk(self, number: int, ref: ChunkRef) -> None:
         """Read an unrolled chunk on every holder of its file."""
         file = self._state.file(ref.file)
+        key, schemas = self._handle.append_file(file.name), self._handle.schemas
         where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}"
-        damaged: dict[NodeId, str] = {}
-        stores = self._copies_of(file.holders, where, number, ref.base_offset)
-        for name, store in stores.items():
-            key = self._handle.append_file(file.name)
-            try:
-                append_file.read_chunk(store, key, ref.place(number), self._handle.schemas, where)
-            except LogError as error:
-                damaged[name] = str(error)
-            self._report.bytes += ref.length
-            self._progress(ref.length)
-        self._note(file.holders, damaged, where, number, ref.base_offset)
+        place = ref.place(number)
+        self._read_copies(
+            _Rows(where, number, ref.base_offset, ref.length, file.holders),
+            lambda _, store: append_file.read_chunk(store, key, place, schemas, where),
+        )
 
     def segment(self, number: int, ref: SegmentRef) -> None:
         """Read a segment on every holder, and compare the copies."""
@@ -159,81 +164,68 @@ class _Audit:
         where = f"segment {key}"
         if not self._copies.is_single:
             where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}, {where}"
-        damaged: dict[NodeId, str] = {}
+        rows = _Rows(where, number, ref.base_offset, ref.log_bytes, ref.holders)
         whole: dict[NodeId, tuple[segment.EpochStarts, list[IndexEntry]]] = {}
-        stores = self._copies_of(ref.holders, where, number, ref.base_offset)
+
+        def read(name: NodeId, store: Store) -> None:
+            entries = segment.scan_rows(store, key, self._handle.schemas)
+            check_segment(ref, entries)
+            if not segment.index_is_right(store, key, entries):
+                index = msgspec.structs.replace(rows, where=f"{where}.index")
+                self._add(index, "it does not match the .log", name, repairable=True)
+            epochs = () if self._copies.is_single else segment.read_header(store, f"{key}.log", where)[1]
+            whole[name] = epochs, entries
+
         self._report.segments += 1
-        for name, store in stores.items():
-            self._report.bytes += ref.log_bytes
-            try:
-                entries = segment.scan_rows(store, key, self._handle.schemas)
-                check_segment(ref, entries)
-                if not segment.index_is_right(store, key, entries):
-                    index = self._named(f"{where}.index", name)
-                    detail = "it does not match the .log"
-                    self._add(index, detail, name, number, ref.base_offset, repairable=True)
-                epochs = () if self._copies.is_single else segment.read_header(store, f"{key}.log", where)[1]
-                whole[name] = epochs, entries
-            except LogError as error:
-                damaged[name] = str(error)
-            self._progress(ref.log_bytes)
+        self._read_copies(rows, read)
         first = next(iter(whole), None)
         for name, found in whole.items():
             if first is not None and found != whole[first]:
                 detail = f"its chunks differ from those on node {first!r}, though each is whole; restore the right one"
-                self._add(self._named(where, name), detail, name, number, ref.base_offset)
-        self._note(ref.holders, damaged, where, number, ref.base_offset)
+                self._add(rows, detail, name)
+
+    def _read_copies(self, rows: _Rows, read: Callable[[NodeId, Store], object]) -> None:
+        """Call `read` for each copy of a chunk or segment, and report those for which it raises a `LogError`."""
+        stores = self._copies.of(self._state, rows.holders)
+        missing = self._copies.missing_of(self._state, rows.holders)
+        self._missing.update(missing)
+        if not stores and not self._copies.is_of_one_node:
+            names = named(missing)
+            detail = f"all of its holders ({names}) are missing; bring one back" if missing else "no node has it"
+            self._add(rows, detail)
+        damaged: dict[NodeId, str] = {}
+        for name, store in stores.items():
+            try:
+                read(name, store)
+            except LogError as error:
+                damaged[name] = str(error)
+            self._report.bytes += rows.bytes
+            self._progress(rows.bytes)
+        for name, detail in damaged.items():
+            others = self._copies.to_copy_from(self._state, rows.holders, name)
+            self._add(rows, detail, name, repairable=any(each not in damaged for each in others))
+
+    def _add(self, rows: _Rows, detail: str, node: NodeId | None = None, *, repairable: bool = False) -> None:
+        where = rows.where
+        if self._copies.is_single:
+            node = None
+        elif node is not None:
+            where = f"node {node!r}, {where}"
+        self._report.findings.append(Finding(where, detail, repairable, node, rows.partition, rows.offset))
 
     def end(self) -> None:
         """Report the missing nodes and the orphans."""
         for name in sorted(filter(self._copies.is_expected, self._missing)):
-            self._add(f"node {name!r}", self._copies.missing[name].message, name)
+            self._report.findings.append(Finding(f"node {name!r}", self._copies.missing[name].message, node=name))
         for name, store in self._copies.stores.items():
             try:
                 found = housekeeping.orphans(store, self._handle)
             except LogError as error:
                 if self._copies.is_single:
                     raise
-                self._add(f"node {name!r}", error.message, name)
+                self._report.findings.append(Finding(f"node {name!r}", error.message, node=name))
             else:
                 self._report.orphans += found if self._copies.is_single else [f"node {name}: {key}" for key in found]
-
-    def _copies_of(self, holders: tuple[Holder, ...], where: str, number: int, offset: int) -> dict[NodeId, Store]:
-        """Return the stores that must have a file. Report it if there are none."""
-        stores = self._copies.of(self._state, holders)
-        missing = self._copies.missing_of(self._state, holders)
-        self._missing.update(missing)
-        if not stores and not self._copies.is_of_one_node:
-            detail = (
-                f"all of its holders ({named(missing)}) are missing; bring one back" if missing else "no node has it"
-            )
-            self._add(where, detail, None, number, offset)
-        return stores
-
-    def _note(
-        self, holders: tuple[Holder, ...], damaged: dict[NodeId, str], where: str, number: int, offset: int
-    ) -> None:
-        """Report the damaged copies. They are repairable if another node has the rows."""
-        for name, detail in damaged.items():
-            others = self._copies.to_copy_from(self._state, holders, name)
-            can = any(each not in damaged for each in others)
-            self._add(self._named(where, name), detail, name, number, offset, repairable=can)
-
-    def _named(self, where: str, node: NodeId) -> str:
-        return where if self._copies.is_single else f"node {node!r}, {where}"
-
-    def _add(
-        self,
-        what: str,
-        detail: str,
-        node: NodeId | None,
-        partition: int | None = None,
-        offset: int | None = None,
-        *,
-        repairable: bool = False,
-    ) -> None:
-        node = None if self._copies.is_single else node
-        self._report.findings.append(Finding(what, detail, repairable, node, partition, offset))
 
 
 def verify_cluster(log: Log) -> Report:

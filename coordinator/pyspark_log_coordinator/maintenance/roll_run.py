@@ -57,18 +57,8 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> Sw
     written = {each: stores[each] for each in (together.done if together else stores)}
     if not written:
         raise StoreUnavailable("", name, f"{name} is whole on no node: each failed at one of its two files; try again")
-    made = SegmentRef(
-        name=name,
-        holders=_holders(written, work, f"{folder}{name}.log"),
-        base_offset=done.base_offset,
-        end_offset=done.end_offset,
-        chunks=done.chunks,
-        log_bytes=done.log_bytes,
-        level=job.level,
-        min_timestamp=done.min_timestamp,
-        max_timestamp=done.max_timestamp,
-        timestamp_reached=job.timestamp_reached,
-    )
+    holders = _holders(written, work, f"{folder}{name}.log")
+    made = SegmentRef.of(done, holders, job.level, job.timestamp_reached)
     return SwapSegments(job.partition, job.leader_epoch, made)
 
 

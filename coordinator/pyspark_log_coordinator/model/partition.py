@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +12,9 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.ranges import Count, Int64, UInt32
 from pyspark_log_storage.staged_chunk import StagedChunk
 from pyspark_log_storage.stored_names import SegmentName
+
+if TYPE_CHECKING:
+    from pyspark_log_storage.segment import SegmentFile
 
 NodeId = str
 BEFORE_ALL_TIMES = -(2**63)
@@ -79,6 +83,12 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     min_timestamp: Int64
     max_timestamp: Int64
     timestamp_reached: Int64
+
+    @classmethod
+    def of(cls, file: SegmentFile, holders: tuple[Holder, ...], level: int, timestamp_reached: int) -> SegmentRef:
+        """Return the reference to a stored segment."""
+        rows = file.base_offset, file.end_offset, file.chunks, file.log_bytes
+        return cls(file.name, holders, *rows, level, file.min_timestamp, file.max_timestamp, timestamp_reached)
 
     @property
     def born(self) -> int:

@@ -130,7 +130,7 @@ class TopicRebuild:
         for each in plan.segments:
             reached = max(reached, each.file.max_timestamp)
             holders = _holders(self._segments[number, each.file.name], incarnations)
-            segments.append(_segment_ref(each, holders, reached))
+            segments.append(SegmentRef.of(each.file, holders, _LEVEL, reached))
         chunks: list[ChunkRef] = []
         for chunk in plan.chunks:
             reached = max(reached, chunk.max_timestamp)
@@ -152,19 +152,3 @@ def _best(partition: PartitionPlan) -> NodeId:
 
 def _holders(nodes: Sequence[NodeId], incarnations: dict[NodeId, str]) -> tuple[Holder, ...]:
     return tuple(Holder(each, incarnations[each]) for each in nodes)
-
-
-def _segment_ref(chosen: ChosenSegment, holders: tuple[Holder, ...], timestamp_reached: int) -> SegmentRef:
-    file = chosen.file
-    return SegmentRef(
-        name=file.name,
-        holders=holders,
-        base_offset=file.base_offset,
-        end_offset=file.end_offset,
-        chunks=file.chunks,
-        log_bytes=file.log_bytes,
-        level=_LEVEL,
-        min_timestamp=file.min_timestamp,
-        max_timestamp=file.max_timestamp,
-        timestamp_reached=timestamp_reached,
-    )

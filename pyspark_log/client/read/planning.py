@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.client.read import read_replicas
 from pyspark_log.client.read.failover import ReadReplica
 from pyspark_log.client.read.fetch import Split
+from pyspark_log_coordinator.log import nearest_holders
 from pyspark_log_coordinator.log.nearest_holders import nearest_first
 from pyspark_log_storage.errors import DataLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark_log.options import SourceOptions
     from pyspark_log_coordinator.cluster.nodes import Node
@@ -115,13 +115,18 @@ def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Spli
     )
 
 
+def read_replicas(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> tuple[ReadReplica, ...]:
+    """Return the nodes that hold a file, in their order, as a task needs them."""
+    return tuple(ReadReplica(each.node_id, each.url) for each in nearest_holders.holding(topic, nodes, holders))
+
+
 def _holders(
     state: Topic, nodes: Sequence[Node], held: Mapping[str, Sequence[Holder]]
 ) -> tuple[tuple[ReadReplica, ...], dict[str, tuple[int, ...]]]:
     """Return `Split.nodes` and `Split.partly` for files with these holders."""
     if len(nodes) == 1:
-        return read_replicas.holding(state, nodes, ()), {}
-    found = {key: read_replicas.holding(state, nodes, holders) for key, holders in held.items()}
+        return read_replicas(state, nodes, ()), {}
+    found = {key: read_replicas(state, nodes, holders) for key, holders in held.items()}
     used = {each.node for some in found.values() for each in some}
     all_used = [ReadReplica(each.node_id, each.url) for each in nodes if each.node_id in used]
     numbers = {each: number for number, each in enumerate(all_used)}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark_log.client.read.data_loss import warn_of_loss
 from pyspark_log.client.read.failover import Failover
 from pyspark_log.client.read.fetch import Place, place_in_segment, read_one
-from pyspark_log.client.read.read_replicas import holding
+from pyspark_log.client.read.planning import read_replicas
 from pyspark_log.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -211,7 +211,7 @@ def _places_reaching(
     partition = state.partitions[number]
     for rolled in partition.segments_reaching(timestamp):
         key = handle.segment(number, rolled.name)
-        holders = holding(state, nodes, rolled.holders)
+        holders = read_replicas(state, nodes, rolled.holders)
         entry = failover.look_up(
             holders,
             rolled.base_offset,
@@ -231,4 +231,4 @@ def _places_reaching(
     for chunk in partition.chunks_reaching(timestamp):
         file = state.file(chunk.file)
         place = Place(handle.append_file(file.name), chunk.place(number), chunk.base_offset)
-        yield place, holding(state, nodes, file.holders)
+        yield place, read_replicas(state, nodes, file.holders)
