@@ -60,12 +60,12 @@ class _Repairs:
                 bad[name] = error
             except LogError:
                 continue  # the node does not answer
-        for name, error in bad.items():
+        for name, wrong in bad.items():
             others = self._copies.to_copy_from(state, file.holders, name)
             sources = [store for each, store in others.items() if each not in bad]
             with contextlib.suppress(LogError, AllCopiesFailed):
                 # A missing file may return with a disk that is not mounted: it must not be replaced then.
-                self._copy_again(file, name, sources, replace=isinstance(error, CorruptObject))
+                self._copy_again(file, name, sources, replace=isinstance(wrong, CorruptObject))
 
     def _copy_again(self, file: ReplicaFile, name: NodeId, sources: Sequence[Store], *, replace: bool) -> None:
         """Put a whole copy in the place of a bad one."""

@@ -457,7 +457,7 @@ def test_a_partition_in_order_has_no_finding():
     [
         ({"high_watermark": 31}, "not in order"),
         ({"log_start": 31}, "not in order"),
-        ({"log_end": 31}, "the last piece ends at 30, the log at 31"),
+        ({"log_end": 31}, "the last segment or chunk ends at 30, the log at 31"),
         ({"segments": ()}, "rows from 0 to 19 are missing"),
         ({"epoch_starts": ((1, 0), (0, 10))}, "do not rise"),
         ({"epoch_starts": ((0, 0), (0, 10))}, "do not rise"),

@@ -139,6 +139,6 @@ def test_of_two_at_once_one_gives_up(lost):
         if what == "beginning the cluster's journal":
             rebuild(lost)
 
-    with pytest.raises(NodeMissing, match="another rebuilds this cluster too"):
+    with pytest.raises(NodeMissing, match="another process rebuilds this cluster too"):
         execute.rebuild(found, environment, progress=meanwhile)
     assert len(read(opened(lost), "t")) == 6

@@ -44,7 +44,7 @@ def test_a_begin_at_offset_0_counts():
 
 def test_a_batch_of_which_nobody_knows_where_it_begins_is_an_error():
     after = SourceOffset({"t": TopicPositions("id", {0: Position(4, 0)})})
-    with pytest.raises(CorruptObject, match="where partition 0 of topic 't' begins"):
+    with pytest.raises(CorruptObject, match="it has no begin for partition 0 of topic 't'"):
         after.begins(SourceOffset())
 
 

@@ -69,7 +69,7 @@ def test_a_recreated_topic_begins_anew_where_losses_do_not_matter(log):
 def test_a_deleted_topic_is_a_loss(log):
     before = ended(log, {0: 3, 1: 1})
     log.delete("t")
-    with pytest.raises(DataLoss, match="topic 't', partition 0 is no longer there"):
+    with pytest.raises(DataLoss, match="topic 't', partition 0 does not exist or is not subscribed any more"):
         go_on(before, now(log), fail_on_data_loss=True)
 
 

@@ -301,7 +301,7 @@ def test_a_deleted_topic_fails_the_query(log):
     stream = earliest(log)
     stream.batch()
     log.delete("t")
-    with pytest.raises(DataLoss, match="is no longer there"):
+    with pytest.raises(DataLoss, match="does not exist or is not subscribed any more"):
         stream.batch()
 
 
