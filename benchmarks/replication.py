@@ -102,7 +102,7 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
         begun = time.perf_counter()
         node_admin.renew(log, "2")
         log.probe_nodes()
-        catch_up.catch_up(log, handle, "2")
+        catch_up.catch_up(handle, "2")
         ours.append(time.perf_counter() - begun)
         assert "2" in handle.journal.state.partitions[0].isr
         plain.append(_plain_copy(folders[0] / "topics", folder / "plain"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
 
 SMALL_BATCH_ROWS = 1_000
 SMALL_BATCH_TASKS = 1
@@ -43,11 +43,11 @@ def bytes_per_row(root: Path, handle: TopicHandle) -> float:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / rows
 
 
-def merge_everything(log: Log, handle: TopicHandle) -> None:
+def merge_everything(handle: TopicHandle) -> None:
     """Roll and merge everything, and delete replaced files, as `pyspark-log maintain` does."""
     handle.submit(AlterConfig({"segment.ms": "1", "file.delete.delay.ms": "0"}))
-    housekeeping.roll_and_merge(log, handle, log.environment.nonce)
-    housekeeping.clean_up_topic(log, handle)
+    housekeeping.roll_and_merge(handle)
+    housekeeping.clean_up_topic(handle)
     assert not any(each.chunks for each in handle.refresh().partitions), "some rows were not rolled"
 
 
@@ -62,7 +62,7 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
     )
     written = bytes_per_row(path, handle)
     with without_flushing():
-        merge_everything(whole, handle)
+        merge_everything(handle)
     lines = [
         _line(f"stored per row, {rows:,} rows written at once", written, WRITTEN_TARGET),
         _line("stored per row, the same after all is merged", bytes_per_row(path, handle), MERGED_TARGET),
@@ -78,10 +78,10 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         newest = bytes_per_row(path, small.handle)
         # A minute later the next cleaning up deletes replaced files.
         clock.step(PAUSE_STEPS)
-        housekeeping.clean_up_topic(another, small.handle, thorough=False)
+        housekeeping.clean_up_topic(small.handle, thorough=False)
         kept = bytes_per_row(path, small.handle)
         segments = small.segments
-        merge_everything(another, small.handle)
+        merge_everything(small.handle)
     name = f"stored per row, batches of {SMALL_BATCH_ROWS:,} rows"
     return [
         *lines,

@@ -83,7 +83,7 @@ class Throughput:
         topic = self.new_topic()
         self.save(frame, topic)
         log = open_log(self.path)
-        merge_everything(log, log.topic(topic))
+        merge_everything(log.topic(topic))
         return topic
 
     def _read(self, topics: Mapping[str, str]) -> list[Line]:

@@ -38,7 +38,7 @@ def add_partitions(
     log = open_log(path)
     handle = log.topic(name)
     assignments = None if wanted is None else tuple(tuple(each) for each in wanted)
-    first, added = reassigner.add_partitions(log, handle, partitions, assignments)
+    first, added = reassigner.add_partitions(handle, partitions, assignments)
     if json:
         from pyspark_log.cli.output import print_json
 

@@ -43,7 +43,7 @@ def drain(
     moved: dict[str, dict[str, Any]] = {}
     while True:
         for handle, assignment in wanted:
-            found = reassigner.begin(log, handle, assignment)
+            found = reassigner.begin(handle, assignment)
             done = reassign.carry_out(log, handle, throttle)
             counts = moved.setdefault(handle.name, {"topic": handle.name, "partitions": 0, "objects": 0, "bytes": 0})
             counts["partitions"] += len(found)

@@ -139,7 +139,7 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     state = handle.journal.state
     due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes)
     size = sum(job.bytes for job in due)
-    document["orphans"] = sum(len(each) for each in housekeeping.all_orphans(log, handle).values())
+    document["orphans"] = sum(len(each) for each in housekeeping.all_orphans(handle).values())
     if len(log.cluster.state.nodes) > 1:
         document["copied"] = _catch_up(log, handle, document["failures"], dry_run=dry_run)
     if dry_run:
@@ -152,12 +152,12 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         document["failures"].append(f"topic {handle.name!r}, partition {job.partition}: {what}: {error.message}")
 
     with bar(f"maintain {handle.name}", size) as progress:
-        document.update(housekeeping.roll_and_merge(log, handle, log.environment.nonce, progress, failed))
+        document.update(housekeeping.roll_and_merge(handle, progress, failed))
 
     def not_cleaned(node: str, error: LogError) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
-    done = housekeeping.clean_up_topic(log, handle, failed=not_cleaned)
+    done = housekeeping.clean_up_topic(handle, failed=not_cleaned)
     document.update(removed=done.removed, expired=_expired(done.expired), waiting=done.waiting)
 
 
@@ -182,7 +182,7 @@ def _catch_up(log: Log, handle: TopicHandle, failures: list[str], *, dry_run: bo
             count += len(replica_file.missing(handle, node))
             continue
         try:
-            copied = catch_up.catch_up(log, handle, node)
+            copied = catch_up.catch_up(handle, node)
         except LogError as error:
             failures.append(f"topic {handle.name!r}, node {node!r} was not brought up to date: {error.message}")
         else:

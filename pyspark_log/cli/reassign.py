@@ -66,7 +66,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
         return
     from pyspark_log_coordinator.sync import reassigner
 
-    found = reassigner.begin(log, handle, wanted)
+    found = reassigner.begin(handle, wanted)
     is_under_way = bool(found or reassigner.reassigning_partitions(handle.refresh()))
     done = carry_out(log, handle, throttle)
     if json:
@@ -115,7 +115,7 @@ def carry_out(log: Log, handle: TopicHandle, throttle: int | None) -> Reassignme
             progress(count)
             wait(count)
 
-        return reassigner.run(log, handle, moved)
+        return reassigner.run(handle, moved)
 
 
 def document(topic: str, found: Iterable[PartitionMove]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def _write_checkpoints(found: Survey) -> None:
 
     log = open_log(_address(found))
     for name in log.topics():
-        housekeeping.write_checkpoints(log, log.topic(name))
+        housekeeping.write_checkpoints(log.topic(name))
 
 
 def _address(found: Survey) -> str:

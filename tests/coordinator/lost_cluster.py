@@ -74,7 +74,7 @@ class LostCluster:
 
     def checkpoint(self, topic: str) -> None:
         """Write what housekeeping writes: checkpoints and descriptions."""
-        housekeeping.write_checkpoints(self.log, self.log.topic(topic))
+        housekeeping.write_checkpoints(self.log.topic(topic))
 
     def folder(self, node: str, topic: str) -> Path:
         """Return the topic's folder on a node."""
@@ -124,7 +124,7 @@ class LostCluster:
 
     def catch_up(self, topic: str, node: str) -> None:
         """Copy to a node what it misses."""
-        copying.catch_up(self.log, self.log.topic(topic), node)
+        copying.catch_up(self.log.topic(topic), node)
 
     def set_aside(self, node: str) -> list[Path]:
         """Return what was set aside on a node, without the remains of journals."""

@@ -150,11 +150,11 @@ class Life:
 
     def maintain(self) -> None:
         """Roll and merge until nothing is left to do."""
-        housekeeping.roll_and_merge(self.log, self.handle, self.log.environment.nonce)
+        housekeeping.roll_and_merge(self.handle)
 
     def housekeep(self) -> None:
         """Do everything else that is due."""
-        housekeeping.clean_up_topic(self.log, self.handle)
+        housekeeping.clean_up_topic(self.handle)
 
     def batches(self, producer: str) -> int:
         """Return how many batches of a producer are in the log."""

@@ -234,9 +234,9 @@ def maintainer(process: Process) -> None:
             handle = open_topic(process)
             match chance.randrange(5):
                 case 0:
-                    housekeeping.roll_and_merge(process.log, handle, process.environment.nonce)
+                    housekeeping.roll_and_merge(handle)
                 case 1 | 2:
-                    housekeeping.clean_up_topic(process.log, handle)
+                    housekeeping.clean_up_topic(handle)
                 case 3:
                     handle.journal.trim()
                     cluster_cleanup.clean_up_cluster(process.log)

@@ -253,7 +253,7 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
             Follower(process.log, name).round()
         failure_detector_of(handle, nodes.session_timeout_ms).look(handle)
         process.store.wait(2 * nodes.session_timeout_ms / 1000)
-        housekeeping.clean_up_topic(process.log, handle)
+        housekeeping.clean_up_topic(handle)
         if is_whole(world):
             return True
         give_up_lost(world, handle)

@@ -147,7 +147,7 @@ def _audit(world: World) -> None:
             require(whole, f"the replicas are not whole again: {world.state.partitions}")
         for _ in range(4):
             world.clock.pause(BUSY_MS / 1000)
-            housekeeping.clean_up_topic(process.log, handle)
+            housekeeping.clean_up_topic(handle)
         _check(world, process.log)
         actors.read_all(process)
         if isinstance(rows, ReplicatedRows):

@@ -135,12 +135,12 @@ def tell_topics(log: Log, node_id: NodeId) -> None:
     """
     for name in sorted(log.topics()):
         with contextlib.suppress(UnknownTopic):  # deleted meanwhile
-            add_node_to_topic(log, log.topic(name), node_id)
+            add_node_to_topic(log.topic(name), node_id)
 
 
-def add_node_to_topic(log: Log, handle: TopicHandle, node_id: NodeId) -> None:
+def add_node_to_topic(handle: TopicHandle, node_id: NodeId) -> None:
     """Tell a topic what the cluster says of a node, where it does not know that yet. Reads nothing."""
-    state, member = handle.journal.state, log.cluster.state.nodes[node_id]
+    state, member = handle.journal.state, handle.log.cluster.state.nodes[node_id]
     known = state.incarnations.get(node_id)
     if known is not None and (known != member.incarnation or (node_id in state.fenced) != member.fenced):
         handle.submit(AlterReplicaNode(node_id, member.incarnation, member.fenced))

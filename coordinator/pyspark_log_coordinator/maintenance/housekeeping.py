@@ -27,7 +27,7 @@ from pyspark_log_storage.errors import LogError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.store import Store
@@ -57,9 +57,7 @@ class Housekept(msgspec.Struct, frozen=True):
 
 
 def roll_and_merge(
-    log: Log,
     handle: TopicHandle,
-    nonce: Callable[[], str],
     progress: Callable[[int], object] = bool,
     failed: Callable[[RollJob, LogError], object] | None = None,
 ) -> dict[str, int]:
@@ -75,7 +73,7 @@ def roll_and_merge(
         # All before the first is swapped in: what others did meanwhile is no longer in the state that follows.
         for work in [roll_task_of(handle, job) for job in jobs]:
             try:
-                swap = run_roll(log.store_at, work, nonce())
+                swap = run_roll(handle.log.store_at, work, handle.log.environment.nonce())
             except LogError as error:
                 if isinstance(error, StoreError) and work.job not in _due(handle):
                     continue  # another did it, and the files are gone
@@ -100,7 +98,6 @@ def _due(handle: TopicHandle) -> list[RollJob]:
 
 
 def clean_up_topic(
-    log: Log,
     handle: TopicHandle,
     *,
     thorough: bool = True,
@@ -113,20 +110,20 @@ def clean_up_topic(
     that it costs the same whatever the number of files. `failed` is told of a node on which something could not be
     done, after all was done on the others. Without it the error is raised.
     """
-    nodes = AvailableNodes(log)
+    nodes = AvailableNodes(handle.log)
     now = handle.now_ms()
     # Before the first entry: on a full disk this makes room for it.
-    removed = delete_pending(log, handle, now, nodes)
+    removed = delete_pending(handle, now, nodes)
     before = handle.journal.state
     retained = handle.submit(ApplyRetention())
     expired = expired_by(before, [event for event in retained.events if isinstance(event, LogStartMoved)])
-    removed += delete_pending(log, handle, now, nodes)
+    removed += delete_pending(handle, now, nodes)
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number))
     risen = any(isinstance(event, OrphanFloor) for event in raised.events)
     count = len(removed)
     if thorough or risen:
-        count += _remove_orphans(log, handle, nodes)
-    write_checkpoints(log, handle, nodes)
+        count += _remove_orphans(handle, nodes)
+    write_checkpoints(handle, nodes)
     count += handle.journal.trim()
     handle.journal.mend()
     for name, error in nodes.failures.items():
@@ -143,13 +140,13 @@ def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[Expired, .
     return tuple(Expired(each.partition, starts[each.partition], each.log_start) for each in moved)
 
 
-def write_checkpoints(log: Log, handle: TopicHandle, nodes: AvailableNodes | None = None) -> None:
+def write_checkpoints(handle: TopicHandle, nodes: AvailableNodes | None = None) -> None:
     """Write Kafka's checkpoints of the topic on its nodes, and its description, where they have changed.
 
     So each node is readable by itself. They are a copy for people and for recovery, and decide nothing: of two
     processes the one that knows less may write last. `nodes`, here and below: where somebody has looked already.
     """
-    nodes = nodes or AvailableNodes(log)
+    nodes = nodes or AvailableNodes(handle.log)
     state = handle.refresh()
     folder = layout.topic_folder(handle.name, handle.topic_id)
     described = {topic_description.NAME: topic_description.encode(topic_description.of(handle))}
@@ -161,9 +158,9 @@ def write_checkpoints(log: Log, handle: TopicHandle, nodes: AvailableNodes | Non
     nodes.each(write)
 
 
-def delete_pending(log: Log, handle: TopicHandle, now: int, nodes: AvailableNodes | None = None) -> list[str]:
+def delete_pending(handle: TopicHandle, now: int, nodes: AvailableNodes | None = None) -> list[str]:
     """Remove the files that were released longer ago than `file.delete.delay.ms`; return their keys."""
-    nodes = nodes or AvailableNodes(log)
+    nodes = nodes or AvailableNodes(handle.log)
     state = handle.refresh()
     # Clocks differ: what was released later goes later.
     delay = state.config.file_delete_delay_ms
@@ -181,9 +178,9 @@ def _delete(store: Store, keys: list[str]) -> None:
         store.delete(key)
 
 
-def all_orphans(log: Log, handle: TopicHandle, nodes: AvailableNodes | None = None) -> dict[NodeId, list[str]]:
+def all_orphans(handle: TopicHandle, nodes: AvailableNodes | None = None) -> dict[NodeId, list[str]]:
     """Return the orphans of each node that is there."""
-    nodes = nodes or AvailableNodes(log)
+    nodes = nodes or AvailableNodes(handle.log)
     state = handle.refresh()
     found: dict[NodeId, list[str]] = {}
 
@@ -194,8 +191,8 @@ def all_orphans(log: Log, handle: TopicHandle, nodes: AvailableNodes | None = No
     return found
 
 
-def _remove_orphans(log: Log, handle: TopicHandle, nodes: AvailableNodes) -> int:
-    found = all_orphans(log, handle, nodes)
+def _remove_orphans(handle: TopicHandle, nodes: AvailableNodes) -> int:
+    found = all_orphans(handle, nodes)
     nodes.each(lambda name, store: _delete(store, found[name]))
     return sum(len(found[name]) for name in nodes.stores)
 

@@ -13,8 +13,8 @@ from pyspark_log_coordinator.replication.write_targets import write_targets
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.topic_state import FileRef, Topic
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.topic_state import FileRef
 
 
 class RollSource(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class RollTask(msgspec.Struct, frozen=True):
 def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
     """Return a job of the topic's present state as work for anybody."""
     state, members = handle.journal.state, handle.log.cluster.state.nodes
-    readable = _Readable(handle.log, state, job.partition)
+    readable = _Readable(handle, job.partition)
     return RollTask(
         job=job,
         topic=handle.name,
@@ -66,10 +66,10 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
 class _Readable:
     """The nodes to read a partition's files from, nearest first."""
 
-    def __init__(self, log: Log, state: Topic, partition: int) -> None:
-        self._log = log
-        self._state = state
-        self._nodes = nearest_first(log, leader=state.partitions[partition].leader)
+    def __init__(self, handle: TopicHandle, partition: int) -> None:
+        self._log = handle.log
+        self._state = handle.journal.state
+        self._nodes = nearest_first(self._log, leader=self._state.partitions[partition].leader)
         self._known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
 
     def source(self, file: FileRef | SegmentRef) -> RollSource:

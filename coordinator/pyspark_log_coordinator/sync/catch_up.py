@@ -39,7 +39,7 @@ from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
 
@@ -59,7 +59,6 @@ class CopyResult(msgspec.Struct, frozen=True):
 
 
 def catch_up(
-    log: Log,
     handle: TopicHandle,
     node_id: NodeId,
     *,
@@ -74,16 +73,17 @@ def catch_up(
     of the environment's monotonic clock: past it no further object is begun. Raises `NodeMissing` where the node's
     store is not the one that the cluster knows, and `StoreError` where it cannot be written.
     """
+    log = handle.log
     member = log.cluster.state.nodes[node_id]
     target = log.node_store(node_id)
     # Else what is written below a mount point could be taken for the node's, once the disk is mounted.
     node_marker.require_marker(target, node_id, member.incarnation)
-    add_node_to_topic(log, handle, node_id)
-    copier = _Copier(log, node_id, moved, until)
+    add_node_to_topic(handle, node_id)
+    copier = _Copier(handle, node_id, moved, until)
     told: dict[str, LogError] = {}
     state = handle.refresh()
     returns = _is_out_of_an_isr(state, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
-    put_back = copier.put_back(handle) if returns else CopyResult(0, 0, ())
+    put_back = copier.put_back() if returns else CopyResult(0, 0, ())
     objects, size = put_back.objects, put_back.bytes
     if put_back.failures or copier.is_late():
         for error in put_back.failures:
@@ -99,7 +99,7 @@ def catch_up(
                 told[piece.key] = copier.tried[piece.key]
                 failed(told[piece.key])
         todo = [] if copier.is_late() else [piece for piece in wanted if piece.key not in copier.tried]
-        done = copier.copy_some(state, todo)
+        done = copier.copy_some(todo)
         if done:
             node_marker.require_marker(target, node_id, member.incarnation)
             # What was copied while the disk was not mounted lies below the mount point.
@@ -116,22 +116,25 @@ def catch_up(
         size += sum(piece.bytes for piece in done)
 
 
-def copy_again(log: Log, state: Topic, node_id: NodeId, piece: ReplicaFile) -> None:
+def copy_again(handle: TopicHandle, node_id: NodeId, piece: ReplicaFile) -> None:
     """Put a whole copy of a file in the place of one that is damaged or gone, and that goes on being counted.
 
     Raises `CorruptObject`, `StoreError` where no whole one can be read, or the node not be written; then what is there
     stays.
     """
-    _Copier(log, node_id, bool, None).copy(state, piece)
+    _Copier(handle, node_id, bool, None).copy(piece)
 
 
 class _Copier:
     """Copies pieces of a topic to a node, and remembers which it could not."""
 
-    def __init__(self, log: Log, node_id: NodeId, moved: Callable[[int], object], until: float | None) -> None:
-        self._log = log
+    def __init__(
+        self, handle: TopicHandle, node_id: NodeId, moved: Callable[[int], object], until: float | None
+    ) -> None:
+        self._handle = handle
+        self._log = handle.log
         self._node_id = node_id
-        self._target = log.node_store(node_id)
+        self._target = handle.log.node_store(node_id)
         self._moved = moved
         self._until = until
         self.bad: list[tuple[NodeId, ReplicaFile]] = []
@@ -143,20 +146,20 @@ class _Copier:
         """Whether nothing more is to be begun."""
         return self._until is not None and self._log.environment.monotonic() >= self._until
 
-    def put_back(self, handle: TopicHandle) -> CopyResult:
+    def put_back(self) -> CopyResult:
         """Copy what is absent from the node; return what came of it."""
         objects = size = 0
-        while todo := [piece for piece in absent(handle, self._node_id) if piece.key not in self.tried]:
-            done = self.copy_some(handle.journal.state, todo)
+        while todo := [piece for piece in absent(self._handle, self._node_id) if piece.key not in self.tried]:
+            done = self.copy_some(todo)
             objects += len(done)
             size += sum(piece.bytes for piece in done)
             if self.is_late():
                 break
-            handle.refresh()
-        left = absent(handle, self._node_id) if self.tried else []
+            self._handle.refresh()
+        left = absent(self._handle, self._node_id) if self.tried else []
         return CopyResult(objects, size, tuple(self.tried[each.key] for each in left if each.key in self.tried))
 
-    def copy_some(self, state: Topic, todo: list[ReplicaFile]) -> list[ReplicaFile]:
+    def copy_some(self, todo: list[ReplicaFile]) -> list[ReplicaFile]:
         """Copy as many of the pieces as the journal is told of at once; return them."""
         clock = self._log.environment.monotonic
         stop = clock() + TELL_SECONDS
@@ -166,7 +169,7 @@ class _Copier:
             if self.is_late() or len(done) >= TELL_OBJECTS or size >= TELL_BYTES or clock() >= stop:
                 break
             try:
-                self.copy(state, piece)
+                self.copy(piece)
             except (CorruptObject, StoreError) as error:
                 if self._is_ours(error):
                     raise
@@ -176,7 +179,7 @@ class _Copier:
                 size += piece.bytes
         return done
 
-    def copy(self, state: Topic, piece: ReplicaFile) -> None:
+    def copy(self, piece: ReplicaFile) -> None:
         """Copy a piece from the nearest holder that has it whole. Raises what the last one raised.
 
         A damaged copy that the node has of it is replaced in one step: of two that do so nobody takes the other's away.
@@ -202,7 +205,7 @@ class _Copier:
                 bad.append((source, piece))
 
         try:
-            first_readable(sources(self._log, state, piece.holders, self._node_id), copy_from, note)
+            first_readable(sources(self._handle, piece.holders, self._node_id), copy_from, note)
         except AllCopiesFailed as failed:
             names = named({holder.node for holder in piece.holders})
             message = f"it cannot be copied to node {self._node_id!r}: of its holders ({names}) none is there"

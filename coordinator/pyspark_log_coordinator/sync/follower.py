@@ -58,7 +58,7 @@ class Follower:
         objects = size = 0
         failures: list[str] = []
         for handle in topics_on(self._log, self._node_id):
-            copied = catch_up.catch_up(self._log, handle, self._node_id, moved=moved)
+            copied = catch_up.catch_up(handle, self._node_id, moved=moved)
             self._write_checkpoints(handle)
             objects += copied.objects
             size += copied.bytes

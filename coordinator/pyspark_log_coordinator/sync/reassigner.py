@@ -157,13 +157,13 @@ def bytes_to_copy(topic: Topic, wanted: Iterable[PartitionMove]) -> int:
     return size + sum(sizes[number] for number in lacking)
 
 
-def begin(log: Log, handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
+def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
     """Begin the reassignments that are not under way yet; return these.
 
     Raises `InvalidInput`, and `InvalidOption` where a node is none that replicas may be on.
     """
     state = handle.refresh()
-    members = log.cluster.refresh().nodes
+    members = handle.log.cluster.refresh().nodes
     there = {node for nodes_ in original_placement(state) for node in nodes_}
     placement.check(wanted, {*nodes.live(members), *there}, members, handle.name)
     found = moves(state, wanted)
@@ -174,19 +174,17 @@ def begin(log: Log, handle: TopicHandle, wanted: Placement) -> tuple[PartitionMo
             {node: members[node].incarnation for node in named_nodes},
         )
         handle.submit(command)
-        _look_again(log, handle, named_nodes)
+        _look_again(handle, named_nodes)
     return found
 
 
-def add_partitions(
-    log: Log, handle: TopicHandle, total: int, assignments: Placement | None = None
-) -> tuple[int, Placement]:
+def add_partitions(handle: TopicHandle, total: int, assignments: Placement | None = None) -> tuple[int, Placement]:
     """Give a topic more partitions, `total` in all; return the first new one's number, and the nodes of the new ones.
 
     Without assignments they go on where the topic's spread ended. Raises `InvalidOption`, `InvalidInput`.
     """
     state = handle.refresh()
-    members = log.cluster.refresh().nodes
+    members = handle.log.cluster.refresh().nodes
     first, now = len(state.partitions), target_placement(state)
     if not first < total <= PARTITIONS_MAX:
         raise InvalidOption(
@@ -219,22 +217,22 @@ def add_partitions(
             "num.partitions",
             f"topic {handle.name!r} got partitions from somebody else meanwhile; look at it, and try again",
         )
-    _look_again(log, handle, named_nodes)
+    _look_again(handle, named_nodes)
     return first, assignments
 
 
-def _look_again(log: Log, handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
+def _look_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
     """Make sure that no node was fenced or removed between the look at the cluster and the topic's entry.
 
     Who removes a node looks at the topics after it was fenced: so one of the two sees the other.
     """
-    members = log.cluster.refresh().nodes
+    members = handle.log.cluster.refresh().nodes
     for node in wanted:
         if node not in members:
             raise InvalidOption(
                 "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} again, to other nodes"
             )
-        add_node_to_topic(log, handle, node)
+        add_node_to_topic(handle, node)
 
 
 def bytes_behind(handle: TopicHandle) -> int:
@@ -243,12 +241,13 @@ def bytes_behind(handle: TopicHandle) -> int:
     return sum(piece.bytes for node in _copying(state) for piece in replica_file.missing(handle, node))
 
 
-def run(log: Log, handle: TopicHandle, moved: Callable[[int], object] = bool) -> ReassignmentProgress:
+def run(handle: TopicHandle, moved: Callable[[int], object] = bool) -> ReassignmentProgress:
     """Copy to the nodes that are new until the reassignments that are under way have ended, whoever began them.
 
     `moved` is told how many bytes have passed since it was told last, and may wait. Where a node is away, or a file
     damaged everywhere, the others go on. Raises what reading the journals raises.
     """
+    log = handle.log
     objects = size = waited = 0
     while True:
         state = handle.refresh()
@@ -262,7 +261,7 @@ def run(log: Log, handle: TopicHandle, moved: Callable[[int], object] = bool) ->
                 failures.append(hindrance)
                 continue
             try:
-                done = catch_up.catch_up(log, handle, node, moved=moved)
+                done = catch_up.catch_up(handle, node, moved=moved)
             except LogError as error:
                 failures.append(f"node {node!r}: {error.message}")
                 continue

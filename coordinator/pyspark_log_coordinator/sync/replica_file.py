@@ -18,7 +18,7 @@ from pyspark_log_storage.staged_chunk import StagedChunk
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.index import IndexEntry
@@ -96,10 +96,11 @@ def _pieces(handle: TopicHandle, found: file_holders.TopicFiles) -> list[Replica
     return [*rolled, *files, *staged]
 
 
-def sources(log: Log, state: Topic, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
+def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
     """Return the holders to copy from to a node, nearest first, without those that are missing."""
+    log = handle.log
     nodes = nearest_first(log, rack=log.cluster.state.nodes[node_id].rack)
-    return [each for each in reachable_holders(log, state, nodes, holders) if each != node_id]
+    return [each for each in reachable_holders(log, handle.journal.state, nodes, holders) if each != node_id]
 
 
 def all_files(handle: TopicHandle) -> list[ReplicaFile]:

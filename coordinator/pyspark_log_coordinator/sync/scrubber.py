@@ -60,25 +60,25 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> S
                 # Else all would be copied below the mount point of a disk that is not mounted.
                 require_marker(log.node_store(node_id), node_id, member.incarnation)
                 try:
-                    mended += [piece.key] if _mend(log, handle, node_id, piece, error) else []
+                    mended += [piece.key] if _mend(handle, node_id, piece, error) else []
                 except (CorruptObject, StoreError) as why:
                     failures.append(f"topic {handle.name!r}: {why.message}")
     return ScrubResult(objects, size, tuple(mended), tuple(failures))
 
 
-def _mend(log: Log, handle: TopicHandle, node_id: NodeId, piece: ReplicaFile, wrong: LogError) -> bool:
+def _mend(handle: TopicHandle, node_id: NodeId, piece: ReplicaFile, wrong: LogError) -> bool:
     """Make a node's bad copy again; return whether it was bad. Raises `wrong` where no other is whole."""
     state = handle.refresh()
-    if not damage_reports.is_held(state, node_id, piece) or _is_whole(log, node_id, piece):
+    if not damage_reports.is_held(state, node_id, piece) or _is_whole(handle.log, node_id, piece):
         return False
-    if not any(_is_whole(log, source, piece) for source in replica_file.sources(log, state, piece.holders, node_id)):
+    if not any(_is_whole(handle.log, source, piece) for source in replica_file.sources(handle, piece.holders, node_id)):
         raise wrong
     if damage_reports.report(handle, node_id, piece):
-        failures = catch_up.catch_up(log, handle, node_id).failures
+        failures = catch_up.catch_up(handle, node_id).failures
         if failures:
             raise failures[0]
     else:
-        catch_up.copy_again(log, state, node_id, piece)
+        catch_up.copy_again(handle, node_id, piece)
     return True
 
 

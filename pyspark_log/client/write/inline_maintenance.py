@@ -97,7 +97,7 @@ def clean_up_when_due(log: Log, handle: TopicHandle) -> None:
         _logger.warning("housekeeping of topic %r on node %r was left for later: %s", handle.name, node, error)
 
     try:
-        housekeeping.clean_up_topic(log, handle, thorough=False, failed=told)
+        housekeeping.clean_up_topic(handle, thorough=False, failed=told)
         if number % CLUSTER_CLEAN_UP_EVERY_ENTRIES == 0:
             cluster_cleanup.clean_up_cluster(log, objects_max=CLUSTER_CLEAN_UP_OBJECTS_MAX)
     except LogError as error:

@@ -18,10 +18,10 @@ def topic():
         topic.append(on=ALL, acks="all")
     topic.roll(2)
     for node in ("1", "2"):
-        catch_up.catch_up(topic.log, topic.handle, node)
+        catch_up.catch_up(topic.handle, node)
     topic.append(on=("0",), acks="all")
     topic.roll(1)
-    housekeeping.write_checkpoints(topic.log, topic.handle)
+    housekeeping.write_checkpoints(topic.handle)
     return topic
 
 
@@ -54,7 +54,7 @@ def test_a_segment_of_rows_that_were_cut_is_reported_and_goes(topic):
     assert {key for key in before if key not in left} == {
         f"{stray.key.split('/', 3)[3]}{ending}" for ending in (".log", ".index")
     }
-    catch_up.catch_up(topic.log, topic.handle, "0")
+    catch_up.catch_up(topic.handle, "0")
     assert topic.partition().isr == ALL
     assert returned_node.inspect(topic.log, topic.handle, "0")[0].strays == ()
     assert verify.verify(topic.log, topic.handle).findings == []

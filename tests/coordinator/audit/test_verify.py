@@ -87,16 +87,16 @@ def test_an_empty_topic_is_sound():
 def test_a_topic_whose_rows_are_all_deleted_is_sound(topic):
     for partition in (0, 1):
         topic.handle.submit(DeleteRecords(partition, -1))
-    housekeeping.clean_up_topic(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.handle)
     assert audit(topic).sound
 
 
 def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
     topic.fill(60, partitions=(0, 1))
-    housekeeping.roll_and_merge(topic.log, topic.handle, topic.log.environment.nonce)
+    housekeeping.roll_and_merge(topic.handle)
     topic.clock.now_ms = 10**9
     for _ in range(3):
-        housekeeping.clean_up_topic(topic.log, topic.handle)
+        housekeeping.clean_up_topic(topic.handle)
     report = audit(topic)
     assert report.findings == []
     assert report.entries < topic.handle.journal.number

@@ -30,8 +30,8 @@ def topic():
         topic.append({0: [dice.randbytes(50_000), dice.randbytes(50_000)]}, on=ALL, acks="all")
     topic.roll(3)
     for name in ALL:
-        catch_up.catch_up(topic.log, topic.handle, name)
-    housekeeping.delete_pending(topic.log, topic.handle, 10**15)
+        catch_up.catch_up(topic.handle, name)
+    housekeeping.delete_pending(topic.handle, 10**15)
     return topic
 
 

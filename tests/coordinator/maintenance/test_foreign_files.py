@@ -102,8 +102,8 @@ def test_upkeep_deletes_only_what_the_log_has_made(topic):
     for _ in range(4):
         topic.clock.now_ms += 1
         topic.fill(1)
-        housekeeping.roll_and_merge(topic.log, topic.handle, topic.log.environment.nonce)
-        housekeeping.clean_up_topic(topic.log, topic.handle)
+        housekeeping.roll_and_merge(topic.handle)
+        housekeeping.clean_up_topic(topic.handle)
         clean_up_cluster(topic.log)
         follower.delete_unnamed_files(topic.log, "0")
         returned_node.remove_strays(topic.log, "0", returned_node.inspect(topic.log, topic.handle, "0"))
@@ -137,7 +137,7 @@ def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(other)
     for use in (
-        lambda: housekeeping.clean_up_topic(topic.log, topic.handle),
+        lambda: housekeeping.clean_up_topic(topic.handle),
         lambda: follower.delete_unnamed_files(topic.log, "0"),
         lambda: topic.log.delete_topic("t"),
         lambda: clean_up_cluster(topic.log),

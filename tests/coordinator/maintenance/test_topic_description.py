@@ -32,10 +32,10 @@ def test_it_is_read_back_as_it_was_written(topic):
 
 def test_upkeep_writes_it_where_it_has_changed(topic):
     key = f"{topic.folder}{topic_description.NAME}"
-    housekeeping.clean_up_topic(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.handle)
     first = topic.store.read(key)
     topic.fill(1)
-    housekeeping.clean_up_topic(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.handle)
     assert topic_description.decode(topic.store.read(key), key).number > topic_description.decode(first, key).number
 
 

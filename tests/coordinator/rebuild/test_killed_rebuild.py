@@ -65,7 +65,7 @@ def lost():
         topic.append(on=("0", "1", "2"), acks="all")
     topic.roll(2)
     topic.append(on=("0", "1"), acks="all")
-    housekeeping.write_checkpoints(topic.log, topic.handle)
+    housekeeping.write_checkpoints(topic.handle)
     topic.append(on=("1",), acks="all")
     topic.append(on=("0", "1"), acks="0")
     for store in topic.stores.at.values():

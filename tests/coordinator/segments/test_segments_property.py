@@ -98,7 +98,7 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def roll_and_merge_all(self) -> None:
-        housekeeping.roll_and_merge(self.log, self.handle, lambda: next(self.nonces))
+        housekeeping.roll_and_merge(self.handle)
 
     @rule(p=partitions, back=st.integers(0, 12))
     def delete_records(self, p: int, back: int) -> None:
@@ -131,7 +131,7 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def clean_up(self) -> None:
-        housekeeping.clean_up_topic(self.log, self.handle)
+        housekeeping.clean_up_topic(self.handle)
 
     @rule(ms=st.integers(1, 100))
     def wait(self, ms: int) -> None:

@@ -57,7 +57,7 @@ def topic():
 
 
 def copy(topic, name="1", **how):
-    return catch_up(topic.log, topic.handle, name, **how)
+    return catch_up(topic.handle, name, **how)
 
 
 def damage(topic, name, number=0):
@@ -182,12 +182,12 @@ def test_a_wiped_node_gets_all_again(topic):
     topic.stores.at["/disk/1"] = Watched("/disk/1")
     log, handle = topic.open()
     with pytest.raises(NodeMissing):
-        catch_up(log, handle, "1")
+        catch_up(handle, "1")
     node_admin.renew(log, "1")
     log.open(create=False)
     assert handle.refresh().partitions[0].isr == ("0", "2")
     assert handle.journal.state.partitions[0].log_end_offsets["1"] == 0
-    assert catch_up(log, handle, "1").objects == 2
+    assert catch_up(handle, "1").objects == 2
     assert handle.refresh().partitions[0].isr == ("0", "1", "2")
     assert {each.url: len(list(each.list("topics/"))) for each in topic.stores.at.values()}["/disk/1"] == 2
 
@@ -200,7 +200,7 @@ def test_a_topic_that_was_not_told_of_a_renewal_learns_of_it_from_the_copier(top
         patch.setattr(node_admin, "tell_topics", bool_of_all)
         node_admin.renew(log, "1")
     assert handle.refresh().partitions[0].isr == ("0", "1", "2")
-    assert catch_up(log, handle, "1").objects == 1
+    assert catch_up(handle, "1").objects == 1
     assert handle.journal.state.incarnations["1"] == log.cluster.state.nodes["1"].incarnation
 
 
@@ -305,11 +305,11 @@ def test_an_interrupted_copier_goes_on_where_it_was(topic, monkeypatch):
 
 def test_two_that_copy_one_file_at_once_do_no_harm(topic):
     name = topic.append()
-    log, handle = topic.open()
+    _, handle = topic.open()
 
     def first(key):
         topic.log.node_store("0").before_read = bool
-        catch_up(log, handle, "1")
+        catch_up(handle, "1")
 
     topic.log.node_store("0").before_read = first
     copy(topic)
@@ -331,12 +331,12 @@ def test_past_its_time_it_begins_nothing_more(topic):
 def test_what_is_rolled_and_removed_meanwhile_is_no_failure(topic):
     for _ in range(2):
         topic.append(on=("0", "2"), acks="all")
-    log, handle = topic.open()
+    _, handle = topic.open()
 
     def meanwhile(key):
         topic.log.node_store("0").before_read = bool
         topic.roll(2)
-        catch_up(log, handle, "2")
+        catch_up(handle, "2")
         for name in topic.keys("0"):
             if name.startswith("append/"):
                 for each in ("0", "2"):
@@ -396,12 +396,12 @@ def test_a_good_copy_that_another_put_in_the_place_of_a_damaged_one_stays(topic)
     key = topic.handle.append_file(topic.append())
     store = topic.log.node_store("1")
     store.create(key, b"?")
-    log, handle = topic.open()
+    _, handle = topic.open()
     held = []
 
     def first(_):
         topic.log.node_store("0").before_read = bool
-        catch_up(log, handle, "1")
+        catch_up(handle, "1")
 
     topic.log.node_store("0").before_read = first
     store.before_delete = held.append
@@ -516,16 +516,16 @@ def test_the_nearest_holder_comes_first_and_fenced_ones_last():
     handle = log.create_topic("t", 1, replicas=[list("01234")])
     state = handle.journal.state
     holders = tuple(Holder(name, state.incarnations[name]) for name in "42310")
-    assert sources(log, state, holders, "1") == ["3", "0", "2", "4"]
-    assert sources(log, state, holders, "2") == ["4", "0", "1", "3"]
-    assert sources(log, state, holders, "0") == ["1", "2", "3", "4"]
+    assert sources(handle, holders, "1") == ["3", "0", "2", "4"]
+    assert sources(handle, holders, "2") == ["4", "0", "1", "3"]
+    assert sources(handle, holders, "0") == ["1", "2", "3", "4"]
     log.cluster.submit(FenceNode("3"))
-    assert sources(log, state, holders, "1") == ["0", "2", "4", "3"]
+    assert sources(handle, holders, "1") == ["0", "2", "4", "3"]
     log.cluster.submit(UnfenceNode("3"))
     log.missing_nodes = {"3": StoreUnavailable("", "", "gone")}
-    assert sources(log, state, holders, "1") == ["0", "2", "4"]
+    assert sources(handle, holders, "1") == ["0", "2", "4"]
     other = tuple(msgspec.structs.replace(each, incarnation="former") for each in holders)
-    assert sources(log, state, other, "1") == []
+    assert sources(handle, other, "1") == []
 
 
 # Throttle

@@ -38,7 +38,7 @@ class Watched(ReplicatedTopic):
 
     def bring_back(self, node):
         self.answer_again(node)
-        catch_up.catch_up(self.log, self.handle, node)
+        catch_up.catch_up(self.handle, node)
 
 
 def test_a_leader_that_stays_away_is_replaced_after_the_session_timeout():
@@ -94,7 +94,7 @@ def test_a_follower_that_answers_and_gets_no_rows_leaves_the_isr_when_its_time_i
     assert lag_time < waited <= 1.5 * lag_time + 1
     assert topic.partition().high_watermark == 2
     assert topic.handle.journal.state.suspects == {}
-    catch_up.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.handle, "2")
     assert topic.partition().isr == ("1", "2", "0")
 
 
@@ -259,8 +259,8 @@ def test_on_one_node_nothing_is_read():
 
 def test_a_node_that_was_drained_and_removed_is_not_asked_whether_it_may_lead():
     topic = Watched()
-    reassigner.begin(topic.log, topic.handle, (("2", "0"),))
-    reassigner.run(topic.log, topic.handle)
+    reassigner.begin(topic.handle, (("2", "0"),))
+    reassigner.run(topic.handle)
     node_admin.set_fenced(topic.log, "1", fenced=True)
     assert node_admin.remove(topic.log, "1")
     assert {holder.node for holder in live(topic.handle)} == {"0", "2"}

@@ -172,7 +172,7 @@ def test_a_repair_that_was_killed_leaves_no_node_that_counts_and_has_nothing(clu
         repair(cluster.log, cluster.log.topic("t"))
     monkeypatch.undo()
     assert one(cluster).isr == ("0", "2")
-    catch_up.catch_up(cluster.log, cluster.log.topic("t"), "1")
+    catch_up.catch_up(cluster.log.topic("t"), "1")
     is_sound(cluster)
 
 

@@ -70,7 +70,7 @@ def test_a_node_that_lacks_a_segment_is_left_alone_whatever_else_it_lacks(topic)
     name = topic.roll(1, on="0")
     copied = replica_file.missing(topic.handle, "1")
     assert [piece.segment.name for piece in copied if piece.segment is not None] == [name]
-    catch_up.catch_up(topic.log, topic.handle, "1")
+    catch_up.catch_up(topic.handle, "1")
     assert isr_after(topic, 0) == ALL
 
 

@@ -42,11 +42,11 @@ def topic():
 
 
 def test_a_reassignment_copies_what_is_missing_and_ends(topic):
-    found = reassigner.begin(topic.log, topic.handle, THERE)
+    found = reassigner.begin(topic.handle, THERE)
     assert [(each.adding, each.removing) for each in found] == [(("3", "4"), ("0", "1")), (("4", "3"), ("1", "0"))]
     size = reassigner.bytes_behind(topic.handle)
     passed = []
-    assert reassigner.run(topic.log, topic.handle, passed.append) == ReassignmentProgress(6, size, (), ())
+    assert reassigner.run(topic.handle, passed.append) == ReassignmentProgress(6, size, (), ())
     assert sum(passed) == size
     assert topic.where() == THERE
     assert [each.leader for each in topic.handle.journal.state.partitions] == ["3", "4"]
@@ -56,50 +56,50 @@ def test_a_reassignment_copies_what_is_missing_and_ends(topic):
 def test_what_is_told_beforehand_is_what_is_copied(topic):
     found = reassigner.moves(topic.handle.refresh(), THERE)
     told = reassigner.bytes_to_copy(topic.handle.journal.state, found)
-    reassigner.begin(topic.log, topic.handle, THERE)
-    assert reassigner.run(topic.log, topic.handle).bytes == told
+    reassigner.begin(topic.handle, THERE)
+    assert reassigner.run(topic.handle).bytes == told
 
 
 def test_another_goes_on_where_one_stopped(topic):
-    reassigner.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.handle, THERE)
 
     def killed(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reassigner.run(topic.log, topic.handle, killed)
+        reassigner.run(topic.handle, killed)
     Follower(topic.log, "3").round()
-    log, handle = topic.open()
+    _, handle = topic.open()
     assert reassigner.reassigning_partitions(handle.refresh()) == (0, 1)
-    assert reassigner.begin(log, handle, THERE) == ()
-    assert reassigner.run(log, handle).objects == 3
+    assert reassigner.begin(handle, THERE) == ()
+    assert reassigner.run(handle).objects == 3
     assert topic.where() == THERE
 
 
 def test_a_follower_ends_it_too(topic):
-    reassigner.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.handle, THERE)
     for node in ("3", "4"):
         Follower(topic.log, node).round()
     assert topic.where() == THERE
-    assert reassigner.run(topic.log, topic.handle) == ReassignmentProgress(0, 0, (), ())
+    assert reassigner.run(topic.handle) == ReassignmentProgress(0, 0, (), ())
 
 
 def test_a_cancelled_reassignment_leaves_everything_where_it_was(topic):
-    reassigner.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.handle, THERE)
     Follower(topic.log, "3").round()
-    reassigner.begin(topic.log, topic.handle, reassigner.original_placement(topic.handle.refresh()))
+    reassigner.begin(topic.handle, reassigner.original_placement(topic.handle.refresh()))
     assert (topic.where(), reassigner.reassigning_partitions(topic.handle.refresh())) == (HERE, ())
-    assert reassigner.run(topic.log, topic.handle) == ReassignmentProgress(0, 0, (), ())
+    assert reassigner.run(topic.handle) == ReassignmentProgress(0, 0, (), ())
 
 
 def test_where_a_node_is_away_the_others_are_copied_to_and_it_is_told(topic):
-    reassigner.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.handle, THERE)
     topic.disk("3").broken = StoreUnavailable
-    done = reassigner.run(topic.log, topic.handle)
+    done = reassigner.run(topic.handle)
     assert (done.objects, done.unfinished) == (3, (0, 1))
     assert done.failures == ("/disk/3 was taken away by the test",)
     topic.disk("3").broken = None
-    assert reassigner.run(topic.log, topic.handle).objects == 3
+    assert reassigner.run(topic.handle).objects == 3
     assert topic.where() == THERE
 
 
@@ -107,36 +107,36 @@ def test_a_file_that_is_nowhere_whole_is_told_and_the_reassignment_waits(topic):
     name = topic.append(ROWS, on=("0", "1"), acks="all")
     for node in ("0", "1"):
         topic.log.node_store(node).delete(topic.handle.append_file(name))
-    reassigner.begin(topic.log, topic.handle, THERE)
-    done = reassigner.run(topic.log, topic.handle)
+    reassigner.begin(topic.handle, THERE)
+    done = reassigner.run(topic.handle)
     assert (done.objects, done.unfinished, len(done.failures)) == (6, (0, 1), 2)
     assert name in done.failures[0]
 
 
 def test_replicas_that_only_go_need_no_copy_but_another_leader(topic):
-    reassigner.begin(topic.log, topic.handle, (("1",), ("1",)))
-    assert reassigner.run(topic.log, topic.handle).objects == 0
+    reassigner.begin(topic.handle, (("1",), ("1",)))
+    assert reassigner.run(topic.handle).objects == 0
     assert topic.where() == (("1",), ("1",))
     assert [each.leader for each in topic.handle.journal.state.partitions] == ["1", "1"]
 
 
 def test_a_node_that_lags_is_brought_up_to_date_before_it_leads_alone(topic):
     topic.append({0: [b"late"]}, on=("0",), acks="1")
-    reassigner.begin(topic.log, topic.handle, (("1",), ("1",)))
+    reassigner.begin(topic.handle, (("1",), ("1",)))
     assert reassigner.reassigning_partitions(topic.handle.refresh()) == (0,)
-    assert reassigner.run(topic.log, topic.handle).objects == 1
+    assert reassigner.run(topic.handle).objects == 1
     assert topic.where() == (("1",), ("1",))
 
 
 def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
     topic = SixNodes(file_delete_delay_ms="0", flush_messages="1")
-    reassigner.begin(topic.log, topic.handle, THERE)
-    reassigner.run(topic.log, topic.handle)
+    reassigner.begin(topic.handle, THERE)
+    reassigner.run(topic.handle)
     assert len(topic.keys("0")) == 3
-    housekeeping.roll_and_merge(topic.log, topic.handle, topic.log.environment.nonce)
+    housekeeping.roll_and_merge(topic.handle)
     for number in range(2):
         topic.handle.submit(DeleteRecords(number, 3))
-    housekeeping.clean_up_topic(topic.log, topic.handle)
+    housekeeping.clean_up_topic(topic.handle)
     assert [topic.keys(node) for node in "0134"] == [[]] * 4
 
 
@@ -156,14 +156,14 @@ def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
 def test_an_assignment_that_cannot_be_is_refused_and_nothing_begins(topic, wanted, said):
     node_admin.set_fenced(topic.log, "5", fenced=True)
     with pytest.raises(InvalidOption, match=said):
-        reassigner.begin(topic.log, topic.handle, wanted)
+        reassigner.begin(topic.handle, wanted)
     assert topic.where() == HERE
 
 
 def test_fewer_replicas_than_min_insync_asks_for_are_refused():
     topic = SixNodes(min_insync_replicas="2")
     with pytest.raises(InvalidOption, match=r"would have 1 replicas, and min.insync.replicas is 2"):
-        reassigner.begin(topic.log, topic.handle, (("0",), ("1",)))
+        reassigner.begin(topic.handle, (("0",), ("1",)))
 
 
 def fence_at_the_last_moment(topic, monkeypatch, *commands):
@@ -183,18 +183,18 @@ def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch
     everything = frozenset({topic.handle.topic_id})
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, frozenset()))
     with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' again"):
-        reassigner.begin(topic.log, topic.handle, THERE)
-    done = reassigner.run(topic.log, topic.handle)
+        reassigner.begin(topic.handle, THERE)
+    done = reassigner.run(topic.handle)
     assert done.failures == ("node '3' was removed; reassign to other nodes, or cancel",)
-    reassigner.begin(topic.log, topic.handle, (("5", "4"), ("4", "5")))
-    assert reassigner.run(topic.log, topic.handle).unfinished == ()
+    reassigner.begin(topic.handle, (("5", "4"), ("4", "5")))
+    assert reassigner.run(topic.handle).unfinished == ()
 
 
 def test_a_node_that_is_fenced_in_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
-    reassigner.begin(topic.log, topic.handle, THERE)
+    reassigner.begin(topic.handle, THERE)
     assert topic.handle.refresh().fenced == ("3",)
-    done = reassigner.run(topic.log, topic.handle)
+    done = reassigner.run(topic.handle)
     assert (done.unfinished, done.failures[0][:21]) == ((0, 1), "node '3' is fenced; u")
 
 
@@ -242,7 +242,7 @@ def test_partitions_that_are_added_go_on_where_the_spread_ended():
     topic = SixNodes()
     log = topic.log
     both, grown = log.create_topic("both", 5, replication_factor=3), log.create_topic("grown", 3, replication_factor=3)
-    assert reassigner.add_partitions(log, grown, 5)[0] == 3
+    assert reassigner.add_partitions(grown, 5)[0] == 3
     partitions = grown.refresh().partitions
     assert len({each.replicas[0] for each in partitions}) == 5
     assert len({each.replicas[0] for each in both.refresh().partitions}) == 5
@@ -250,7 +250,7 @@ def test_partitions_that_are_added_go_on_where_the_spread_ended():
 
 
 def test_the_nodes_of_new_partitions_may_be_chosen(topic):
-    assert reassigner.add_partitions(topic.log, topic.handle, 3, (("5", "2"),)) == (2, (("5", "2"),))
+    assert reassigner.add_partitions(topic.handle, 3, (("5", "2"),)) == (2, (("5", "2"),))
     assert topic.where() == (*HERE, ("5", "2"))
     topic.append({2: [b"c"]}, on=("5", "2"), acks="all")
     assert topic.partition(2).high_watermark == 1
@@ -267,7 +267,7 @@ def test_the_nodes_of_new_partitions_may_be_chosen(topic):
 )
 def test_partitions_that_cannot_be_are_refused(topic, total, assignments, said):
     with pytest.raises(InvalidOption, match=said):
-        reassigner.add_partitions(topic.log, topic.handle, total, assignments)
+        reassigner.add_partitions(topic.handle, total, assignments)
     assert topic.where() == HERE
 
 
@@ -281,7 +281,7 @@ def test_of_two_who_add_partitions_at_once_one_does(topic, monkeypatch):
 
     monkeypatch.setattr(topic.handle, "submit", late)
     with pytest.raises(InvalidInput, match="got partitions from somebody else meanwhile"):
-        reassigner.add_partitions(topic.log, topic.handle, 3)
+        reassigner.add_partitions(topic.handle, 3)
     assert len(topic.where()) == 3
 
 

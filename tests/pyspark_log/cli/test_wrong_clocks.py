@@ -24,7 +24,7 @@ def cli(tmp_path) -> CommandLine:
     log.open(create=True)
     handle = log.create_topic("t", 1)
     write(log, handle, 0, {0: [b"a", b"b"]}, on=["0"])
-    housekeeping.write_checkpoints(log, handle)
+    housekeeping.write_checkpoints(handle)
     opening.log_at.cache_clear()
     return CommandLine(tmp_path / "log")
 

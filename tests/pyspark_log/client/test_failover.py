@@ -121,7 +121,7 @@ def rolled(topic, chunks):
     """Roll the oldest chunks, and let all nodes have the segment; return its key."""
     name = topic.roll(chunks)
     for node in ("1", "2"):
-        catch_up.catch_up(topic.log, topic.handle, node)
+        catch_up.catch_up(topic.handle, node)
     topic.handle.refresh()
     reads(topic)
     return topic.handle.segment(0, name)

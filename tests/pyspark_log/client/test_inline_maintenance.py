@@ -126,7 +126,7 @@ def test_what_cannot_be_rolled_does_not_hold_a_writer_for_ever(log, monkeypatch)
 def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
     done = []
 
-    def noted(_, handle, *, thorough, **__):
+    def noted(handle, *, thorough, **__):
         done.append((handle.journal.number, thorough))
 
     monkeypatch.setattr(housekeeping, "clean_up_topic", noted)

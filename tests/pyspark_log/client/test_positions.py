@@ -275,7 +275,7 @@ def test_a_whole_topic_by_name_has_the_partitions_that_are_there_when_the_read_i
     log = PlainLog(tmp_path)
     log.create("t")
     log.append("t", {0: [b"a"]})
-    reassigner.add_partitions(log.log, log.log.topic("t"), 2)
+    reassigner.add_partitions(log.log.topic("t"), 2)
     log.append("t", {1: [b"b"]})
     assert values(read(tmp_path, subscribe="t", startingOffsets='{"t":"earliest"}')) == {0: [b"a"], 1: [b"b"]}
 

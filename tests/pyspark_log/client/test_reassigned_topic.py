@@ -100,7 +100,7 @@ def test_a_topic_moves_to_new_nodes_while_it_is_written_and_read(stores):
     log = stores.log(real_environment())
     handle = log.topic("t")
     wanted = reassigner.placement_on(log, handle.journal.state, list(NEW))
-    reassigner.begin(log, handle, wanted)
+    reassigner.begin(handle, wanted)
     writer.stage()
     passes = 0
 
@@ -112,7 +112,7 @@ def test_a_topic_moves_to_new_nodes_while_it_is_written_and_read(stores):
             reader.read()
             writer.stage()
 
-    done = reassigner.run(log, handle, meanwhile)
+    done = reassigner.run(handle, meanwhile)
     assert (done.unfinished, done.failures) == ((), ())
     during = writer.batches
     assert during >= 30, "the writer went on while it was copied"
@@ -156,8 +156,8 @@ def test_the_new_nodes_have_the_bytes_that_the_old_ones_had(stores):
         writer.commit()
     log = stores.log(real_environment())
     handle = log.topic("t")
-    reassigner.begin(log, handle, reassigner.placement_on(log, handle.journal.state, list(NEW)))
-    reassigner.run(log, handle)
+    reassigner.begin(handle, reassigner.placement_on(log, handle.journal.state, list(NEW)))
+    reassigner.run(handle)
     for node in NEW:
         follower.Follower(log, node).round()
         for key in rows_in(log, node):

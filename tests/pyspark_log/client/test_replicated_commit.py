@@ -152,7 +152,7 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
     staged = topic.stage(b"b")
     topic.disk("2").broken = None
     topic.refresh()
-    catch_up.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.handle, "2")
     assert topic.partition.isr == ALL
     topic.commit(staged)
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
@@ -162,7 +162,7 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
 def test_a_copy_that_is_there_already_and_is_damaged_makes_no_holder():
     topic = away_for_a_batch()
     staged = topic.stage(b"b")
-    catch_up.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.handle, "2")
     assert topic.partition.isr == ALL
     topic.disk("2").put(topic.handle.append_file(staged[0].file.name), b"?")
     topic.commit(staged)
@@ -173,7 +173,7 @@ def test_a_copy_that_is_there_already_and_is_damaged_makes_no_holder():
 def test_what_a_commit_copied_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
     topic = away_for_a_batch()
     staged = topic.stage(b"b")
-    catch_up.catch_up(topic.log, topic.handle, "2")
+    catch_up.catch_up(topic.handle, "2")
     assert topic.partition.isr == ALL
     disk = topic.disk("2")
     create = disk.create
@@ -287,7 +287,7 @@ def test_acks_one_leaves_a_follower_to_somebody_else_who_copies_to_it(monkeypatc
     with monkeypatch.context() as of_another_process:
         of_another_process.setattr(commit_catch_up, "follow_up", lambda *_: None)
         topic.commit(topic.stage(b"b", acks="1"), "1")
-    catch_up.catch_up(topic.log, topic.handle, "1")
+    catch_up.catch_up(topic.handle, "1")
     topic.commit(topic.stage(b"c", acks="1"), "1")
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"], ["0", "2"]], "nobody copies to node 2 but this process"
 
@@ -469,7 +469,7 @@ def test_a_disk_from_a_backup_that_nobody_missed_is_out_of_the_isr_with_the_next
     assert topic.partition.isr == left
     assert (topic.partition.leader, topic.partition.high_watermark) == (left[0], 3)
     assert holders(topic)[2] == sorted(left)
-    catch_up.catch_up(topic.log, topic.handle, restored)
+    catch_up.catch_up(topic.handle, restored)
     assert topic.partition.isr == ("1", "2", "0")
     files = [topic.handle.append_file(file.name) for file in topic.handle.journal.state.files]
     assert [topic.disk(restored).read(key) for key in files] == [topic.disk("0").read(key) for key in files]

@@ -31,8 +31,8 @@ def planned(log):
 def move(log):
     """Roll what there is, and remove the files that it was in."""
     handle = log.log.topic("t")
-    housekeeping.roll_and_merge(log.log, handle, log.log.environment.nonce)
-    housekeeping.clean_up_topic(log.log, handle)
+    housekeeping.roll_and_merge(handle)
+    housekeeping.clean_up_topic(handle)
 
 
 def values(split):

@@ -137,7 +137,7 @@ def test_partitions_that_come_while_the_query_runs_are_read_from_their_first_row
     assert stream.batch() == []
     log.append("t", {0: [b"x"]})
     first = stream.batch()
-    reassigner.add_partitions(log.log, log.log.topic("t"), 4)
+    reassigner.add_partitions(log.log.topic("t"), 4)
     log.append("t", {0: [b"y"], 3: [b"new"]})
     second = stream.batch()
     log.append("t", {2: [b"later"], 3: [b"more"]})

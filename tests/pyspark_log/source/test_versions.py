@@ -34,7 +34,7 @@ def test_every_version_is_the_rows_that_were_there_then_whatever_came_since(log,
         log.append("t", {0: [b"a%d" % i], 1: [b"b%d" % i, b"c%d" % i]})
         versions[newest(log)] = {p: list(each) for p, each in rows.items()}
     monkeypatch.setattr("pyspark_log_coordinator.segments.roll_plan.ROLL_CHUNKS", 2)
-    assert housekeeping.roll_and_merge(log.log, log.log.topic("t"), log.log.environment.nonce)["segments"] > 0
+    assert housekeeping.roll_and_merge(log.log.topic("t"))["segments"] > 0
     log.append("t", {0: [b"last"]})
     for version, expected in versions.items():
         assert as_of(log, version) == expected
@@ -53,7 +53,7 @@ def test_other_options_narrow_a_version(log):
 def test_a_partition_that_came_later_has_no_row_in_a_version(log):
     log.append("t", {0: [b"a"]})
     version = newest(log)
-    reassigner.add_partitions(log.log, log.log.topic("t"), 3)
+    reassigner.add_partitions(log.log.topic("t"), 3)
     log.append("t", {2: [b"new"]})
     assert as_of(log, version) == {0: [b"a"]}
 
