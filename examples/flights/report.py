@@ -82,7 +82,7 @@ def print_nodes(console: Console, log: Log, topic: Topic, happened: Incidents, e
 
     `elsewhere` is the number of times that the reader found the damaged file, and read from another node.
     """
-    silent = log.missing_journal_nodes()
+    silent = log.journals.missing_nodes()
     table = Table(title="The nodes", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
     for column in ("", "What happened", "What followed", "In sync", "Leads", "Journals"):
         table.add_column(column, justify="right" if column in {"In sync", "Leads"} else "left")

@@ -50,14 +50,14 @@ def create(
     bootstrap.mark(stores, environment)
     log = Log(stores, environment)
     log.open(create=True)
-    assert log.journal_nodes is not None
+    assert log.journals.nodes is not None
     if json:
         from pyspark_log.cli.output import print_json
 
-        print_json({"cluster": log.journal_nodes.cluster, "journal_nodes": list(log.journal_nodes.urls)})
+        print_json({"cluster": log.journals.nodes.cluster, "journal_nodes": list(log.journals.nodes.urls)})
     else:
-        typer.echo(f"created cluster {log.journal_nodes.cluster} on {len(stores)} journal nodes")
-        typer.echo(f"its address: {','.join(log.journal_nodes.urls)}")
+        typer.echo(f"created cluster {log.journals.nodes.cluster} on {len(stores)} journal nodes")
+        typer.echo(f"its address: {','.join(log.journals.nodes.urls)}")
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log cluster describe")
@@ -140,11 +140,11 @@ def _telling(*, json: bool) -> Callable[[str], object]:
 
 
 def _journal_nodes(log: Log) -> list[dict[str, Any]]:
-    if log.journal_nodes is None:
+    if log.journals.nodes is None:
         (only,) = (each for each in log.cluster.state.nodes.values() if log.node_store(each.node_id) is log.store)
         return [{"node": only.node_id, "url": log.store.url, "incarnation": only.incarnation, "missing": None}]
-    missing = {name: error.message for name, error in log.missing_journal_nodes().items()}
+    missing = {name: error.message for name, error in log.journals.missing_nodes().items()}
     return [
         {"node": each.node, "url": each.url, "incarnation": each.incarnation, "missing": missing.get(each.node)}
-        for each in log.journal_nodes.nodes
+        for each in log.journals.nodes.nodes
     ]

@@ -174,7 +174,7 @@ def of_a_topic(forged: Any) -> str:
 
 def of_a_new_topic(forged: Any) -> str:
     log = StoredTopic().log
-    journal = log.topic_journal("u", "1")
+    journal = log.journals.of_topic("u", "1")
     return outcome(log.store, journal, forged, journal.refresh)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark_log_coordinator.cluster.machine import Node
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.log import liveness, node_admin
+from pyspark_log_coordinator.log import node_admin, node_probe
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.memory import MemoryStore
@@ -28,7 +28,7 @@ class Stores:
     def log(self, environment: Environment | None = None) -> Log:
         """Return the log as a process sees it that has just begun."""
         log = Log(
-            self.open("/cluster"), environment or fake_environment(), open_node=self.open, roll_call=one_after_another
+            self.open("/cluster"), environment or fake_environment(), open_node=self.open, probe=one_after_another
         )
         log.open(create=True)
         return log
@@ -47,5 +47,5 @@ class Stores:
 
 def one_after_another(members: Sequence[tuple[Node, Store]]) -> dict[str, LogError]:
     """Ask for the markers without threads."""
-    asked = ((node.node_id, liveness.check_node(node, store)) for node, store in members)
+    asked = ((node.node_id, node_probe.check_node(node, store)) for node, store in members)
     return {name: error for name, error in asked if error is not None}

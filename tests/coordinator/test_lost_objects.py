@@ -40,7 +40,7 @@ class Cluster:
             list(self.stores.values()),
             seeded(next(self._lives) * 10**6),
             open_node=self.stores.__getitem__,
-            roll_call=one_after_another,
+            probe=one_after_another,
         )
         return Life(log)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pyspark_log_coordinator.journal.store_threads import Answer
-from pyspark_log_coordinator.log.liveness import check_node
+from pyspark_log_coordinator.log.node_probe import check_node
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import ObjectWriter, Store
 
@@ -94,7 +94,7 @@ class ChanceCalls:
         return self._waiting.pop(self._chance.randrange(len(self._waiting)))()
 
 
-def roll_call(members: Sequence[tuple[object, Store]]) -> dict[str, LogError]:
+def probe(members: Sequence[tuple[object, Store]]) -> dict[str, LogError]:
     """Ask for the markers, one after another."""
     asked = [(node.node_id, check_node(node, store)) for node, store in members]  # type: ignore[attr-defined, arg-type]
     return {name: error for name, error in asked if error is not None}

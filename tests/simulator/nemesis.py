@@ -213,7 +213,7 @@ def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
             disk.in_hand = False
         world.counts["renewed"] += 1
     elif disk.mounted:
-        node_admin.tell_topics(process.log, disk.node_id)
+        node_admin.update_topics(process.log, disk.node_id)
 
 
 def follower(process: Process, node: str) -> None:

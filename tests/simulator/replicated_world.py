@@ -63,7 +63,7 @@ class ReplicatedWorld(World):
 
     def log(self, process: Process) -> Log:
         roots = list(process.stores.values()) if self.several_journals else process.store
-        return Log(roots, process.environment, open_node=process.stores.__getitem__, roll_call=lanes.roll_call)
+        return Log(roots, process.environment, open_node=process.stores.__getitem__, probe=lanes.probe)
 
     def note(self, who: str, what: str) -> None:
         """Note what happens to a disk."""

@@ -20,7 +20,6 @@ from pyspark_log.source import split_reader
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
 from pyspark_log_coordinator.log import bootstrap, node_admin
-from pyspark_log_coordinator.log.liveness import NodeProbe
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import housekeeping, roll_run
 from pyspark_log_coordinator.segments import roll_plan
@@ -244,7 +243,6 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
         stack.enter_context(mock.patch.object(quorum, "ThreadCalls", calls))
         stack.enter_context(mock.patch.object(journal_nodes, "ThreadCalls", calls))
-        stack.enter_context(mock.patch.object(NodeProbe, "missing", lambda _, asked: lanes.roll_call(asked)))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(commit_catch_up, "_seen", {}))
         stack.enter_context(mock.patch.object(isr_recovery, "_turns", {}))

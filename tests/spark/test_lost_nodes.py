@@ -35,7 +35,7 @@ def test_a_stream_goes_on_without_any_one_node_and_what_it_wrote_is_there_once(
     target.create("out", PARTITIONS)
     led = [each.leader for each in target.handle("out").journal.state.partitions]
     assert sorted(led) == list(NODES)
-    assert node in {each.node for each in target.log.journal_nodes.nodes}
+    assert node in {each.node for each in target.log.journals.nodes.nodes}
     rows = source.stream(subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=BATCH_ROWS)
     writer = rows.selectExpr("value AS key", "value").writeStream.format(FORMAT).option("topic", "out")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(target.address)

@@ -81,5 +81,5 @@ def test_queries_go_on_while_topic_and_journals_move_and_the_old_nodes_go(spark:
     assert sorted(found) == list(range(ROWS))
     for partition in disks.handle("out").journal.state.partitions:
         assert sorted(partition.isr) == sorted(partition.replicas) == [STAYS, *NEW]
-    assert {each.node for each in disks.log.journal_nodes.nodes} == {STAYS, *NEW}
+    assert {each.node for each in disks.log.journals.nodes.nodes} == {STAYS, *NEW}
     assert verify.verify(disks.log, disks.handle("out")).sound

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.log.liveness import NodeProbe
 from pyspark_log_coordinator.replication import replicas
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class ReadableCopies:
         """Whether the cluster has one node."""
         self.is_of_one_node = only is not None
         fenced = [each for each in members.values() if each.fenced and not self.is_single]
-        silent = NodeProbe().missing([(each, log.node_store(each.node_id)) for each in fenced]) if fenced else {}
+        silent = log.probe([(each, log.node_store(each.node_id)) for each in fenced]) if fenced else {}
         self.missing: dict[NodeId, LogError] = {
             name: error for name, error in {**log.missing_nodes, **silent}.items() if name in members
         }

@@ -237,7 +237,7 @@ def verify_cluster(log: Log) -> Report:
         for name, topic_id in cluster_cleanup.deleted_topics(log):
             report.findings += _unknown_topic(log, name, topic_id)
         report.orphans = cluster_cleanup.abandoned_temporary_files(log)
-        for name, error in log.missing_journal_nodes().items():
+        for name, error in log.journals.missing_nodes().items():
             report.findings.append(Finding(f"journal node {name!r}", error.message))
     except LogError as error:
         report.findings.append(Finding("journal", str(error)))

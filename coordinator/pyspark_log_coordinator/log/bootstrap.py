@@ -1,8 +1,8 @@
-"""Founding: a cluster whose journals live on several stores from the beginning.
+"""Creates a cluster: on one root store, or on several journal nodes.
 
-Each store gets its marker first, then all get the list of journal nodes, then the cluster's journal begins on them. The
-marker says that the store is no root by itself, so nobody begins another cluster there meanwhile. What was cut short is
-finished by the same call again.
+With several stores, each gets its marker first, then all get the list of journal nodes, then the cluster's journal
+begins on them. The marker says that the store is no root, so nobody creates another cluster there meanwhile. Repeating
+the call finishes an interrupted creation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_storage import layout, node
-from pyspark_log_storage.errors import InvalidOption, NodeMissing
+from pyspark_log_storage.errors import InvalidOption, NoCluster, NodeMissing
 from pyspark_log_storage.layout import JOURNAL_NODES
 from pyspark_log_storage.node import Marker
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
     from pyspark_log_storage.store import Store
 
 OPTION = "journal-nodes"
+FIRST_NODE = "0"
 
 
 def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
-    """Try the stores and make them journal nodes "0", "1" and so on of one cluster, or find that they are.
+    """Test the stores and make them journal nodes "0", "1" and so on of one cluster, unless they are already.
 
-    Raises `InvalidOption` where there are too few, or one belongs to another cluster; `StoreUnfit`, `StoreError`.
+    Raises `InvalidOption` if there are too few stores or one belongs to another cluster; `StoreUnfit`, `StoreError`.
     """
     _check(stores)
     markers = [node.read_marker(store) for store in stores]
@@ -44,10 +45,7 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
             node.self_test(store, environment.nonce())
     members = []
     for number, store in enumerate(stores):
-        store.create(layout.KEY, node.encode(Marker(cluster_id, str(number), environment.nonce())))
-        marker = node.read_marker(store)
-        if marker is None:
-            raise NodeMissing(store.url, layout.KEY, f"the marker of {store.url} vanished; is the disk mounted?")
+        marker = create_marker(store, Marker(cluster_id, str(number), environment.nonce()))
         _check_marker(store, marker, cluster_id, str(number))
         members.append(JournalNode(marker.node, store.url, marker.incarnation))
     nodes = JournalNodes(cluster_id, tuple(members))
@@ -60,30 +58,64 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
     return nodes
 
 
-def begin(journal: Journal[cluster.Cluster, cluster.Command], nodes: JournalNodes) -> None:
-    """Begin the cluster's journal, with its journal nodes: one entry, so nobody finds some of them."""
-    members = tuple(cluster.Node(each.node, each.url, "", each.incarnation) for each in nodes.nodes)
-    journal.submit(cluster.StartCluster(nodes.cluster, members))
+def begin(journals: ClusterJournals, environment: Environment) -> None:
+    """Begin the cluster's journal with one entry that names its first nodes: the journal nodes, or the root.
+
+    Raises `NoCluster` if the root is a node of another cluster, `StoreUnfit` if it fails its self-test.
+    """
+    if journals.nodes is not None:
+        members = tuple(cluster.Node(each.node, each.url, "", each.incarnation) for each in journals.nodes.nodes)
+        journals.cluster.submit(cluster.StartCluster(journals.nodes.cluster, members))
+        return
+    root = journals.place.stores[0]
+    marker = node.read_marker(root)
+    if marker is None:
+        node.self_test(root, environment.nonce())
+        marker = create_marker(root, Marker(environment.nonce(), FIRST_NODE, environment.nonce(), root=True))
+    check_root(root, marker)
+    first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
+    journals.cluster.submit(cluster.StartCluster(marker.cluster, (first,)))
+
+
+def check_root(store: Store, marker: Marker | None) -> None:
+    """Raise `NoCluster` if the store is a node of a cluster whose root is elsewhere."""
+    if marker is not None and not marker.root:
+        raise NoCluster(
+            f"the store at {store.url} is node {marker.node!r} of cluster {marker.cluster}, not a root; give the "
+            "address of that cluster's root or journal nodes, or repeat `pyspark-log cluster create` if it was "
+            "interrupted"
+        )
+
+
+def create_marker(store: Store, marker: Marker) -> Marker:
+    """Create a store's marker; return the stored one, which another process may have created first."""
+    store.create(layout.KEY, node.encode(marker))
+    found = node.read_marker(store)
+    if found is None:
+        raise NodeMissing(store.url, layout.KEY, f"the marker of {store.url} vanished; is the disk mounted?")
+    return found
 
 
 def _check(stores: Sequence[Store]) -> None:
     urls = [store.url for store in stores]
     if len(urls) < journal_nodes.LEAST:
         raise _refused(
-            f"{len(urls)} of them cannot do without one: {journal_nodes.LEAST} survive the loss of one, 5 of two"
+            f"need at least {journal_nodes.LEAST} (3 tolerate the failure of one, 5 of two); got {len(urls)}"
         )
     for url, other in itertools.permutations(urls, 2):
+        if url == other:
+            raise _refused(f"{url} is given twice; use a store of its own for each")
         if f"{other}/".startswith(f"{url}/"):
-            raise _refused(f"{url} and {other} are one place, or lie in one another, and would be lost together")
+            raise _refused(f"{url} and {other} overlap: one contains the other; use separate directories")
 
 
-def _check_marker(store: Store, marker: Marker, cluster_id: str, wanted: str) -> None:
-    if (marker.cluster, marker.node) != (cluster_id, wanted) or marker.root:
+def _check_marker(store: Store, marker: Marker, cluster_id: str, expected: str) -> None:
+    if (marker.cluster, marker.node) != (cluster_id, expected) or marker.root:
         raise _refused(
-            f"the store at {store.url} is node {marker.node!r} of the cluster {marker.cluster} already; give an empty "
-            "one, or empty this one, its marker too, if that cluster is gone"
+            f"the store at {store.url} is already node {marker.node!r} of cluster {marker.cluster}; use an empty one, "
+            "or delete everything in this one, with its marker, if that cluster no longer exists"
         )
 
 
 def _refused(reason: str) -> InvalidOption:
-    return InvalidOption(OPTION, f"these cannot be journal nodes: {reason}")
+    return InvalidOption(OPTION, f"these stores cannot be journal nodes: {reason}")

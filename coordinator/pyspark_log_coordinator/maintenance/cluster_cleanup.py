@@ -91,7 +91,7 @@ def clean_up_cluster(
     trimmed = 0 if dry_run else log.cluster.trim()
     if not dry_run:
         log.cluster.mend()
-        log.tell_journal_nodes()
+        log.journals.announce()
     for url, why in stores.failures.items():
         if failed is None:
             raise why
@@ -149,9 +149,9 @@ class _Stores:
 
 def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
     """Return the journal of a life of a topic, which is not begun where nobody has."""
-    journal = log.topic_journal(name, topic_id)
-    if journal.place is not log.place and not journal.refresh().started:
-        return log.new_topic_journal(name, topic_id)  # it came and went while the journals are on their way
+    journal = log.journals.of_topic(name, topic_id)
+    if journal.place is not log.journals.place and not journal.refresh().started:
+        return log.journals.of_new_topic(name, topic_id)  # it came and went while the journals are on their way
     return journal
 
 
@@ -226,8 +226,8 @@ def _is_buried(log: Log, store: Store, name: str, topic_id: str) -> bool:
     found = [key for key in listed if key not in spares]
     if not spares.issubset(spare.key(journal, key) for key in found if key.startswith(journal)):
         return False
-    entries = layout.entries(journal, log.place.generation)
-    slots = {log.place.slot_of(key.removeprefix(entries)) for key in found[:-1]}
+    entries = layout.entries(journal, log.journals.place.generation)
+    slots = {log.journals.place.slot_of(key.removeprefix(entries)) for key in found[:-1]}
     if not found or len(slots) > 1:
         return not found
     end = slots.pop() if slots else next(snapshot.numbers(store, journal), None)

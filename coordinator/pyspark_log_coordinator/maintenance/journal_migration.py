@@ -57,16 +57,16 @@ def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = 
     as it should be; `CorruptObject` where a topic's journal is damaged; `StoreError`.
     """
     state = log.cluster.refresh()
-    if log.journal_nodes is not None and not state.journals.are_moving:
+    if log.journals.nodes is not None and not state.journals.are_moving:
         _try_stores(log, to)
-    present = () if log.journal_nodes is None else log.journal_nodes.nodes
+    present = () if log.journals.nodes is None else log.journals.nodes.nodes
     log.cluster.submit(StartJournalMigration(tuple(to), present))
     state = log.cluster.refresh()
-    log.tell_journal_nodes()
-    assert log.journal_nodes is not None
-    if log.previous_place is None:
-        return JournalMigration(log.journal_nodes, changed=False, topics=0, removed=0, damaged={})
-    work = _Move(log, log.previous_place)
+    log.journals.announce()
+    assert log.journals.nodes is not None
+    if log.journals.previous_place is None:
+        return JournalMigration(log.journals.nodes, changed=False, topics=0, removed=0, damaged={})
+    work = _Move(log, log.journals.previous_place)
     for each in state.topics.values():
         progress(each.name)
         work.known_topic(each.name, each.topic_id)
@@ -74,7 +74,7 @@ def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = 
     work.clear(log.cluster)
     log.cluster.submit(FinishJournalMigration(work.generation, frozenset(work.moved)))
     return JournalMigration(
-        log.journal_nodes, changed=True, topics=len(work.moved), removed=work.removed, damaged=work.damaged
+        log.journals.nodes, changed=True, topics=len(work.moved), removed=work.removed, damaged=work.damaged
     )
 
 
@@ -91,7 +91,7 @@ class _Move:
 
     def known_topic(self, name: str, topic_id: str) -> None:
         """Move the journal of a topic that the cluster knows, and that may be deleted meanwhile."""
-        journal = self._log.topic_journal(name, topic_id)
+        journal = self._log.journals.of_topic(name, topic_id)
         if not journal.refresh().started:
             with contextlib.suppress(UnknownTopic):
                 self._log.topic(name)  # which begins it
@@ -102,7 +102,7 @@ class _Move:
         """Move the journals of topics that were deleted: by them it is known what of their bytes may go."""
         for name, topic_id in cluster_cleanup.deleted_topics(self._log):
             try:
-                journal = self._log.topic_journal(name, topic_id)
+                journal = self._log.journals.of_topic(name, topic_id)
                 if journal.refresh().started:
                     self._journal(journal)
             except CorruptObject as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.log.node_admin import add_node_to_topic
+from pyspark_log_coordinator.log.node_admin import update_topic
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
@@ -78,7 +78,7 @@ def catch_up(
     target = log.node_store(node_id)
     # Else what is written below a mount point could be taken for the node's, once the disk is mounted.
     node_marker.require_marker(target, node_id, member.incarnation)
-    add_node_to_topic(handle, node_id)
+    update_topic(handle, node_id)
     copier = _Copier(handle, node_id, moved, until)
     told: dict[str, LogError] = {}
     state = handle.refresh()

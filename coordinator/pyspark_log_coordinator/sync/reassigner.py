@@ -14,7 +14,7 @@ import msgspec
 from pyspark_log_coordinator.cluster import nodes, placement, reassignment_plan
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, seed_of
 from pyspark_log_coordinator.cluster.placement import Placement
-from pyspark_log_coordinator.log.node_admin import add_node_to_topic
+from pyspark_log_coordinator.log.node_admin import update_topic
 from pyspark_log_coordinator.log.topics import topics_on
 from pyspark_log_coordinator.model.node_order import by_number, named
 from pyspark_log_coordinator.replication import reassignment, replicas
@@ -232,7 +232,7 @@ def _look_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
             raise InvalidOption(
                 "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} again, to other nodes"
             )
-        add_node_to_topic(handle, node)
+        update_topic(handle, node)
 
 
 def bytes_behind(handle: TopicHandle) -> int:

@@ -65,7 +65,7 @@ class Disks:
     def log(self, *urls, create=False):
         """Return the log as a process sees it that was given these addresses."""
         stores = [self.open(url) for url in urls or URLS]
-        log = Log(stores, fake_environment(), open_node=self.open, roll_call=one_after_another)
+        log = Log(stores, fake_environment(), open_node=self.open, probe=one_after_another)
         log.open(create=create)
         return log
 
@@ -87,15 +87,15 @@ def founded(disks):
 
 def test_a_founded_cluster_has_its_journal_nodes_as_nodes(founded):
     log = founded.log()
-    assert log.journal_nodes.urls == URLS
+    assert log.journals.nodes.urls == URLS
     assert {name: each.url for name, each in log.cluster.state.nodes.items()} == dict(zip("012", URLS, strict=True))
     assert {each.cluster for each in map(node.read_marker, founded.at.values())} == {log.cluster.state.cluster_id}
-    assert {journal_nodes.read(store) for store in founded.at.values()} == {log.journal_nodes}
+    assert {journal_nodes.read(store) for store in founded.at.values()} == {log.journals.nodes}
 
 
 def test_founding_again_changes_nothing(founded):
     before = founded.log()
-    assert founded.found() == before.journal_nodes
+    assert founded.found() == before.journals.nodes
     assert founded.log(create=True).cluster.number == before.cluster.number
 
 
@@ -139,9 +139,9 @@ def test_founding_that_is_cut_short_anywhere_is_finished_by_another_call(disks, 
 @pytest.mark.parametrize(
     ("urls", "reason"),
     [
-        (URLS[:2], "cannot do without one"),
-        (("/disk/a", "/disk/b", "/disk/a"), "one place"),
-        (("/disk/a", "/disk/b", "/disk/a/log"), "lie in one another"),
+        (URLS[:2], r"need at least 3 \(3 tolerate the failure of one, 5 of two\); got 2"),
+        (("/disk/a", "/disk/b", "/disk/a"), "/disk/a is given twice"),
+        (("/disk/a", "/disk/b", "/disk/a/log"), "overlap: one contains the other"),
     ],
 )
 def test_places_that_would_be_lost_together_are_refused(disks, urls, reason):
@@ -152,14 +152,14 @@ def test_places_that_would_be_lost_together_are_refused(disks, urls, reason):
 
 def test_a_store_of_another_cluster_is_refused_and_nothing_is_written(disks):
     disks.log("/disk/b", create=True)
-    with pytest.raises(InvalidOption, match="/disk/b is node '0' of the cluster"):
+    with pytest.raises(InvalidOption, match="/disk/b is already node '0' of cluster"):
         disks.found()
     assert list(disks.at["/disk/a"].list("")) == []
 
 
 def test_the_root_of_a_cluster_on_one_store_does_not_become_a_journal_node(disks):
     disks.log("/disk/a", create=True)
-    with pytest.raises(InvalidOption, match="/disk/a is node '0'"):
+    with pytest.raises(InvalidOption, match="/disk/a is already node '0'"):
         disks.found()
 
 
@@ -176,7 +176,7 @@ def test_one_store_by_two_addresses_is_refused(disks):
 
 def test_a_node_that_is_no_root_does_not_begin_a_cluster(disks):
     disks.at["/disk/a"].create(layout.KEY, node.encode(node.Marker("c", "7", "i")))
-    with pytest.raises(NoCluster, match="node '7' of the cluster c, and no root"):
+    with pytest.raises(NoCluster, match="node '7' of cluster c, not a root"):
         disks.log("/disk/a", create=True)
 
 
@@ -186,7 +186,7 @@ def test_a_node_that_is_no_root_does_not_begin_a_cluster(disks):
 @pytest.mark.parametrize("given", [URLS[:1], URLS[1:2], URLS[1:], URLS, URLS[::-1]], ids=str)
 def test_any_addresses_lead_to_all_journal_nodes(founded, given):
     log = founded.log(*given)
-    assert log.journal_nodes.urls == URLS
+    assert log.journals.nodes.urls == URLS
     assert log.store.url == URLS[0]
     log.create_topic("t", 1)
     assert "t" in founded.log(*URLS[:1]).topics()
@@ -214,8 +214,8 @@ def test_an_address_that_is_away_alone_is_an_error_that_can_be_tried_again(found
 
 def test_a_journal_node_by_another_address_leads_to_the_cluster_too(founded):
     founded.at["/mnt/b"] = founded.at["/disk/b"]
-    assert founded.log("/mnt/b").journal_nodes.urls == URLS
-    assert founded.log("/disk/a", "/mnt/b").journal_nodes.urls == URLS
+    assert founded.log("/mnt/b").journals.nodes.urls == URLS
+    assert founded.log("/disk/a", "/mnt/b").journals.nodes.urls == URLS
 
 
 def test_addresses_of_two_clusters_are_refused(founded):
@@ -255,20 +255,20 @@ def test_a_store_that_hangs_holds_up_nobody(founded):
 
 
 def test_what_was_opened_before_there_was_a_cluster_finds_the_journal_nodes_later(disks):
-    log = Log(disks.open("/disk/b"), fake_environment(), open_node=disks.open, roll_call=one_after_another)
+    log = Log(disks.open("/disk/b"), fake_environment(), open_node=disks.open, probe=one_after_another)
     with pytest.raises(NoCluster):
         log.open(create=False)
     disks.found()
     disks.log(create=True)
     log.open(create=False)
-    assert log.journal_nodes.urls == URLS
+    assert log.journals.nodes.urls == URLS
 
 
 def test_a_cluster_on_one_store_has_no_list_and_opening_it_again_looks_for_none(disks):
     store = disks.open("/disk/a")
     log = Log(store, fake_environment())
     log.open(create=True)
-    assert log.journal_nodes is None
+    assert log.journals.nodes is None
     assert layout.JOURNAL_NODES not in list(store.list(""))
     store.reads.clear()
     log.open(create=True)
@@ -284,7 +284,7 @@ def test_a_deleted_topic_leaves_the_end_of_its_journal_on_each_store(founded):
     log.delete_topic("t")
     for store in log.stores():
         store.create(handle.append_file(layout.born_name(0, "x")), b"bytes")
-    later = Log([founded.open(url) for url in URLS], patient(), open_node=founded.open, roll_call=one_after_another)
+    later = Log([founded.open(url) for url in URLS], patient(), open_node=founded.open, probe=one_after_another)
     later.open(create=False)
     [gone] = cluster_cleanup.clean_up_cluster(later).deleted_topics
     assert gone.objects > 3
@@ -343,7 +343,7 @@ def test_a_damaged_list_is_an_error_that_names_it(founded):
     founded.at["/disk/a"].put(layout.JOURNAL_NODES, b"rotten")
     with pytest.raises(CorruptObject, match="/disk/a/cluster/journal-nodes"):
         founded.log("/disk/a")
-    assert founded.log().journal_nodes.urls == URLS
+    assert founded.log().journals.nodes.urls == URLS
 
 
 def test_a_list_with_another_field_stops_this_version():

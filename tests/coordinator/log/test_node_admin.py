@@ -6,8 +6,9 @@ import time
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node, UnfenceNode
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.log.liveness import NodeProbe
+from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import (
@@ -109,7 +110,7 @@ def test_an_id_that_is_taken_is_refused_before_the_store_is_touched(log, stores)
 @pytest.mark.parametrize("url", ["/cluster/below", "/disk"])
 def test_a_store_in_another_node_is_refused(log, url):
     node_admin.join(log, "/disk/1")
-    assert "lie in one another" in refusal(node_admin.join, log, url)
+    assert "overlap: one contains the other" in refusal(node_admin.join, log, url)
 
 
 def test_a_joining_cut_after_the_marker_is_finished_by_the_next_process(log, stores):
@@ -219,16 +220,16 @@ def test_a_store_that_hangs_is_given_up_and_not_asked_again_until_it_answers():
     members = [(Node(name, store.url, "", "i"), store) for name, store in (("1", hanging), ("2", well))]
     for name, store in (("1", hanging), ("2", well)):
         store.create(layout.KEY, node.encode(Marker("c", name, "i")))
-    roll_call = NodeProbe(seconds=0.05)
+    probe = NodeProbe(real_environment(), seconds=0.05)
     for _ in range(3):
-        missing = roll_call.missing(members)
+        missing = probe.missing(members)
         assert list(missing) == ["1"]
         assert isinstance(missing["1"], StoreUnavailable)
         assert "does not answer" in missing["1"].message
     assert hanging.reads == 1
     hanging.let_go.set()
     deadline = time.monotonic() + 10
-    while roll_call.missing(members):
+    while probe.missing(members):
         assert time.monotonic() < deadline
 
 
@@ -236,7 +237,9 @@ def test_threads_find_what_is_missing_as_one_after_another_does():
     stores = {name: MemoryStore(f"/disk/{name}") for name in "123"}
     for name in "13":
         stores[name].create(layout.KEY, node.encode(Marker("c", name, "i")))
-    missing = NodeProbe().missing([(Node(name, store.url, "", "i"), store) for name, store in stores.items()])
+    missing = NodeProbe(real_environment()).missing(
+        [(Node(name, store.url, "", "i"), store) for name, store in stores.items()]
+    )
     assert list(missing) == ["2"]
 
 
@@ -244,7 +247,7 @@ def test_what_is_no_error_of_a_store_comes_through_the_threads():
     newer = MemoryStore("/disk/1")
     newer.create(layout.KEY, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
-        NodeProbe().missing([(Node("1", newer.url, "", "i"), newer)])
+        NodeProbe(real_environment()).missing([(Node("1", newer.url, "", "i"), newer)])
 
 
 # Coming back

@@ -131,7 +131,7 @@ def test_the_journals_go_on_at_the_new_nodes(six):
     log = six.log()
     done = move(six, "3", "4", "5", log=log)
     assert (done.changed, done.topics, done.nodes.urls) == (True, 2, NEW)
-    assert log.journal_nodes.urls == NEW
+    assert log.journals.nodes.urls == NEW
     assert_whole(six, *URLS, *NEW)
     six.away = set(URLS)
     assert_whole(six, *NEW)
@@ -153,7 +153,7 @@ def test_they_move_back_and_forth(six):
     for ids in (("3", "4", "5"), ("0", "3", "4"), ("0", "1", "2"), ("0", "1", "2", "4", "5")):
         assert move(six, *ids).changed
         write(six.log(), "u", len(ids))
-    assert six.log().journal_nodes.generation == 5
+    assert six.log().journals.nodes.generation == 5
     assert written(slept, "t") == 1
     assert slept.topic("t").journal.place.generation == 5
     assert_whole(six, *URLS, "/disk/4", "/disk/5")
@@ -186,18 +186,18 @@ def test_a_node_that_was_lost_is_replaced(six):
     move(six, "0", "2", "3")
     six.away = {"/disk/b", "/disk/a"}
     log = six.log("/disk/c")
-    assert log.journal_nodes.urls == ("/disk/a", "/disk/c", "/disk/3")
+    assert log.journals.nodes.urls == ("/disk/a", "/disk/c", "/disk/3")
     write(log, "t", 2)
 
 
 def test_a_node_that_was_renewed_holds_journals_again(six):
     six.at["/disk/b"]._objects.clear()
     log = six.log()
-    assert list(log.missing_journal_nodes()) == ["1"]
+    assert list(log.journals.missing_nodes()) == ["1"]
     node_admin.renew(log, "1")
-    assert list(six.log().missing_journal_nodes()) == ["1"]
+    assert list(six.log().journals.missing_nodes()) == ["1"]
     assert move(six, "0", "1", "2").changed
-    assert six.log().missing_journal_nodes() == {}
+    assert six.log().journals.missing_nodes() == {}
     six.away = {"/disk/a"}
     write(six.log("/disk/b", "/disk/c"), "t", 2)
 
@@ -340,7 +340,7 @@ def test_who_slept_goes_on_where_the_journals_are(six):
 
 @pytest.mark.parametrize("also", [(), ("3", "4", "0")], ids=["one move", "two moves"])
 def test_who_slept_until_the_stores_were_gone_that_he_knew_finds_the_journals(six, also):
-    log = Log([six.open(URLS[0])], fake_environment(), open_node=six.open, roll_call=one_after_another)
+    log = Log([six.open(URLS[0])], fake_environment(), open_node=six.open, probe=one_after_another)
     log.open(create=False)
     handle = log.topic("t")
     move(six, "3", "4", "5")
@@ -359,7 +359,7 @@ def test_nobody_leads_by_the_entry_with_which_a_journal_begins_for_several_write
     logs = [six.log(), six.log()]
     handles = [log.topic("t") for log in logs]
     log = six.log()
-    log.cluster.submit(StartJournalMigration(("0", "3", "4"), log.journal_nodes.nodes))
+    log.cluster.submit(StartJournalMigration(("0", "3", "4"), log.journals.nodes.nodes))
     number = handles[0].submit(MoveTopicJournal(2)).number
     for handle in handles:
         handle.refresh()
@@ -425,7 +425,7 @@ def test_a_cluster_whose_journals_move_is_not_rebuilt_before_they_have_begun_the
 
 def moving_entry(log):
     """Return the entry with which the cluster's journal moves to the new stores."""
-    present = log.journal_nodes.nodes
+    present = log.journals.nodes.nodes
     return log.cluster._encode(log.cluster._decide(StartJournalMigration(("0", "3", "4"), present)))
 
 
@@ -452,7 +452,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
     old = MemoryStore("/disk/5")
     for key in six.at["/disk/5"].list(""):
         old.put(key, six.at["/disk/5"].read(key))
-    journal_nodes.tell(log.journal_nodes, old)
+    journal_nodes.tell(log.journals.nodes, old)
     forget_where_they_went(six, *left)
     stores = [six.open(url) for url in (*URLS, "/disk/3", "/disk/4")]
     found = survey(stores, fake_environment(), URLS, open_node=six.open)
@@ -460,8 +460,8 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
     six.at["/disk/5"] = old
     for urls in (URLS, (*URLS, "/disk/5")):
         rebuilt = six.log(*urls)
-        assert rebuilt.journal_nodes.generation == rebuilt.cluster.state.journals.generation == 3
-        assert rebuilt.journal_nodes.urls == URLS
+        assert rebuilt.journals.nodes.generation == rebuilt.cluster.state.journals.generation == 3
+        assert rebuilt.journals.nodes.urls == URLS
         rebuilt.create_topic(f"new{len(urls)}", 1)
     assert rebuilt.cluster.number > number
     assert move(six, "2", "3", "4").nodes.generation == 4
@@ -471,7 +471,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
 
 
 def later(disks, *urls):
-    log = Log([disks.open(url) for url in urls or NEW], patient(), open_node=disks.open, roll_call=one_after_another)
+    log = Log([disks.open(url) for url in urls or NEW], patient(), open_node=disks.open, probe=one_after_another)
     log.open(create=False)
     return log
 
@@ -509,7 +509,7 @@ def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(s
     monkeypatch.setattr(type(end), "end_keys", end_keys)
     cluster_cleanup.clean_up_cluster(log)
     moved = later(six, "/disk/3")
-    assert moved.journal_nodes.generation == 2
+    assert moved.journals.nodes.generation == 2
     [life] = cluster_cleanup.deleted_topics(moved)
     assert cluster_cleanup.journal_of(moved, *life).refresh().deleted
 
@@ -519,10 +519,10 @@ def test_a_journal_node_that_was_away_is_told_by_the_next_upkeep(six):
     for key in list(six.at["/disk/4"].list(layout.CLUSTER_JOURNAL, "cluster/j")):
         if key.startswith(layout.JOURNAL_NODES):
             six.at["/disk/4"].delete(key)
-    assert list(six.log().missing_journal_nodes()) == ["4"]
+    assert list(six.log().journals.missing_nodes()) == ["4"]
     cluster_cleanup.clean_up_cluster(six.log())
-    assert six.log().missing_journal_nodes() == {}
-    assert six.log("/disk/4").journal_nodes.generation == 2
+    assert six.log().journals.missing_nodes() == {}
+    assert six.log("/disk/4").journals.nodes.generation == 2
 
 
 # One journal

@@ -112,7 +112,7 @@ def test_it_can_be_lost_and_rebuilt_again(cluster):
 def test_journals_may_be_on_several_nodes_afterwards(cluster):
     cluster.lose_journals()
     cluster.rebuild(journals=ALL)
-    assert cluster.log.journal_nodes is not None
+    assert cluster.log.journals.nodes is not None
     cluster.append("t")
     cluster.check()
     again = Log(open_store(cluster.url("2")), real_environment())

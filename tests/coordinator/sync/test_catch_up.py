@@ -197,7 +197,7 @@ def test_a_topic_that_was_not_told_of_a_renewal_learns_of_it_from_the_copier(top
     topic.stores.at["/disk/1"] = Watched("/disk/1")
     log, handle = topic.open()
     with monkeypatch.context() as patch:
-        patch.setattr(node_admin, "tell_topics", bool_of_all)
+        patch.setattr(node_admin, "update_topics", bool_of_all)
         node_admin.renew(log, "1")
     assert handle.refresh().partitions[0].isr == ("0", "1", "2")
     assert catch_up(handle, "1").objects == 1

@@ -84,7 +84,7 @@ def test_a_move_that_was_cut_short_is_seen_and_finished(disks, tmp_path):
     cli.run("topics", "create", "t")
     cli.run("nodes", "add", tmp_path / "d")
     log = open_log(str(disks[0]))
-    log.cluster.submit(StartJournalMigration(("0", "1", "3"), log.journal_nodes.nodes))
+    log.cluster.submit(StartJournalMigration(("0", "1", "3"), log.journals.nodes.nodes))
     assert "finish that with move-journals --to 0,1,3" in cli.out("cluster", "describe")
     [told] = cli.documents("cluster", "describe")
     assert told["journals_move_from"] == [str(disk) for disk in disks]

@@ -81,7 +81,7 @@ def test_a_node_of_another_cluster_is_refused(cli, tmp_path):
 
 
 def test_a_store_inside_another_node_is_refused(cli):
-    assert "lie in one another" in cli.error("nodes", "add", cli.path / "disk")
+    assert "overlap: one contains the other" in cli.error("nodes", "add", cli.path / "disk")
 
 
 def test_another_kind_of_store_is_refused(cli):

@@ -1,0 +1,30 @@
+"""The stores that a process has opened, by their addresses, so that each is opened once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark_log_storage.store import Store
+
+
+class OpenStores:
+    """Opens each store once."""
+
+    def __init__(self, roots: Sequence[Store], open_store: Callable[[str], Store]) -> None:
+        self.roots = tuple(roots)
+        """The stores that the user named."""
+        self._open_store = open_store
+        self._opened = {each.url: each for each in roots}
+
+    def at(self, url: str) -> Store:
+        """Return the store at an address. Reads nothing. Raises `InvalidOption`."""
+        if url not in self._opened:
+            self._opened[url] = self._open_store(url)
+        return self._opened[url]
+
+    def all(self) -> tuple[Store, ...]:
+        """Return every store opened so far."""
+        return tuple(self._opened.values())
