@@ -41,7 +41,7 @@ def _scrub(path: str, node_id: str, bytes_per_second: int) -> None:
         try:
             log.open(create=False)
             done = scrub(log, node_id, wait)
-            for key in done.mended:
+            for key in done.repaired:
                 typer.echo(f"node {node_id}: {key} was damaged or gone; it was copied again", err=True)
             failures.update(done.failures)
         except LogError as error:

@@ -76,17 +76,22 @@ class FailureDetector:
             self.look(handle)
 
     def consider(self, handle: TopicHandle) -> None:
-        """Do the same by the last roll call. Who looks at many topics calls the roll once."""
+        """Do the same by the last probe of the nodes. A process that watches many topics probes them once."""
         log = handle.log
-        away = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
+        unreachable = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
         state = handle.refresh()
+        complete: dict[NodeId, bool] = {}
         for node in sorted(_in_service(state)):
-            if node not in away and not has_required_files(handle, node):
+            complete[node] = node not in unreachable and has_required_files(handle, node)
+            if node not in unreachable and not complete[node]:
                 damage_reports.report_lost(handle, node)
-            if node in away or not has_required_files(handle, node):
+                complete[node] = has_required_files(handle, node)  # of those that it still counts as a holder of
+            if not complete[node]:
                 handle.submit(Suspect(node, state.incarnations[node]))
         for node, number in sorted(state.suspects.items()):
-            if is_reached(handle, node):
+            if not _is_expected_node(handle, node):
+                continue
+            if complete[node] if node in complete else has_required_files(handle, node):
                 handle.submit(CancelSuspicion(node, handle.journal.state.incarnations[node], number))
         state = handle.journal.state
         now = int(log.environment.monotonic() * 1000)
@@ -146,16 +151,12 @@ def _is_headless(state: Topic, number: int, gone: Collection[Suspicion]) -> bool
     return leader is None or leader in state.fenced or any(each.node == leader for each in gone)
 
 
-def is_reached(handle: TopicHandle, node: NodeId) -> bool:
-    """Return whether a node answers as the one that the topic knows, and still has what counts of what it holds.
-
-    By the last roll call, which does not ask fenced nodes, and the state of the topic that is known.
-    """
+def _is_expected_node(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether a node answered the last probe as the incarnation that the topic knows. Fenced nodes never do."""
     member = handle.log.cluster.state.nodes.get(node)
     return (
         member is not None
         and not member.fenced
         and member.incarnation == handle.journal.state.incarnations.get(node)
         and node not in handle.log.missing_nodes
-        and has_required_files(handle, node)
     )

@@ -1,9 +1,9 @@
-"""Scrubbing: what a node is said to hold is read, file after file, so that damage is found while another copy is whole.
+"""The scrubber reads every file that a node holds, to find damage while another copy is whole.
 
-A reader finds damage too, and goes on with another node; but it reads what is new, and has no part in the journal: it
-may have no right to write there, and there are many of them, one of which may have bad memory. So it only says what it
-has met, and a node's own follower looks for itself, as HDFS's block scanner does. A copy that is bad is reported, and
-copied again by the same process. What the journal cannot do without is copied again in its place.
+Readers find damage too, but they read mostly new rows and never write to the journal: they may lack the right to, and
+there are many of them, one of which may have bad memory. So a node's own process reads its files, as HDFS's block
+scanner does. It reports a damaged or lost copy and copies it again. A copy that the ISR cannot do without is
+replaced without a report.
 """
 
 from __future__ import annotations
@@ -24,54 +24,56 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
+    from pyspark_log_storage.store import Store
 
 
 class ScrubResult(msgspec.Struct, frozen=True):
-    """What came of reading all once."""
+    """The outcome of one pass over a node."""
 
     objects: int
     bytes: int
-    mended: tuple[str, ...]
-    """The keys of what was damaged or gone, and is whole again."""
+    repaired: tuple[str, ...]
+    """The keys of copies that were damaged or lost, and are whole again."""
     failures: tuple[str, ...]
-    """What is damaged or gone, and whole nowhere else, or could not be copied."""
+    """Copies that are damaged or lost and could not be copied again."""
 
 
 def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> ScrubResult:
-    """Read all that a node is said to hold once, and make again what is bad.
+    """Read every file that a node holds once, and copy damaged and lost ones again.
 
-    `moved` is told how many bytes have passed since it was told last, and may wait (`copying.Throttle`). Raises
-    `InvalidOption` where there is no such node, `NodeMissing` where its store is not the one that the cluster knows,
-    and `StoreError` where it does not answer.
+    `moved` gets the number of bytes read since its last call, and may wait (`Throttle`). Raises `InvalidOption` if
+    there is no such node, `NodeMissing` if its store is not the one that the cluster knows, `StoreError` if it does not
+    answer.
     """
-    member = node_of(log.cluster.state.nodes, node_id)
+    member, store = node_of(log.cluster.state.nodes, node_id), log.node_store(node_id)
     objects = size = 0
-    mended: list[str] = []
+    repaired: list[str] = []
     failures: list[str] = []
     for handle in topics_on(log, node_id):
         for piece in replica_file.held(handle, node_id):
-            if not damage_reports.is_held(handle.refresh(), node_id, piece):
-                continue  # rolled or expired meanwhile
-            objects += 1
-            size += piece.bytes
             try:
-                replica_file.check(log.node_store(node_id), piece, moved)
+                replica_file.check(store, piece, moved)
             except (CorruptObject, ObjectMissing) as error:
-                # Else all would be copied below the mount point of a disk that is not mounted.
-                require_marker(log.node_store(node_id), node_id, member.incarnation)
+                # On a disk that is not mounted, all would be copied below the mount point.
+                require_marker(store, node_id, member.incarnation)
+                # Only now, because this looks through all files of the topic.
+                if not damage_reports.is_held(handle.refresh(), node_id, piece):
+                    continue  # rolled or expired meanwhile
                 try:
-                    mended += [piece.key] if _mend(handle, node_id, piece, error) else []
+                    repaired += [piece.key] if _repair(handle, node_id, piece, error) else []
                 except (CorruptObject, StoreError) as why:
                     failures.append(f"topic {handle.name!r}: {why.message}")
-    return ScrubResult(objects, size, tuple(mended), tuple(failures))
+            objects += 1
+            size += piece.bytes
+    return ScrubResult(objects, size, tuple(repaired), tuple(failures))
 
 
-def _mend(handle: TopicHandle, node_id: NodeId, piece: ReplicaFile, wrong: LogError) -> bool:
-    """Make a node's bad copy again; return whether it was bad. Raises `wrong` where no other is whole."""
-    state = handle.refresh()
-    if not damage_reports.is_held(state, node_id, piece) or _is_whole(handle.log, node_id, piece):
+def _repair(handle: TopicHandle, node_id: NodeId, piece: ReplicaFile, wrong: LogError) -> bool:
+    """Copy a file to a node again; return whether that was needed. Raises `wrong` if no other copy is whole."""
+    stores = handle.log.node_store
+    if _is_whole(stores(node_id), piece):
         return False
-    if not any(_is_whole(handle.log, source, piece) for source in replica_file.sources(handle, piece.holders, node_id)):
+    if not any(_is_whole(stores(each), piece) for each in replica_file.sources(handle, piece.holders, node_id)):
         raise wrong
     if damage_reports.report(handle, node_id, piece):
         failures = catch_up.catch_up(handle, node_id).failures
@@ -82,8 +84,8 @@ def _mend(handle: TopicHandle, node_id: NodeId, piece: ReplicaFile, wrong: LogEr
     return True
 
 
-def _is_whole(log: Log, node_id: NodeId, piece: ReplicaFile) -> bool:
+def _is_whole(store: Store, piece: ReplicaFile) -> bool:
     try:
-        return damage_reports.first_bad_byte(log.node_store(node_id), piece) is None
+        return damage_reports.first_bad_byte(store, piece) is None
     except LogError:
         return False

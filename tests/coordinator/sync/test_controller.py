@@ -4,8 +4,9 @@ import pytest
 
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication.election import ElectPreferred
-from pyspark_log_coordinator.sync import catch_up, controller, reassigner
+from pyspark_log_coordinator.sync import catch_up, controller, reassigner, replica_probe
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings, LeadershipMoved
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import StoreUnavailable
@@ -65,6 +66,22 @@ def test_while_nothing_is_the_matter_it_looks_every_half_of_the_lag_time(monkeyp
     for _ in range(5):
         topic.watch(1.0)
     assert looks == [32.0, 34.0, 36.0]
+
+
+def test_a_look_asks_each_node_once_for_its_newest_file(monkeypatch):
+    topic = Watched()
+    asked, is_there = [], replica_probe.is_there
+    monkeypatch.setattr(replica_probe, "is_there", lambda store, key: asked.append(store.url) or is_there(store, key))
+    failure_detector_of(topic.handle).look(topic.handle)
+    assert sorted(asked) == ["/cluster", "/disk/1", "/disk/2"]
+    topic.take_away("1")
+    failure_detector_of(topic.handle).look(topic.handle)
+    topic.answer_again("1")
+    assert set(topic.handle.journal.state.suspects) == {"1"}
+    asked.clear()
+    failure_detector_of(topic.handle).look(topic.handle)
+    assert sorted(asked) == ["/cluster", "/disk/1", "/disk/2"]
+    assert topic.handle.journal.state.suspects == {}
 
 
 def test_a_follower_that_stays_away_and_misses_rows_is_out_of_the_isr_after_the_session_timeout():

@@ -9,12 +9,13 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.log.node_admin import set_fenced
 from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file, scrubber, unclean_election
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
-from pyspark_log_coordinator.topic.machine import AlterConfig
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
 from tests.coordinator.lost_cluster import KEEP, LostCluster
@@ -71,19 +72,41 @@ def test_what_is_bad_on_a_node_is_found_and_made_again(cluster, node, how):
     done = scrubber.scrub(cluster.log, node)
     assert (done.objects, done.failures) == (3, ())
     # What is gone is put back together with the first that was found.
-    assert len(done.mended) == (2 if how == "damaged" else 1)
+    assert len(done.repaired) == (2 if how == "damaged" else 1)
     assert [path.read_bytes() for path in spoiled] == whole
     assert set(reported(cluster)) == {node}
     is_sound(cluster)
     again = scrubber.scrub(cluster.log, node)
-    assert (again.objects, again.mended) == (3, ())
+    assert (again.objects, again.repaired) == (3, ())
 
 
 def test_where_nothing_is_wrong_all_is_read_and_nothing_is_written(cluster):
     number, told = cluster.log.topic("t").journal.number, []
     done = scrubber.scrub(cluster.log, "1", told.append)
-    assert (done.objects, done.bytes, done.mended) == (3, sum(told), ())
+    assert (done.objects, done.bytes, done.repaired) == (3, sum(told), ())
     assert (cluster.log.topic("t").journal.number, reported(cluster)) == (number, [])
+
+
+def test_the_cost_of_a_scrub_grows_with_the_number_of_files_and_not_faster(cluster, monkeypatch):
+    looks, held = [], file_holders.held
+    monkeypatch.setattr(file_holders, "held", lambda *each: looks.append(each) or held(*each))
+    cluster.append("t", 5)
+    assert scrubber.scrub(cluster.log, "1").objects == 8
+    assert len(looks) == 1, "each look goes through all files"
+
+
+def test_a_file_that_expires_during_a_scrub_is_not_taken_for_lost(cluster, monkeypatch):
+    check = replica_file.check
+
+    def expire_first(store, piece, moved):
+        monkeypatch.undo()
+        cluster.log.topic("t").submit(DeleteRecords(0, one(cluster).log_end))
+        (cluster.path / "node1" / piece.stored_key).unlink()
+        check(store, piece, moved)
+
+    monkeypatch.setattr(replica_file, "check", expire_first)
+    done = scrubber.scrub(cluster.log, "1")
+    assert (done.objects, done.repaired, done.failures, reported(cluster)) == (2, (), (), [])
 
 
 def test_what_is_whole_nowhere_stays_and_is_told(cluster):
@@ -106,7 +129,7 @@ def test_a_copy_that_the_isr_cannot_do_without_is_made_again_in_its_place(cluste
     whole = path.read_bytes()
     flip_bit(path, 8 * 100)
     number = cluster.log.topic("u").journal.number
-    assert [key.rsplit("/", 1)[1] for key in scrubber.scrub(cluster.log, "1").mended] == [name]
+    assert [key.rsplit("/", 1)[1] for key in scrubber.scrub(cluster.log, "1").repaired] == [name]
     assert path.read_bytes() == whole
     assert cluster.log.topic("u").refresh().partitions[0].isr == ALL
     assert cluster.log.topic("u").journal.number == number
@@ -125,7 +148,7 @@ def test_a_disk_that_was_read_wrongly_once_is_not_reported(cluster, monkeypatch)
     monkeypatch.setattr(type(store), "read", wrongly)
     done = scrubber.scrub(cluster.log, "1")
     assert type(store).read is read
-    assert (done.mended, done.failures, reported(cluster)) == ((), (), [])
+    assert (done.repaired, done.failures, reported(cluster)) == ((), (), [])
 
 
 def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
