@@ -13,7 +13,7 @@ from benchmarks.prefill import PARTITIONS, Clock, SmallBatches, another_process,
 from benchmarks.report import Line, at_most, detail
 from benchmarks.rows import fresh_rows
 from pyspark_log.client.opening import open_log
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.layout import topic_folder
 
@@ -46,8 +46,8 @@ def bytes_per_row(root: Path, handle: TopicHandle) -> float:
 def merge_everything(handle: TopicHandle) -> None:
     """Roll and merge everything, and delete replaced files, as `pyspark-log maintain` does."""
     handle.submit(AlterConfig({"segment.ms": "1", "file.delete.delay.ms": "0"}))
-    housekeeping.roll_and_merge(handle)
-    housekeeping.clean_up_topic(handle)
+    topic_roll.roll_and_merge(handle)
+    topic_cleanup.clean_up_topic(handle)
     assert not any(each.chunks for each in handle.refresh().partitions), "some rows were not rolled"
 
 
@@ -78,7 +78,7 @@ def measure_stored(spark: SparkSession, folder: Path, small_batches: int, log: C
         newest = bytes_per_row(path, small.handle)
         # A minute later the next cleaning up deletes replaced files.
         clock.step(PAUSE_STEPS)
-        housekeeping.clean_up_topic(small.handle, thorough=False)
+        topic_cleanup.clean_up_topic(small.handle, thorough=False)
         kept = bytes_per_row(path, small.handle)
         segments = small.segments
         merge_everything(small.handle)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.maintenance.housekeeping import Expired
+    from pyspark_log_coordinator.maintenance.topic_cleanup import ExpiredRows
 
 EXAMPLES = """\b
 Examples:
@@ -130,7 +130,7 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     """Do what is due in one topic, and note it in the document. Raises what ends all of that."""
     from pyspark_log.cli.progress import bar
-    from pyspark_log_coordinator.maintenance import housekeeping
+    from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
     from pyspark_log_coordinator.segments import retention, roll_plan
     from pyspark_log_coordinator.segments.roll_plan import RollJob
     from pyspark_log_storage.errors import LogError
@@ -139,11 +139,11 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     state = handle.journal.state
     due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes)
     size = sum(job.bytes for job in due)
-    document["orphans"] = sum(len(each) for each in housekeeping.all_orphans(handle).values())
+    document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
     if len(log.cluster.state.nodes) > 1:
         document["copied"] = _catch_up(log, handle, document["failures"], dry_run=dry_run)
     if dry_run:
-        expired = housekeeping.expired_by(state, retention.decide_retention(state, handle.now_ms()))
+        expired = topic_cleanup.expired_by(state, retention.decide_retention(state, handle.now_ms()))
         document.update(segments=len(due), bytes=size, expired=_expired(expired))
         return
 
@@ -152,16 +152,16 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         document["failures"].append(f"topic {handle.name!r}, partition {job.partition}: {what}: {error.message}")
 
     with bar(f"maintain {handle.name}", size) as progress:
-        document.update(housekeeping.roll_and_merge(handle, progress, failed))
+        document.update(topic_roll.roll_and_merge(handle, progress, failed))
 
     def not_cleaned(node: str, error: LogError) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
-    done = housekeeping.clean_up_topic(handle, failed=not_cleaned)
-    document.update(removed=done.removed, expired=_expired(done.expired), waiting=done.waiting)
+    done = topic_cleanup.clean_up_topic(handle, failed=not_cleaned)
+    document.update(removed=done.deleted, expired=_expired(done.expired), waiting=done.scheduled)
 
 
-def _expired(found: Sequence[Expired]) -> list[dict[str, int]]:
+def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:
     return [
         {"partition": each.partition, "from": each.log_start_before, "log_start": each.log_start, "rows": each.rows}
         for each in found

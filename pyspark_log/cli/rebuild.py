@@ -76,11 +76,11 @@ def rebuild(
 
 def _write_checkpoints(found: Survey) -> None:
     from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.maintenance import housekeeping
+    from pyspark_log_coordinator.maintenance import checkpoint_files
 
     log = open_log(_address(found))
     for name in log.topics():
-        housekeeping.write_checkpoints(log.topic(name))
+        checkpoint_files.write_on_nodes(log.topic(name))
 
 
 def _address(found: Survey) -> str:

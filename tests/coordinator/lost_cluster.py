@@ -11,7 +11,7 @@ from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.topic_config import parse
@@ -74,7 +74,7 @@ class LostCluster:
 
     def checkpoint(self, topic: str) -> None:
         """Write what housekeeping writes: checkpoints and descriptions."""
-        housekeeping.write_checkpoints(self.log.topic(topic))
+        checkpoint_files.write_on_nodes(self.log.topic(topic))
 
     def folder(self, node: str, topic: str) -> Path:
         """Return the topic's folder on a node."""

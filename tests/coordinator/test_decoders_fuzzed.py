@@ -31,7 +31,7 @@ from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import housekeeping, topic_description
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_description, topic_roll
 from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.sync import catch_up, failure_detector
@@ -204,8 +204,8 @@ def use(log: Log, handle: TopicHandle) -> None:
         *(lambda command=command: handle.submit(command) for command in commands(state)),
         lambda: destination_of(handle, None, 10**6),
         lambda: write(log, handle, 99, {0: [b"more"]}, on=["0"]),
-        lambda: housekeeping.roll_and_merge(handle),
-        lambda: housekeeping.clean_up_topic(handle),
+        lambda: topic_roll.roll_and_merge(handle),
+        lambda: topic_cleanup.clean_up_topic(handle),
         lambda: verify.verify(log, handle),
         lambda: verify.verify_cluster(log),
         lambda: [catch_up.catch_up(handle, each) for each in log.cluster.state.nodes],

@@ -24,7 +24,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.journal import journal, journal_entry
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_run, topic_description
+from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_description, topic_roll
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -150,11 +150,11 @@ class Life:
 
     def maintain(self) -> None:
         """Roll and merge until nothing is left to do."""
-        housekeeping.roll_and_merge(self.handle)
+        topic_roll.roll_and_merge(self.handle)
 
     def housekeep(self) -> None:
         """Do everything else that is due."""
-        housekeeping.clean_up_topic(self.handle)
+        topic_cleanup.clean_up_topic(self.handle)
 
     def batches(self, producer: str) -> int:
         """Return how many batches of a producer are in the log."""

@@ -20,7 +20,7 @@ from pyspark_log.source.batch_reader import BatchReader
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
 from pyspark_log_coordinator.log.log import TopicHandle
-from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_run
+from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.segments.swap import SwapSegments
@@ -234,9 +234,9 @@ def maintainer(process: Process) -> None:
             handle = open_topic(process)
             match chance.randrange(5):
                 case 0:
-                    housekeeping.roll_and_merge(handle)
+                    topic_roll.roll_and_merge(handle)
                 case 1 | 2:
-                    housekeeping.clean_up_topic(handle)
+                    topic_cleanup.clean_up_topic(handle)
                 case 3:
                     handle.journal.trim()
                     cluster_cleanup.clean_up_cluster(process.log)

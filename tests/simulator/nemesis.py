@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyspark_log_coordinator.audit import repair
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import TopicHandle
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
@@ -253,7 +253,7 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
             Follower(process.log, name).round()
         failure_detector_of(handle, nodes.session_timeout_ms).look(handle)
         process.store.wait(2 * nodes.session_timeout_ms / 1000)
-        housekeeping.clean_up_topic(handle)
+        topic_cleanup.clean_up_topic(handle)
         if is_whole(world):
             return True
         give_up_lost(world, handle)

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import housekeeping, roll_run
+from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import commit_catch_up, isr_recovery
 from pyspark_log_storage import fan_out
@@ -146,7 +146,7 @@ def _audit(world: World) -> None:
             require(whole, f"the replicas are not whole again: {world.state.partitions}")
         for _ in range(4):
             world.clock.pause(BUSY_MS / 1000)
-            housekeeping.clean_up_topic(handle)
+            topic_cleanup.clean_up_topic(handle)
         _check(world, process.log)
         actors.read_all(process)
         if isinstance(rows, ReplicatedRows):

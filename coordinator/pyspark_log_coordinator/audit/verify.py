@@ -22,7 +22,7 @@ import msgspec
 
 from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping
+from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync.replica_file import check_segment
@@ -219,7 +219,7 @@ class _Audit:
             self._report.findings.append(Finding(f"node {name!r}", self._copies.missing[name].message, node=name))
         for name, store in self._copies.stores.items():
             try:
-                found = housekeeping.orphans(store, self._handle)
+                found = topic_cleanup.orphans(store, self._handle)
             except LogError as error:
                 if self._copies.is_single:
                     raise

@@ -1,8 +1,8 @@
-"""Available nodes: those that are asked to do the same, one after another, of which any may fail.
+"""Reachable nodes: those that get the same calls one after another, of which any may fail.
 
-What is removed is removed on every node. One that is missing is left out, and one that fails meanwhile is left out from
-then on, so that it keeps nobody else's store from being kept clean: what stays on it is found later, as an orphan.
-Fenced nodes are left out too, for nobody knows whether they answer.
+What is deleted is deleted on every node. A missing node is left out, and one that fails is left out from then on, so
+that it does not keep the others from being cleaned up; what stays on it becomes an orphan. Fenced nodes are left out
+too, because it is not known whether they answer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 
-class AvailableNodes:
-    """The nodes that are there now. With a single one its errors are raised: there is no other to go on with."""
+class ReachableNodes:
+    """The nodes that can be used now. The errors of a single node are raised: there is no other to go on with."""
 
     def __init__(self, log: Log) -> None:
-        """Take an opened log, and look at the markers where there are several nodes."""
+        """Take an opened log. With several nodes, read their markers."""
         members = live(log.cluster.state.nodes)
         self._is_single = len(log.cluster.state.nodes) == 1
         self.stores: dict[NodeId, Store] = {
@@ -35,20 +35,20 @@ class AvailableNodes:
         }
         """The stores of the nodes that are left."""
         self.failures: dict[NodeId, LogError] = {}
-        """Why nodes that were there are left out."""
+        """Why nodes were left out since."""
         if self._is_single:
             return
-        # Else what lies below a mount point could be taken for the node's.
+        # The folder below an unused mount point could be taken for the node's store.
         self.each(lambda name, store: require_marker(store, name, members[name].incarnation))
         self.failures = {name: error for name, error in self.failures.items() if not is_node_failure(error)}
 
     @property
-    def others_are_away(self) -> bool:
-        """Whether every node that was left out meanwhile is away or broken: none is one that others may use."""
+    def others_are_unusable(self) -> bool:
+        """Whether every node left out since is missing or broken, so that no other process can use it either."""
         return all(is_node_failure(error) for error in self.failures.values())
 
     def each(self, act: Callable[[NodeId, Store], object]) -> None:
-        """Do something on every node that is left. `act` touches nothing but the store."""
+        """Call `act` for every node that is left. `act` uses nothing but the store."""
         for name, store in tuple(self.stores.items()):
             try:
                 act(name, store)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def topics_on(log: Log, node_id: NodeId) -> Iterator[TopicHandle]:
-    """Yield the topics of which a node has replicas, refreshed, in the order of their names."""
+    """Yield the topics that have replicas on a node, refreshed, by name."""
     node_of(log.cluster.refresh().nodes, node_id)
     for name in sorted(log.topics()):
         try:

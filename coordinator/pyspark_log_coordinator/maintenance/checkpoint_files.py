@@ -1,31 +1,35 @@
-"""A node's checkpoints: Kafka's text files beside what it holds of a topic, so that its folder is readable by itself.
+"""Checkpoints: files beside a node's rows of a topic that make its folder readable without a journal.
 
-    recovery-point-offset-checkpoint    of each partition: to there the node holds its rows in segments
-    replication-offset-checkpoint       of each partition: the HW, as far as the node has the rows
-    <partition>/leader-epoch-checkpoint the leader epochs of the rows that the node has
+    recovery-point-offset-checkpoint    of each partition: the node holds its rows in segments up to here
+    replication-offset-checkpoint       of each partition: the HW, but at most the end of the node's rows
+    <partition>/leader-epoch-checkpoint the leader epochs of the node's rows
+    description                         see `topic_description`
 
-Of the partitions of which the node is a replica. They are a copy for people and for recovery, and decide nothing: of
-two processes the one that knows less may write last.
+The first three are Kafka's, for the partitions of which the node is a replica. They serve people and recovery, and no
+decision depends on them: of two processes the one that knows less may write last.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.log.reachable_nodes import ReachableNodes
+from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_storage import checkpoints
+from pyspark_log_storage import checkpoints, layout
 from pyspark_log_storage.errors import ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.store import Store
 
 
-def contents(state: Topic, node_id: NodeId) -> dict[str, bytes]:
-    """Return the checkpoints of a node, by their names in the topic's folder; none where it has no replica."""
+def contents(state: Topic, node_id: NodeId, description: bytes | None = None) -> dict[str, bytes]:
+    """Return a node's checkpoints by their names in the topic's folder; none if it has no replica."""
     mine = {number: each for number, each in enumerate(state.partitions) if node_id in each.replicas}
     if not mine:
         return {}
@@ -40,22 +44,31 @@ def contents(state: Topic, node_id: NodeId) -> dict[str, bytes]:
             f"{number}/{checkpoints.LEADER_EPOCH}": checkpoints.encode_epochs(_epochs(each, node_id))
             for number, each in mine.items()
         },
+        **({} if description is None else {topic_description.NAME: description}),
     }
 
 
 def write(store: Store, folder: str, wanted: Mapping[str, bytes]) -> None:
-    """Write those checkpoints, by their names in the topic's folder, that have changed. Raises `StoreError`."""
+    """Write the checkpoints that have changed, by their names in the topic's folder. Raises `StoreError`."""
     for name, data in wanted.items():
         try:
-            same = store.read(f"{folder}{name}") == data
+            is_same = store.read(f"{folder}{name}") == data
         except ObjectMissing:
-            same = False
-        if not same:
+            is_same = False
+        if not is_same:
             store.put(f"{folder}{name}", data)
 
 
+def write_on_nodes(handle: TopicHandle, nodes: ReachableNodes | None = None) -> None:
+    """Write a topic's checkpoints on its nodes, by the known state. `nodes` are those found earlier, if they were."""
+    state, folder = handle.journal.state, layout.topic_folder(handle.name, handle.topic_id)
+    description = topic_description.encode(topic_description.of(handle))
+    nodes = nodes or ReachableNodes(handle.log)
+    nodes.each(lambda name, store: write(store, folder, contents(state, name, description)))
+
+
 def _rolled_end(partition: Partition, node_id: NodeId) -> int:
-    """Return the end of the segments that the node holds, without a gap from the log start on."""
+    """Return the end of the segments that the node holds without a gap from the log start."""
     end = partition.log_start
     for segment in partition.segments:
         if not replicas.is_held(segment.holders, node_id):
@@ -65,7 +78,7 @@ def _rolled_end(partition: Partition, node_id: NodeId) -> int:
 
 
 def _epochs(partition: Partition, node_id: NodeId) -> list[tuple[int, int]]:
-    """Return the leader epochs that the node has rows of, and the first one; all where the node leads."""
+    """Return the first leader epoch and those that the node has rows of; all if the node leads."""
     if partition.leader == node_id:
         return list(partition.epoch_starts)
     first, *later = partition.epoch_starts

@@ -1,8 +1,8 @@
-"""Following: one node keeps up with the topics of which it has replicas. What `pyspark-log node run` does all the time.
+"""A follower keeps one node up to date with the topics of which it has replicas, as `pyspark-log node run` does.
 
-A round looks at every topic's journal, copies what the node lacks, tells the journal, and writes the node's
-checkpoints. Now and then it removes from the node what no entry names any more: files that were released after the node
-had copied them, and what a copier that was killed left half-written.
+A round refreshes every topic's journal, copies what the node lacks, submits that, and writes the node's checkpoints.
+Now and then the follower deletes what no entry names: files that were scheduled for deletion after the node had copied
+them, and temporary files of killed processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.log.topics import topics_on
-from pyspark_log_coordinator.maintenance import checkpoint_files, housekeeping, topic_description
+from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.node import require_marker
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FollowerRound(msgspec.Struct, frozen=True):
-    """What one round did: how many objects were copied, of how many bytes, and what could not be."""
+    """The outcome of one round: what was copied, and why files could not be."""
 
     objects: int
     bytes: int
@@ -34,15 +34,15 @@ class FollowerRound(msgspec.Struct, frozen=True):
 
 
 class Follower:
-    """Brings one node up to date, again and again."""
+    """Catches up one node, in rounds."""
 
     def __init__(self, log: Log, node_id: NodeId) -> None:
-        """Take an opened log. Raises `InvalidInput` where there is no such node."""
+        """Take an opened log. Raises `InvalidInput` if there is no such node."""
         node_of(log.cluster.state.nodes, node_id)
         self._log = log
         self._node_id = node_id
         self._written: dict[str, dict[str, bytes]] = {}
-        """The checkpoints that were written last, by the topic's id."""
+        """The checkpoints written last, by topic id."""
 
     def behind(self) -> int:
         """Return about how many bytes the node has to copy now."""
@@ -50,10 +50,10 @@ class Follower:
         return sum(piece.bytes for handle in handles for piece in replica_file.missing(handle, self._node_id))
 
     def round(self, moved: Callable[[int], object] = bool) -> FollowerRound:
-        """Copy what the node lacks of each topic, until it lacks nothing of that.
+        """Catch up the node in each topic.
 
-        `moved` is told how many bytes have passed since it was told last, and may wait. Raises `NodeMissing` where the
-        node's store is not the one that the cluster knows, `StoreError` where it cannot be written.
+        `moved` gets the number of bytes copied since its last call, and may wait. Raises `NodeMissing` if the node's
+        store is not the one that the cluster knows, `StoreError` if it cannot be written.
         """
         objects = size = 0
         failures: list[str] = []
@@ -66,9 +66,8 @@ class Follower:
         return FollowerRound(objects, size, tuple(failures))
 
     def _write_checkpoints(self, handle: TopicHandle) -> None:
-        wanted = checkpoint_files.contents(handle.journal.state, self._node_id)
-        if wanted:
-            wanted[topic_description.NAME] = topic_description.encode(topic_description.of(handle))
+        description = topic_description.encode(topic_description.of(handle))
+        wanted = checkpoint_files.contents(handle.journal.state, self._node_id, description)
         if self._written.get(handle.topic_id) != wanted:
             folder = layout.topic_folder(handle.name, handle.topic_id)
             checkpoint_files.write(self._log.node_store(self._node_id), folder, wanted)
@@ -76,10 +75,10 @@ class Follower:
 
 
 def delete_unnamed_files(log: Log, node_id: NodeId) -> int:
-    """Remove from a node what nothing names and nothing ever will; return how many files went."""
+    """Delete the files on a node that no entry names, nor ever will; return their number."""
     store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
     require_marker(store, node_id, member.incarnation)
-    doomed = [key for handle in topics_on(log, node_id) for key in housekeeping.orphans(store, handle)]
-    for key in doomed:
+    unnamed = [key for handle in topics_on(log, node_id) for key in topic_cleanup.orphans(store, handle)]
+    for key in unnamed:
         store.delete(key)
-    return len(doomed) + len(store.sweep())
+    return len(unnamed) + len(store.sweep())

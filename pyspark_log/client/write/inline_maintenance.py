@@ -91,13 +91,13 @@ def clean_up_when_due(log: Log, handle: TopicHandle) -> None:
     number = handle.journal.number
     if number % CLEAN_UP_EVERY_ENTRIES != 0:
         return
-    from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping
+    from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 
     def told(node: NodeId, error: LogError) -> None:
         _logger.warning("housekeeping of topic %r on node %r was left for later: %s", handle.name, node, error)
 
     try:
-        housekeeping.clean_up_topic(handle, thorough=False, failed=told)
+        topic_cleanup.clean_up_topic(handle, thorough=False, failed=told)
         if number % CLUSTER_CLEAN_UP_EVERY_ENTRIES == 0:
             cluster_cleanup.clean_up_cluster(log, objects_max=CLUSTER_CLEAN_UP_OBJECTS_MAX)
     except LogError as error:

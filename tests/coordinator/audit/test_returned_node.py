@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.audit import returned_node, verify
-from pyspark_log_coordinator.maintenance import housekeeping, roll_job, roll_run
+from pyspark_log_coordinator.maintenance import checkpoint_files, roll_job, roll_run
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
@@ -21,7 +21,7 @@ def topic():
         catch_up.catch_up(topic.handle, node)
     topic.append(on=("0",), acks="all")
     topic.roll(1)
-    housekeeping.write_checkpoints(topic.handle)
+    checkpoint_files.write_on_nodes(topic.handle)
     return topic
 
 

@@ -13,7 +13,7 @@ from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import journal_entry, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.replay import EntryMissing
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic_module
@@ -87,16 +87,16 @@ def test_an_empty_topic_is_sound():
 def test_a_topic_whose_rows_are_all_deleted_is_sound(topic):
     for partition in (0, 1):
         topic.handle.submit(DeleteRecords(partition, -1))
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     assert audit(topic).sound
 
 
 def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
     topic.fill(60, partitions=(0, 1))
-    housekeeping.roll_and_merge(topic.handle)
+    topic_roll.roll_and_merge(topic.handle)
     topic.clock.now_ms = 10**9
     for _ in range(3):
-        housekeeping.clean_up_topic(topic.handle)
+        topic_cleanup.clean_up_topic(topic.handle)
     report = audit(topic)
     assert report.findings == []
     assert report.entries < topic.handle.journal.number
@@ -108,7 +108,7 @@ def test_orphans_are_told_and_no_fault(topic):
     topic.fill(1)
     topic.clock.now_ms = 10**9
     for _ in range(2):
-        topic.handle.submit(housekeeping.RaiseOrphanFloor(topic.handle.journal.number))
+        topic.handle.submit(topic_cleanup.RaiseOrphanFloor(topic.handle.journal.number))
         topic.clock.now_ms += 10**9
     report = audit(topic)
     assert report.sound

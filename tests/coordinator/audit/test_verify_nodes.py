@@ -8,7 +8,7 @@ import pytest
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, verify, verify_cluster
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import segment, transfer
@@ -31,7 +31,7 @@ def topic():
     topic.roll(3)
     for name in ALL:
         catch_up.catch_up(topic.handle, name)
-    housekeeping.delete_pending(topic.handle, 10**15)
+    topic_cleanup.delete_pending(topic.handle, 10**15)
     return topic
 
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_storage.local import LocalStore
 from tests.coordinator.stored_topic import StoredTopic
 
@@ -14,7 +14,7 @@ def test_many_threads_may_begin_to_decode_at_once(tmp_path):
     topic = StoredTopic(LocalStore(str(tmp_path)))
     topic.fill(260)  # so that there is a snapshot, and entries behind it
     topic.roll(50)
-    housekeeping.write_checkpoints(topic.handle)
+    checkpoint_files.write_on_nodes(topic.handle)
     command = [sys.executable, "-m", "tests.coordinator.decode_worker", str(tmp_path), str(STARTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0"] * STARTS, done.stderr[-2000:]

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log_coordinator.cluster import journal_generations
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.topic_state import FloorMark
 from pyspark_log_coordinator.replication import reassignment
 from pyspark_log_coordinator.segments import orphans, retention, swap
@@ -75,7 +75,7 @@ def test_an_orphan_floor_behind_the_journals_end_is_an_error(stored, event):
     stored.fill(70)
     name = forge(stored.store, stored.handle.journal, event)
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject) as raised:
-        housekeeping.roll_and_merge(stored.handle)
+        topic_roll.roll_and_merge(stored.handle)
     assert raised.value.object == name
 
 
@@ -97,5 +97,5 @@ def test_maintenance_ends_though_what_it_makes_never_counts(stored, monkeypatch)
     stored.fill(70)
     monkeypatch.setattr(swap, "decide", lambda *_: [])
     with within(PATIENCE_SECONDS):
-        done = housekeeping.roll_and_merge(stored.handle)
+        done = topic_roll.roll_and_merge(stored.handle)
     assert done == {"segments": 0, "bytes": 0}

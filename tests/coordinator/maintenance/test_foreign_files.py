@@ -12,7 +12,7 @@ from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal.journal_entry import ManifestName
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
@@ -102,8 +102,8 @@ def test_upkeep_deletes_only_what_the_log_has_made(topic):
     for _ in range(4):
         topic.clock.now_ms += 1
         topic.fill(1)
-        housekeeping.roll_and_merge(topic.handle)
-        housekeeping.clean_up_topic(topic.handle)
+        topic_roll.roll_and_merge(topic.handle)
+        topic_cleanup.clean_up_topic(topic.handle)
         clean_up_cluster(topic.log)
         follower.delete_unnamed_files(topic.log, "0")
         returned_node.remove_strays(topic.log, "0", returned_node.inspect(topic.log, topic.handle, "0"))
@@ -137,7 +137,7 @@ def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(other)
     for use in (
-        lambda: housekeeping.clean_up_topic(topic.handle),
+        lambda: topic_cleanup.clean_up_topic(topic.handle),
         lambda: follower.delete_unnamed_files(topic.log, "0"),
         lambda: topic.log.delete_topic("t"),
         lambda: clean_up_cluster(topic.log),

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.maintenance import housekeeping, topic_description
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_description
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from tests.coordinator.stored_topic import StoredTopic
 
@@ -32,10 +32,10 @@ def test_it_is_read_back_as_it_was_written(topic):
 
 def test_upkeep_writes_it_where_it_has_changed(topic):
     key = f"{topic.folder}{topic_description.NAME}"
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     first = topic.store.read(key)
     topic.fill(1)
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     assert topic_description.decode(topic.store.read(key), key).number > topic_description.decode(first, key).number
 
 

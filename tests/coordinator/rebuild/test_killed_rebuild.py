@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_storage.errors import NoCluster, NodeMissing
@@ -65,7 +65,7 @@ def lost():
         topic.append(on=("0", "1", "2"), acks="all")
     topic.roll(2)
     topic.append(on=("0", "1"), acks="all")
-    housekeeping.write_checkpoints(topic.handle)
+    checkpoint_files.write_on_nodes(topic.handle)
     topic.append(on=("1",), acks="all")
     topic.append(on=("0", "1"), acks="0")
     for store in topic.stores.at.values():

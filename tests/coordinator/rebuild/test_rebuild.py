@@ -8,7 +8,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild import execute
@@ -96,7 +96,7 @@ def test_writers_and_readers_go_on(cluster, nodes):
     cluster.append("t", 3, on=nodes)
     cluster.roll("t")
     cluster.check()
-    housekeeping.clean_up_topic(cluster.log.topic("t"))
+    topic_cleanup.clean_up_topic(cluster.log.topic("t"))
     sound(cluster.log)
 
 
@@ -130,7 +130,7 @@ def test_rows_behind_the_last_description_are_set_aside_and_counted(cluster):
     assert key in {each.key for each in found.unplaced}
     for node in ALL:
         assert [each.name for each in cluster.set_aside(node)] == sorted(each.key[-53:] for each in found.unplaced)
-    housekeeping.clean_up_topic(cluster.log.topic("t"))
+    topic_cleanup.clean_up_topic(cluster.log.topic("t"))
     assert len(cluster.set_aside("0")) == 2
     cluster.check(lost={("t", 0): 4, ("t", 1): 4})
 

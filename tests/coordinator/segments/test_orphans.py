@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.topic_state import FloorMark
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloor
 from pyspark_log_coordinator.topic import machine as topic
@@ -128,6 +128,6 @@ def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():
     for _ in range(2):
         waiting.handle.submit(RaiseOrphanFloor(waiting.handle.journal.number))
     assert waiting.handle.journal.state.orphan_floor > waiting.partition().staged[0].born
-    assert housekeeping.all_orphans(waiting.handle) == {node: [] for node in ALL}
-    housekeeping.clean_up_topic(waiting.handle)
+    assert topic_cleanup.all_orphans(waiting.handle) == {node: [] for node in ALL}
+    topic_cleanup.clean_up_topic(waiting.handle)
     assert {f"0/{name}.log", f"0/{name}.index"} <= set(waiting.keys("0"))

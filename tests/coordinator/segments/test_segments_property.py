@@ -17,7 +17,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import housekeeping, roll_job, roll_run
+from pyspark_log_coordinator.maintenance import roll_job, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import ApplyRetention
@@ -98,7 +98,7 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def roll_and_merge_all(self) -> None:
-        housekeeping.roll_and_merge(self.handle)
+        topic_roll.roll_and_merge(self.handle)
 
     @rule(p=partitions, back=st.integers(0, 12))
     def delete_records(self, p: int, back: int) -> None:
@@ -131,7 +131,7 @@ class SegmentedLog(RuleBasedStateMachine):
 
     @rule()
     def clean_up(self) -> None:
-        housekeeping.clean_up_topic(self.handle)
+        topic_cleanup.clean_up_topic(self.handle)
 
     @rule(ms=st.integers(1, 100))
     def wait(self, ms: int) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
@@ -133,10 +133,10 @@ def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
     reassigner.begin(topic.handle, THERE)
     reassigner.run(topic.handle)
     assert len(topic.keys("0")) == 3
-    housekeeping.roll_and_merge(topic.handle)
+    topic_roll.roll_and_merge(topic.handle)
     for number in range(2):
         topic.handle.submit(DeleteRecords(number, 3))
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     assert [topic.keys(node) for node in "0134"] == [[]] * 4
 
 

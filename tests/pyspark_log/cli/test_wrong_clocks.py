@@ -6,7 +6,7 @@ import pytest
 from pyspark_log.client import opening
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.rebuild import quarantine
 from pyspark_log_storage.local import LocalStore
 from tests.command_line import CommandLine
@@ -24,7 +24,7 @@ def cli(tmp_path) -> CommandLine:
     log.open(create=True)
     handle = log.create_topic("t", 1)
     write(log, handle, 0, {0: [b"a", b"b"]}, on=["0"])
-    housekeeping.write_checkpoints(handle)
+    checkpoint_files.write_on_nodes(handle)
     opening.log_at.cache_clear()
     return CommandLine(tmp_path / "log")
 

@@ -12,7 +12,7 @@ from pyspark_log.client.write.inline_maintenance import (
     roll_past_the_cap,
     run_inline,
 )
-from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_run
+from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_storage import layout
@@ -129,7 +129,7 @@ def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
     def noted(handle, *, thorough, **__):
         done.append((handle.journal.number, thorough))
 
-    monkeypatch.setattr(housekeeping, "clean_up_topic", noted)
+    monkeypatch.setattr(topic_cleanup, "clean_up_topic", noted)
     fill(log, 2 * CLEAN_UP_EVERY_ENTRIES)
     assert done == [(CLEAN_UP_EVERY_ENTRIES, False), (2 * CLEAN_UP_EVERY_ENTRIES, False)], (
         "by hand it is thorough, here not"
@@ -140,7 +140,7 @@ def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkey
     def fail(*_, **__):
         raise CorruptObject("x", "the test made this up")
 
-    monkeypatch.setattr(housekeeping, "clean_up_topic", fail)
+    monkeypatch.setattr(topic_cleanup, "clean_up_topic", fail)
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     with caplog.at_level(logging.WARNING):
         clean_up_when_due(log.log, log.log.topic("t"))

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.source.split_reader import SplitPartition, read_split
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage.errors import DataLoss, ObjectMissing
 from tests.direct import Stream
@@ -31,8 +31,8 @@ def planned(log):
 def move(log):
     """Roll what there is, and remove the files that it was in."""
     handle = log.log.topic("t")
-    housekeeping.roll_and_merge(handle)
-    housekeeping.clean_up_topic(handle)
+    topic_roll.roll_and_merge(handle)
+    topic_cleanup.clean_up_topic(handle)
 
 
 def values(split):

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journals
-from pyspark_log_coordinator.maintenance import housekeeping
+from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownVersion
@@ -34,7 +34,7 @@ def test_every_version_is_the_rows_that_were_there_then_whatever_came_since(log,
         log.append("t", {0: [b"a%d" % i], 1: [b"b%d" % i, b"c%d" % i]})
         versions[newest(log)] = {p: list(each) for p, each in rows.items()}
     monkeypatch.setattr("pyspark_log_coordinator.segments.roll_plan.ROLL_CHUNKS", 2)
-    assert housekeeping.roll_and_merge(log.log.topic("t"))["segments"] > 0
+    assert topic_roll.roll_and_merge(log.log.topic("t"))["segments"] > 0
     log.append("t", {0: [b"last"]})
     for version, expected in versions.items():
         assert as_of(log, version) == expected

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log_coordinator.maintenance import housekeeping, roll_run, topic_description
+from pyspark_log_coordinator.maintenance import checkpoint_files, roll_run, topic_cleanup, topic_description, topic_roll
 from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_coordinator.topic.machine import CommitBatch, DeleteRecords, Holder, MaintainSegments, SequencedFile
 from pyspark_log_storage import append_file, checkpoints, layout, schema, segment
@@ -227,7 +227,7 @@ def test_a_disk_that_is_not_the_one_that_was_mounted_fails_the_job(topic):
 def test_maintenance_goes_on_until_nothing_is_left_to_do(topic):
     for _ in range(MERGE_COUNT):
         topic.fill(ROLL_CHUNKS)
-        housekeeping.roll_and_merge(topic.handle)
+        topic_roll.roll_and_merge(topic.handle)
     [ref] = topic.handle.refresh().partitions[0].segments
     assert ref.level == 2
     topic.check()
@@ -236,10 +236,10 @@ def test_maintenance_goes_on_until_nothing_is_left_to_do(topic):
 def test_maintenance_says_what_it_did_and_tells_its_progress(topic):
     topic.fill(ROLL_CHUNKS)
     size, told = topic.job().bytes, []
-    done = housekeeping.roll_and_merge(topic.handle, told.append)
+    done = topic_roll.roll_and_merge(topic.handle, told.append)
     assert done == {"segments": 1, "bytes": size}
     assert told == [size]
-    assert housekeeping.roll_and_merge(topic.handle) == {
+    assert topic_roll.roll_and_merge(topic.handle) == {
         "segments": 0,
         "bytes": 0,
     }
@@ -266,11 +266,11 @@ def test_what_another_process_has_done_and_cleaned_up_meanwhile_is_no_error():
     other = topic.open().topic("t")
 
     def act():
-        housekeeping.roll_and_merge(other)
-        housekeeping.clean_up_topic(other)
+        topic_roll.roll_and_merge(other)
+        topic_cleanup.clean_up_topic(other)
 
     store.meanwhile = act
-    assert housekeeping.roll_and_merge(topic.handle) == {
+    assert topic_roll.roll_and_merge(topic.handle) == {
         "segments": 0,
         "bytes": 0,
     }
@@ -281,7 +281,7 @@ def test_a_file_that_is_missing_and_still_needed_is_an_error(topic):
     topic.fill(ROLL_CHUNKS)
     topic.store.delete(topic.handle.append_file(topic.handle.journal.state.files[5].name))
     with pytest.raises(ObjectMissing):
-        housekeeping.roll_and_merge(topic.handle)
+        topic_roll.roll_and_merge(topic.handle)
 
 
 def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
@@ -293,7 +293,7 @@ def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
     whole = topic.store.read(file)
     damage(topic, file, topic.handle.journal.state.partitions[0].chunks[0].position + 70)
     told = []
-    done = housekeeping.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
+    done = topic_roll.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
     [(job, error)] = told
     assert (job.partition, isinstance(error, CorruptObject)) == (0, True)
     assert file in error.message
@@ -301,9 +301,9 @@ def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
     state = topic.handle.refresh()
     assert [len(each.chunks) for each in state.partitions] == [2 * ROLL_CHUNKS, 0, 0, 0]
     # Nothing of what is damaged was dropped: once it is mended all is there.
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     topic.store.put(file, whole)
-    assert housekeeping.roll_and_merge(topic.handle)["segments"] > 0
+    assert topic_roll.roll_and_merge(topic.handle)["segments"] > 0
     topic.check()
 
 
@@ -311,7 +311,7 @@ def test_without_somebody_to_tell_what_cannot_be_done_is_an_error(topic):
     topic.fill(ROLL_CHUNKS)
     damage(topic, topic.handle.append_file(topic.handle.journal.state.files[3].name))
     with pytest.raises(CorruptObject):
-        housekeeping.roll_and_merge(topic.handle)
+        topic_roll.roll_and_merge(topic.handle)
 
 
 def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
@@ -322,7 +322,7 @@ def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
             topic.roll(partition=partition)
     damage(topic, f"{topic.segment_key(3, partition=0)}.log")
     told = []
-    housekeeping.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
+    topic_roll.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
     assert [job.partition for job, _ in told] == [0]
     assert [len(each.segments) for each in topic.handle.refresh().partitions] == [MERGE_COUNT, 1]
 
@@ -337,8 +337,8 @@ def test_many_maintainers_and_a_writer_at_once_leave_the_same_rows(tmp_path):
         handle = log.topic("t")
         try:
             while not stop.is_set():
-                housekeeping.roll_and_merge(handle)
-                housekeeping.clean_up_topic(handle)
+                topic_roll.roll_and_merge(handle)
+                topic_cleanup.clean_up_topic(handle)
         except Exception as error:  # noqa: BLE001 -- told by the test
             errors.append(error)
 
@@ -367,9 +367,9 @@ def test_released_files_stay_for_the_delay_and_then_go():
     topic.roll()
     released = topic.keys("append/")
     topic.clock.now_ms = 5999
-    assert housekeeping.delete_pending(topic.handle, 5999) == []
+    assert topic_cleanup.delete_pending(topic.handle, 5999) == []
     assert topic.keys("append/") == released
-    assert housekeeping.delete_pending(topic.handle, 6000) == [topic.folder + key for key in released]
+    assert topic_cleanup.delete_pending(topic.handle, 6000) == [topic.folder + key for key in released]
     assert topic.keys("append/") == []
     assert len(topic.handle.journal.state.released) == 0
     topic.check()
@@ -381,7 +381,7 @@ def test_a_replaced_segment_goes_with_its_index(topic):
         topic.roll()
     old = topic.keys("0/")
     topic.merge()
-    housekeeping.delete_pending(topic.handle, 0)
+    topic_cleanup.delete_pending(topic.handle, 0)
     assert len(old) == 4
     assert set(topic.keys("0/")).isdisjoint(old)
     topic.check()
@@ -394,9 +394,9 @@ def test_a_file_that_was_released_after_one_by_a_clock_ahead_waits_for_it():
     topic.roll(1)
     topic.clock.now_ms = 100
     topic.roll(1)
-    assert housekeeping.delete_pending(topic.handle, 2000) == []
+    assert topic_cleanup.delete_pending(topic.handle, 2000) == []
     assert len(topic.handle.refresh().released) == 2
-    assert len(housekeeping.delete_pending(topic.handle, 10_000)) == 2
+    assert len(topic_cleanup.delete_pending(topic.handle, 10_000)) == 2
     assert len(topic.handle.refresh().released) == 0
 
 
@@ -404,29 +404,41 @@ def test_a_removal_cut_short_is_done_again(topic):
     topic.fill(3)
     topic.roll()
     topic.store.delete(topic.folder + topic.keys("append/")[0])
-    housekeeping.delete_pending(topic.handle, 0)
+    topic_cleanup.delete_pending(topic.handle, 0)
     assert topic.keys("append/") == []
     assert len(topic.handle.journal.state.released) == 0
 
 
-def test_housekeeping_twice_is_housekeeping_once(topic):
+def test_a_clean_up_refreshes_once_before_its_entry_and_the_journal_for_its_own_clean_up(topic, monkeypatch):
     topic.fill(ROLL_CHUNKS)
     topic.roll()
     for _ in range(3):
-        housekeeping.clean_up_topic(topic.handle)
+        topic_cleanup.clean_up_topic(topic.handle)
+    journal, refreshed = topic.handle.journal, []
+    refresh = journal.refresh
+    monkeypatch.setattr(journal, "refresh", lambda: refreshed.append(journal.number) or refresh())
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert len(refreshed) <= 4, "at its begin, by the entry that raises the floor, by trim and by mend"
+
+
+def test_cleaning_up_twice_is_cleaning_up_once(topic):
+    topic.fill(ROLL_CHUNKS)
+    topic.roll()
+    for _ in range(3):
+        topic_cleanup.clean_up_topic(topic.handle)
     before = topic.keys("append/"), topic.keys("0/")
-    assert housekeeping.clean_up_topic(topic.handle).removed == 0
+    assert topic_cleanup.clean_up_topic(topic.handle).deleted == 0
     assert (topic.keys("append/"), topic.keys("0/")) == before
     topic.check()
 
 
-def test_housekeeping_applies_retention():
+def test_cleaning_up_applies_retention():
     topic = StoredTopic(retention_ms="1000", segment_ms="1000", file_delete_delay_ms="0")
     topic.append({0: [b"old"]}, times_ms=[1])
     topic.roll()
     topic.append({0: [b"new"]}, times_ms=[5000])
     topic.clock.now_ms = 5000
-    done = housekeeping.clean_up_topic(topic.handle)
+    done = topic_cleanup.clean_up_topic(topic.handle)
     assert [(each.partition, each.log_start, each.rows) for each in done.expired] == [(0, 1, 1)]
     assert topic.read() == [b"new"]
     assert topic.keys("0/") == ["0/leader-epoch-checkpoint"]
@@ -443,7 +455,7 @@ def test_a_file_of_a_dead_task_goes_when_the_floor_has_passed_it():
     seen = []
     for hour in range(4):
         topic.clock.now_ms = hour * HOUR
-        housekeeping.clean_up_topic(topic.handle)
+        topic_cleanup.clean_up_topic(topic.handle)
         seen.append(len(topic.keys("append/")))
     assert seen == [3, 2, 2, 2]
     topic.check()
@@ -455,10 +467,10 @@ def test_orphans_are_neither_named_nor_released_nor_young(topic):
     lost = topic.stage({0: [b"lost"]}).name
     stale = topic.carry_out(topic.job()).segment.name
     topic.fill(1)
-    assert housekeeping.orphans(topic.store, topic.handle) == []
+    assert topic_cleanup.orphans(topic.store, topic.handle) == []
     raise_floor(topic)
     young = topic.stage({0: [b"young"]})
-    assert housekeeping.orphans(topic.store, topic.handle) == [
+    assert topic_cleanup.orphans(topic.store, topic.handle) == [
         f"{topic.folder}append/{lost}",
         f"{topic.folder}0/{stale}.index",
         f"{topic.folder}0/{stale}.log",
@@ -471,7 +483,7 @@ def test_orphans_are_neither_named_nor_released_nor_young(topic):
 def raise_floor(topic):
     """Raise the orphan floor to the newest entry."""
     for _ in range(2):
-        topic.handle.submit(housekeeping.RaiseOrphanFloor(topic.handle.journal.number))
+        topic.handle.submit(topic_cleanup.RaiseOrphanFloor(topic.handle.journal.number))
 
 
 def test_what_went_as_an_orphan_is_never_sequenced_afterwards(topic):
@@ -480,7 +492,7 @@ def test_what_went_as_an_orphan_is_never_sequenced_afterwards(topic):
     late_swap = topic.carry_out(topic.job())
     topic.fill(1)
     for _ in range(2):
-        housekeeping.clean_up_topic(topic.handle)
+        topic_cleanup.clean_up_topic(topic.handle)
     assert late.name not in "".join(topic.keys())
     with pytest.raises(StaleFile):
         topic.handle.submit(CommitBatch(None, (late,)))
@@ -494,7 +506,7 @@ def test_files_that_are_not_ours_are_left_alone(topic, name):
     for folder in ("append", "0", "journal/entries", "journal/manifests", "journal/snapshots"):
         topic.store.create(f"{topic.folder}{folder}/{name}", b"mine")
     raise_floor(topic)
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     left = topic.keys()
     assert len([key for key in left if key.endswith(f"/{name}")]) == 5
     topic.check()
@@ -513,7 +525,7 @@ def test_in_passing_all_files_are_listed_only_when_the_floor_has_risen():
     for minutes in (0, 1, 59, 60, 61):
         topic.clock.now_ms = minutes * 60_000
         listed.clear()
-        housekeeping.clean_up_topic(topic.handle, thorough=False)
+        topic_cleanup.clean_up_topic(topic.handle, thorough=False)
         seen.append(files in listed)
     assert seen == [False, False, False, True, False]
 
@@ -524,7 +536,7 @@ def test_in_passing_all_files_are_listed_only_when_the_floor_has_risen():
 def test_the_checkpoints_say_what_the_journal_says(topic):
     topic.fill(4)
     topic.roll(3)
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     read = topic.store.read
     assert checkpoints.decode_offsets(read(topic.folder + checkpoints.RECOVERY_POINT), "x") == {("t", 0): 9}
     assert checkpoints.decode_offsets(read(topic.folder + checkpoints.REPLICATION), "x") == {("t", 0): 12}
@@ -541,14 +553,14 @@ def test_checkpoints_that_have_not_changed_are_not_written_again():
     topic = StoredTopic(PuttingStore())
     topic.fill(1)
     put.clear()
-    housekeeping.write_checkpoints(topic.handle)
+    checkpoint_files.write_on_nodes(topic.handle)
     kafkas = [checkpoints.RECOVERY_POINT, checkpoints.REPLICATION, checkpoints.LEADER_EPOCH]
     assert sorted(put) == sorted([*kafkas, topic_description.NAME])
     put.clear()
-    housekeeping.write_checkpoints(topic.handle)
+    checkpoint_files.write_on_nodes(topic.handle)
     assert put == []
     topic.fill(1)
-    housekeeping.write_checkpoints(topic.handle)
+    checkpoint_files.write_on_nodes(topic.handle)
     assert put == [checkpoints.REPLICATION, topic_description.NAME]
 
 
@@ -568,7 +580,7 @@ def test_a_reader_that_planned_before_is_served_after_the_files_went(topic):
     topic.fill(20)
     split, asked = split_of(topic.log, topic.handle, Range("t", 0, 0, 60)), []
     topic.roll()
-    housekeeping.delete_pending(topic.handle, 0)
+    topic_cleanup.delete_pending(topic.handle, 0)
     batches = [each for _, each in fetch(topic.log.store_at, split, find_again(topic, asked))]
     rows = [row for each in batches for row in each["value"].to_pylist()]
     assert rows == topic.expected[0]
@@ -585,7 +597,7 @@ def test_a_reader_whose_files_go_while_it_reads_gets_each_row_once(topic):
         rows += each["value"].to_pylist()
         if not topic.handle.journal.state.partitions[0].segments:
             topic.roll()
-            housekeeping.delete_pending(topic.handle, 0)
+            topic_cleanup.delete_pending(topic.handle, 0)
     assert rows == topic.expected[0]
     assert len(asked) == 1
     assert asked[0] > 0
@@ -595,7 +607,7 @@ def test_a_reader_that_is_not_told_where_the_rows_are_now_says_which_file_is_mis
     topic.fill(3)
     split = split_of(topic.log, topic.handle, Range("t", 0, 0, 9))
     topic.roll()
-    [first, *_] = housekeeping.delete_pending(topic.handle, 0)
+    [first, *_] = topic_cleanup.delete_pending(topic.handle, 0)
     with pytest.raises(ObjectMissing, match=first):
         list(fetch(topic.log.store_at, split))
 

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log.client.write import inline_maintenance
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import cluster_cleanup, housekeeping, roll_job, roll_run
+from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, roll_job, roll_run, topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
@@ -271,7 +271,7 @@ def test_maintenance_in_passing_does_the_same(topic):
 def test_what_was_released_goes_from_every_node(topic):
     fill(topic, 3)
     made = roll(topic)
-    assert housekeeping.clean_up_topic(topic.handle).removed > 0
+    assert topic_cleanup.clean_up_topic(topic.handle).deleted > 0
     for name in ALL:
         assert topic.keys(name) == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.journal.state.released) == 0
@@ -293,16 +293,16 @@ def test_orphans_are_found_on_every_node(topic):
     fill(topic, 1)
     lost = {name: [orphan(topic, name)] for name in ALL}
     raise_floor(topic)
-    assert housekeeping.all_orphans(topic.handle) == lost
-    housekeeping.clean_up_topic(topic.handle)
-    assert housekeeping.all_orphans(topic.handle) == {name: [] for name in ALL}
+    assert topic_cleanup.all_orphans(topic.handle) == lost
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert topic_cleanup.all_orphans(topic.handle) == {name: [] for name in ALL}
     assert all(len(topic.keys(name)) == 1 for name in ALL)
 
 
 def test_every_node_gets_its_own_checkpoints(topic):
     fill(topic, 2, on=("0", "2"))
     roll(topic)
-    housekeeping.write_checkpoints(topic.handle)
+    checkpoint_files.write_on_nodes(topic.handle)
     key = f"{topic_folder('t', topic.handle.topic_id)}{checkpoints.RECOVERY_POINT}"
     points = {name: checkpoints.decode_offsets(disk(topic, name).read(key), key)["t", 0] for name in ALL}
     assert points == {"0": 2, "1": 0, "2": 2}
@@ -314,7 +314,7 @@ def test_a_missing_node_does_not_keep_the_others_from_being_cleaned_and_is_clean
     kept = [key for key in topic.keys("1") if key.startswith("append/")]
     disk(topic, "1").broken = StoreUnavailable
     topic.log.probe_nodes()
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     assert topic.keys("0") == topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.refresh().released) == 0
     disk(topic, "1").broken = None
@@ -330,12 +330,12 @@ def test_a_node_that_fails_meanwhile_is_told_after_the_others_were_cleaned(topic
     made = roll(topic)
     disk(topic, "1").broken_writes = StoreUnavailable
     told = []
-    housekeeping.clean_up_topic(topic.handle, failed=lambda *each: told.append(each))
+    topic_cleanup.clean_up_topic(topic.handle, failed=lambda *each: told.append(each))
     assert [(name, type(error)) for name, error in told] == [("1", StoreUnavailable)]
     assert topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
     assert len(topic.handle.refresh().released) == 0
     with pytest.raises(StoreUnavailable):
-        housekeeping.clean_up_topic(topic.handle)
+        topic_cleanup.clean_up_topic(topic.handle)
 
 
 def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
@@ -343,11 +343,11 @@ def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
     roll(topic)
     disk(topic, "1").broken_writes = StoreRefused
     told = []
-    housekeeping.clean_up_topic(topic.handle, failed=lambda *each: told.append(each))
+    topic_cleanup.clean_up_topic(topic.handle, failed=lambda *each: told.append(each))
     assert [name for name, _ in told] == ["1"]
     assert len(topic.handle.refresh().released) == 3
     disk(topic, "1").broken_writes = None
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     assert topic.keys("1") == topic.keys("0")
     assert len(topic.handle.refresh().released) == 0
 
@@ -357,7 +357,7 @@ def test_a_node_that_was_missing_when_the_log_was_opened_is_not_asked(topic):
     roll(topic)
     before = topic.keys("1")
     topic.log.missing_nodes = {"1": StoreUnavailable("/disk/1", "", "it hangs")}
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     assert topic.keys("1") == before != topic.keys("0")
 
 
@@ -366,7 +366,7 @@ def test_nothing_is_removed_from_a_disk_that_is_another(topic):
     left = orphan(topic, "1")
     raise_floor(topic)
     disk(topic, "1").delete("node")
-    housekeeping.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
     assert disk(topic, "1").size(left) > 0
 
 

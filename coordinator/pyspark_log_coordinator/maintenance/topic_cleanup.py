@@ -1,0 +1,156 @@
+"""Cleans up a topic: expires rows, deletes files that are no longer needed, trims the journal, writes checkpoints.
+
+Many processes may do this at once. Each result is one journal entry, which has no effect if another process was first.
+Files are deleted only after the entry that gives them up, on every reachable node. A node that fails is left out, and
+the others go on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.log.reachable_nodes import ReachableNodes
+from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.segments import retention
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloor, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
+from pyspark_log_storage import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_storage.errors import LogError
+    from pyspark_log_storage.store import Store
+
+
+class ExpiredRows(msgspec.Struct, frozen=True):
+    """Rows `[log_start_before, log_start)` of a partition, which retention has expired."""
+
+    partition: int
+    log_start_before: int
+    log_start: int
+
+    @property
+    def rows(self) -> int:
+        """The number of these rows."""
+        return self.log_start - self.log_start_before
+
+
+class TopicCleanup(msgspec.Struct, frozen=True):
+    """What was cleaned up."""
+
+    deleted: int
+    """Objects."""
+    expired: tuple[ExpiredRows, ...]
+    scheduled: int
+    """Files scheduled for deletion, which stay for `file.delete.delay.ms`."""
+
+
+def clean_up_topic(
+    handle: TopicHandle, *, thorough: bool = True, failed: Callable[[NodeId, LogError], object] | None = None
+) -> TopicCleanup:
+    """Do what is due to keep the cost of a topic flat; return what was done.
+
+    Orphans are looked for among all files; with `thorough=False` only after the orphan floor has risen, so that the
+    cost does not depend on the number of files. `failed` gets each node on which something failed, at the end. Without
+    it the error is raised.
+    """
+    nodes = ReachableNodes(handle.log)
+    now = handle.now_ms()
+    handle.refresh()
+    # Before the first entry: on a full disk this makes room for it.
+    count = len(_delete_pending(handle, now, nodes))
+    expired: tuple[ExpiredRows, ...] = ()
+    before = handle.journal.state
+    if retention.decide_retention(before, now):
+        events = handle.submit(ApplyRetention()).events
+        expired = expired_by(before, [event for event in events if isinstance(event, LogStartMoved)])
+        count += len(_delete_pending(handle, now, nodes))
+    # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
+    raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
+    if thorough or any(isinstance(event, OrphanFloor) for event in raised):
+        orphaned = _orphans_by_node(handle, nodes)
+        nodes.each(lambda name, store: _delete(store, orphaned[name]))
+        count += sum(len(orphaned[name]) for name in nodes.stores)
+    checkpoint_files.write_on_nodes(handle, nodes)
+    count += handle.journal.trim()
+    handle.journal.mend()
+    for name, error in nodes.failures.items():
+        if failed is None:
+            raise error
+        failed(name, error)
+    scheduled = sum(len(_keys(handle, each.key)) for each in handle.journal.state.released)
+    return TopicCleanup(count, expired, scheduled)
+
+
+def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[ExpiredRows, ...]:
+    """Return which rows expire with these events. `state` is the one before them."""
+    starts = [each.log_start for each in state.partitions]
+    return tuple(ExpiredRows(each.partition, starts[each.partition], each.log_start) for each in moved)
+
+
+def delete_pending(handle: TopicHandle, now: int) -> list[str]:
+    """Delete the files that were scheduled longer than `file.delete.delay.ms` before `now`; return their keys."""
+    handle.refresh()
+    return _delete_pending(handle, now, ReachableNodes(handle.log))
+
+
+def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableNodes) -> list[str]:
+    state = handle.journal.state
+    # Clocks differ: delete in the order in which the files were scheduled.
+    delay = state.config.file_delete_delay_ms
+    due = list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.released))
+    deleted = [key for each in due for key in _keys(handle, each.key)]
+    nodes.each(lambda _, store: _delete(store, deleted))
+    # What stays on a missing or broken node becomes an orphan. A node that other processes may be able to use waits.
+    if due and nodes.stores and nodes.others_are_unusable:
+        handle.submit(ConfirmDeletions(due[-1].key))
+    return deleted
+
+
+def _delete(store: Store, keys: list[str]) -> None:
+    for key in keys:
+        store.delete(key)
+
+
+def all_orphans(handle: TopicHandle) -> dict[NodeId, list[str]]:
+    """Return the orphans on each reachable node."""
+    handle.refresh()
+    return _orphans_by_node(handle, ReachableNodes(handle.log))
+
+
+def _orphans_by_node(handle: TopicHandle, nodes: ReachableNodes) -> dict[NodeId, list[str]]:
+    found: dict[NodeId, list[str]] = {}
+    nodes.each(lambda name, store: found.update({name: orphans(store, handle)}))
+    return found
+
+
+def orphans(store: Store, handle: TopicHandle) -> list[str]:
+    """Return the keys of the files in a node's store that no entry names, nor ever will, by the known state."""
+    state = handle.journal.state
+    folder = layout.topic_folder(handle.name, handle.topic_id)
+    named = {handle.append_file(file.name) for file in state.files}
+    named |= {key for each in state.released for key in _keys(handle, each.key)}
+    for number, partition in enumerate(state.partitions):
+        for each in (*partition.segments, *partition.staged):
+            named |= set(_keys(handle, f"{number}/{each.name}"))
+    found = []
+    for part in ("append", *(str(number) for number in range(len(state.partitions)))):
+        is_ours = layout.is_born_name if part == "append" else layout.is_segment_file
+        for key in store.list(f"{folder}{part}/"):
+            name = key.removeprefix(f"{folder}{part}/")
+            if key not in named and is_ours(name) and layout.born_of(name.partition(".")[0]) < state.orphan_floor:
+                found.append(key)
+    return found
+
+
+def _keys(handle: TopicHandle, name: str) -> list[str]:
+    """Return the keys of the objects of a file, which is named by its key below the topic's folder."""
+    key = f"{layout.topic_folder(handle.name, handle.topic_id)}{name}"
+    return [key] if name.startswith("append/") else [f"{key}.log", f"{key}.index"]
