@@ -1,1 +1,1 @@
-"""A cluster as one process sees it: opening it, its topics, its nodes, and which of these answer."""
+"""A cluster as one process sees it: its journals, topics and nodes, and which nodes are reachable."""

@@ -1,1 +1,1 @@
-"""Upkeep: rolls and merges segments, applies retention, removes what nobody needs, moves journals."""
+"""Maintenance: rolls and merges segments, expires rows, deletes unneeded files, migrates journals."""

@@ -1,19 +1,19 @@
-"""Upkeep of a cluster: what belongs to no topic that is there. Any process may do it, many at once.
+"""Cleans up a cluster outside its present topics. Any process may do this, many at once.
 
-deleted topics     their bytes, `file.delete.delay.ms` after the deletion
-temporary files    what killed writers left half-written (`Store.sweep`)
-cluster journal    entries and snapshots that nobody needs
+deleted topics     their files, `file.delete.delay.ms` after the deletion
+temporary files    what killed writers left (`Store.sweep`)
+cluster journal    entries and snapshots that no process needs (`Journal.trim`)
 
-Nothing in a deleted topic's folder is named by anybody any more, and nothing ever will be: its journal has ended. The
-delay is for readers that are under way; they meet an error afterwards. What a slow writer adds later goes the next
-time, for every folder is looked at; so does what lies on a store that is away, or that fails: it keeps nobody else's
-from being tidied up. Fenced nodes are left out. The journal's last entry and its snapshot stay for ever, for whoever
-still sleeps. So do folders of names: a topic may be made again under one at any moment. Folders of ids go when they are
-empty, for ids are never used twice. Files that the product does not make stay, and the folders that they are in.
+The delay gives running readers of a deleted topic time to finish; after it they get an error. Each run looks at every
+topic folder, so files that a slow writer adds later, or that are on an unreachable store, are deleted by a later run. A
+store that fails does not keep the others from being cleaned up. Fenced nodes are left out.
 
-A folder is of a deleted topic where both say so: the cluster does not know the id (it is asked after the folder was
-listed, and ids are never used twice), and the journal in the folder has ended. So a cluster whose own journal was
-restored from an old backup loses nothing by this.
+Some objects stay. The last entry and snapshot of a deleted topic's journal stay for ever, for processes that slept.
+Folders of names stay, because a topic of the same name may be created at any moment; empty folders of ids are deleted,
+because ids are never used twice. Files that the product did not create stay, with their folders.
+
+A folder belongs to a deleted topic only if the cluster does not know the id (read after the folder was listed) and the
+journal in the folder has ended. So a cluster whose own journal was restored from an old backup loses nothing.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _END_OBJECTS_MAX = 64
-"""How many objects the end of a journal has at most: on several stores an entry has some for each ballot."""
+"""At most so many objects form the end of a journal: with several stores an entry has some for each ballot."""
 
 
 class DeletedTopic(msgspec.Struct, frozen=True):
-    """How much of a deleted topic was removed, or would be: objects, and their bytes."""
+    """The number and bytes of the objects of a deleted topic that were deleted, or would be."""
 
     topic: str
     topic_id: str
@@ -52,7 +52,7 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 
 class ClusterCleanup(msgspec.Struct, frozen=True):
-    """What was removed, or would be."""
+    """What was deleted, or would be."""
 
     deleted_topics: tuple[DeletedTopic, ...]
     temporary_files: tuple[str, ...]
@@ -67,27 +67,27 @@ def clean_up_cluster(
     objects_max: int | None = None,
     failed: Callable[[str, LogError], object] | None = None,
 ) -> ClusterCleanup:
-    """Remove what is due; return what went, or would go.
+    """Delete what is due; return what was deleted, or would be in a dry run.
 
-    Of deleted topics about `objects_max` objects, all where it is None. `failed` is told of a deleted topic that cannot
-    be read, by its folder, and the others go on; and of a store that fails, by its address. Without it the error is
-    raised, of a store after the others were tidied up.
+    `objects_max` limits, roughly, the objects of deleted topics. `failed` gets the folder of each deleted topic that
+    cannot be read, and the address of each store that fails; the others go on. Without it the error is raised, that of
+    a store at the end.
     """
     stores = _Stores(log)
     deleted: list[DeletedTopic] = []
-    for name, topic_id in _former_lives(log, stores):
+    for name, topic_id in _deleted_topics(log, stores):
         left = None if objects_max is None else objects_max - sum(each.objects for each in deleted)
         if left is not None and left <= 0:
             break
         try:
-            found = _remove(log, stores, name, topic_id, left, dry_run=dry_run)
+            found = _delete_topic_files(log, stores, name, topic_id, left, dry_run=dry_run)
         except LogError as error:
             if failed is None:
                 raise
             failed(layout.topic_folder(name, topic_id), error)
         else:
             deleted += [found] if found.objects > 0 else []
-    swept = tuple(name for names in stores.each(lambda store: store.sweep(dry_run=dry_run)) for name in names)
+    temporary = tuple(name for names in stores.each(lambda store: store.sweep(dry_run=dry_run)) for name in names)
     trimmed = 0 if dry_run else log.cluster.trim()
     if not dry_run:
         log.cluster.mend()
@@ -96,30 +96,27 @@ def clean_up_cluster(
         if failed is None:
             raise why
         failed(url, why)
-    return ClusterCleanup(tuple(deleted), swept, trimmed)
+    return ClusterCleanup(tuple(deleted), temporary, trimmed)
 
 
 def deleted_topics(log: Log) -> list[tuple[str, str]]:
-    """Return name and id of every topic that has a folder and that the cluster does not know.
-
-    Stores that fail are passed over.
-    """
-    return _former_lives(log, _Stores(log))
+    """Return name and id of every topic that has a folder but is unknown to the cluster. Skips stores that fail."""
+    return _deleted_topics(log, _Stores(log))
 
 
 def abandoned_temporary_files(log: Log) -> list[str]:
-    """Return what killed writers left half-written. Stores that fail are passed over."""
+    """Return the temporary files that killed writers left. Skips stores that fail."""
     return [name for names in _Stores(log).each(lambda store: store.sweep(dry_run=True)) for name in names]
 
 
-def _former_lives(log: Log, stores: _Stores) -> list[tuple[str, str]]:
-    def lives(store: Store) -> list[tuple[str, str]]:
+def _deleted_topics(log: Log, stores: _Stores) -> list[tuple[str, str]]:
+    def incarnations(store: Store) -> list[tuple[str, str]]:
         names = store.folders(layout.TOPICS)
         return [(name, each) for name in names for each in store.folders(f"{layout.TOPICS}{name}/")]
 
-    found = {life for each in stores.each(lives) for life in each}
+    found = {each for some in stores.each(incarnations) for each in some}
     known = {(record.name, record.topic_id) for record in log.topics().values()}
-    return sorted(life for life in found if life not in known)
+    return sorted(found - known)
 
 
 class _Stores:
@@ -129,12 +126,12 @@ class _Stores:
         found = log.stores()
         self._is_single = len(found) == 1 and not log.missing_nodes
         fenced = {log.node_store(name).url for name, each in log.cluster.state.nodes.items() if each.fenced}
-        # The root is in use even where its node is fenced: the journals are there.
+        # The root is used even if its node is fenced: the journals are on it.
         self._left = [each for each in found if each.url not in fenced or each is log.store]
         self.failures: dict[str, LogError] = {}
 
     def each(self, ask: Callable[[Store], T]) -> list[T]:
-        """Ask every store that is left; return the answers. `ask` touches nothing else."""
+        """Call `ask` for every store that is left; return the results. `ask` uses nothing but the store."""
         answers = []
         for store in tuple(self._left):
             try:
@@ -148,21 +145,22 @@ class _Stores:
 
 
 def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
-    """Return the journal of a life of a topic, which is not begun where nobody has."""
+    """Return the journal of a topic incarnation, deleted or not, without beginning it."""
     journal = log.journals.of_topic(name, topic_id)
     if journal.place is not log.journals.place and not journal.refresh().started:
-        return log.journals.of_new_topic(name, topic_id)  # it came and went while the journals are on their way
+        return log.journals.of_new_topic(name, topic_id)  # created and deleted during the migration
     return journal
 
 
-def _remove(
+def _delete_topic_files(
     log: Log, stores: _Stores, name: str, topic_id: str, objects_max: int | None, *, dry_run: bool
 ) -> DeletedTopic:
+    """Delete the files of a topic if its deletion is long enough ago."""
     nothing = DeletedTopic(name, topic_id, 0, 0)
     folder = layout.topic_folder(name, topic_id)
-    if all(stores.each(lambda store: _is_buried(log, store, name, topic_id))):
+    if all(stores.each(lambda store: _has_only_the_end(log, store, name, topic_id))):
         if not dry_run:
-            stores.each(lambda store: store.remove_folders(folder))  # which an earlier one may not have come to
+            stores.each(lambda store: store.remove_folders(folder))  # in case an earlier run was interrupted
         return nothing
     journal = journal_of(log, name, topic_id)
     state = journal.refresh()
@@ -172,22 +170,22 @@ def _remove(
     left = objects_max
     sizes: list[int] = []
 
-    def doomed(store: Store) -> list[str]:
+    def unneeded(store: Store) -> list[str]:
         nonlocal left
         ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder) and key not in kept)
-        listed = (key for key in ours if not _has_come_since(journal, key, folder))
+        listed = (key for key in ours if not _is_later(journal, key, folder))
         keys = list(itertools.islice(listed, left))
         sizes.extend(_size(store, key) for key in keys)
         left = None if left is None else left - len(keys)
         return keys
 
     found: dict[str, list[str]] = {}
-    stores.each(lambda store: found.update({store.url: doomed(store)}))
+    stores.each(lambda store: found.update({store.url: unneeded(store)}))
     if not dry_run:
-        # First: whoever reads the journal from now on begins at its end, and misses nothing that goes.
+        # First, so that a process that reads the journal from now on begins at its end and misses nothing.
         journal.bury()
         if journal.place.generation > 1:
-            # Whoever slept looks for the journal on stores that it has left: these must tell of its end, too.
+            # A process that slept looks for the journal on stores that it has left: the end must be there, too.
             key, end = journal.newest_snapshot()
             stores.each(lambda store: any(store.list(f"{folder}journal/")) and store.create(key, end))
         stores.each(lambda store: _delete(store, found[store.url]))
@@ -195,8 +193,8 @@ def _remove(
     return DeletedTopic(name, topic_id, len(sizes), sum(sizes))
 
 
-def _has_come_since(journal: Journal[Any, Any], key: str, folder: str) -> bool:
-    """Return whether an object belongs to what the journal has become since, on other stores: it may move, deleted."""
+def _is_later(journal: Journal[Any, Any], key: str, folder: str) -> bool:
+    """Return whether an object is newer than the known journal: even that of a deleted topic may migrate."""
     part, _, name = key.removeprefix(f"{folder}journal/").removeprefix(spare.FOLDER).partition("/")
     if part == "snapshots":
         with contextlib.suppress(ValueError):
@@ -213,11 +211,11 @@ def _size(store: Store, key: str) -> int:
     try:
         return store.size(key)
     except ObjectMissing:
-        return 0  # another removed it
+        return 0  # another process deleted it
 
 
-def _is_buried(log: Log, store: Store, name: str, topic_id: str) -> bool:
-    """Return whether a store has only the end of the journal left, or nothing, without reading it."""
+def _has_only_the_end(log: Log, store: Store, name: str, topic_id: str) -> bool:
+    """Return whether a store has at most the end of the topic's journal left, without reading it."""
     journal = layout.topic_journal(name, topic_id)
     folder = layout.topic_folder(name, topic_id)
     ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder))

@@ -1,12 +1,12 @@
-"""A move of all journals to other journal nodes, while others write and read.
+"""Migrates all journals of a cluster to other journal nodes, while others write and read.
 
-    1  the cluster's journal moves, and every store is told where it is now
-    2  the journal of each topic moves, of those too that were deleted: what they left is tidied up by it
-    3  the cluster forgets the stores before
+    1  the cluster's journal migrates, and every reachable store gets the new list of journal nodes
+    2  each topic's journal migrates, also those of deleted topics, which say what may be deleted
+    3  the cluster's journal records that no journal is on the old stores any more
 
-Each step may be done twice, or by several processes at once. One that is cut short is finished by doing it again. Until
-the end the stores before must be there, as many as decide; then they may go. What they held of the journals is removed
-behind each step, as far as they answer, but for the entry that says where it goes on.
+Several processes may do a step, and repeating an interrupted migration finishes it. Until the end a majority of the old
+stores must be reachable; after it they may be removed. Each step deletes the old objects of a journal from the old
+stores that answer, except for the entry that says where the journal goes on.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
 
 
 class JournalMigration(msgspec.Struct, frozen=True):
-    """What came of a move."""
+    """The outcome of a migration."""
 
     nodes: JournalNodes
-    """Where the journals are now."""
+    """The present journal nodes."""
     changed: bool
-    """Whether they were not all there before."""
+    """Whether any journal had to migrate."""
     topics: int
-    """How many topics' journals this process moved, or found moved."""
+    """The number of topics whose journals this process migrated, or found migrated."""
     removed: int
-    """How many objects went on the stores before."""
+    """The number of objects deleted from the old stores."""
     damaged: dict[str, LogError]
-    """Folders of deleted topics whose journals cannot be read: they stay where they are."""
+    """Folders of deleted topics whose journals cannot be read and stay where they are."""
 
 
 def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = bool) -> JournalMigration:
-    """Move all journals to the stores of these nodes, in this order, or finish such a move.
+    """Migrate all journals to the stores of these nodes, in this order, or finish such a migration.
 
-    `log` is opened. `progress` is told the name of each topic before its journal moves. Raises `InvalidOption` where
-    the nodes cannot hold journals, or another move is under way; `NodeMissing`, `StoreUnfit` where one of them is not
-    as it should be; `CorruptObject` where a topic's journal is damaged; `StoreError`.
+    `log` is opened. `progress` gets the name of each topic before its journal migrates. Raises `InvalidOption` if the
+    nodes cannot hold journals or another migration is under way; `NodeMissing`, `StoreUnfit` if a node cannot be used;
+    `CorruptObject` if a topic's journal is damaged; `StoreError`.
     """
     state = log.cluster.refresh()
     if log.journals.nodes is not None and not state.journals.are_moving:
-        _try_stores(log, to)
+        _check_stores(log, to)
     present = () if log.journals.nodes is None else log.journals.nodes.nodes
     log.cluster.submit(StartJournalMigration(tuple(to), present))
     state = log.cluster.refresh()
@@ -66,40 +66,40 @@ def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = 
     assert log.journals.nodes is not None
     if log.journals.previous_place is None:
         return JournalMigration(log.journals.nodes, changed=False, topics=0, removed=0, damaged={})
-    work = _Move(log, log.journals.previous_place)
+    work = _Migration(log, log.journals.previous_place)
     for each in state.topics.values():
         progress(each.name)
         work.known_topic(each.name, each.topic_id)
     work.deleted_topics()
-    work.clear(log.cluster)
-    log.cluster.submit(FinishJournalMigration(work.generation, frozenset(work.moved)))
+    work.delete_old_objects(log.cluster)
+    log.cluster.submit(FinishJournalMigration(work.generation, frozenset(work.migrated)))
     return JournalMigration(
-        log.journals.nodes, changed=True, topics=len(work.moved), removed=work.removed, damaged=work.damaged
+        log.journals.nodes, changed=True, topics=len(work.migrated), removed=work.removed, damaged=work.damaged
     )
 
 
-class _Move:
-    """Moves the topics' journals."""
+class _Migration:
+    """Migrates the topics' journals."""
 
     def __init__(self, log: Log, previous: SeveralStores) -> None:
         self._log = log
         self._previous = previous
         self.generation = previous.generation + 1
-        self.moved: set[str] = set()
+        self.migrated: set[str] = set()
         self.removed = 0
         self.damaged: dict[str, LogError] = {}
 
     def known_topic(self, name: str, topic_id: str) -> None:
-        """Move the journal of a topic that the cluster knows, and that may be deleted meanwhile."""
+        """Migrate the journal of a topic that the cluster knows, even if it is deleted meanwhile."""
         journal = self._log.journals.of_topic(name, topic_id)
         if not journal.refresh().started:
             with contextlib.suppress(UnknownTopic):
                 self._log.topic(name)  # which begins it
         self._journal(journal)
-        self.moved.add(topic_id)
+        self.migrated.add(topic_id)
 
     def deleted_topics(self) -> None:
-        """Move the journals of topics that were deleted: by them it is known what of their bytes may go."""
+        """Migrate the journals of deleted topics, which say when their files may be deleted."""
         for name, topic_id in cluster_cleanup.deleted_topics(self._log):
             try:
                 journal = self._log.journals.of_topic(name, topic_id)
@@ -108,19 +108,19 @@ class _Move:
             except CorruptObject as error:
                 self.damaged[layout.topic_folder(name, topic_id)] = error
 
-    def clear(self, journal: Journal[Any, Any]) -> None:
-        """Remove what the journal left behind. What cannot be removed is of no harm."""
+    def delete_old_objects(self, journal: Journal[Any, Any]) -> None:
+        """Delete a migrated journal's objects from the old stores. Those that stay do no harm."""
         with contextlib.suppress(StoreError):
             self.removed += journal.clear(self._previous)
 
     def _journal(self, journal: Journal[topic.Topic, topic.Command]) -> None:
         journal.submit(MoveTopicJournal(self.generation))
         journal.refresh()
-        self.clear(journal)
+        self.delete_old_objects(journal)
 
 
-def _try_stores(log: Log, to: Sequence[NodeId]) -> None:
-    """Raise `NodeMissing`, `StoreUnfit` where a store cannot hold journals. Those of fenced nodes are refused later."""
+def _check_stores(log: Log, to: Sequence[NodeId]) -> None:
+    """Raise `NodeMissing`, `StoreUnfit` if a store cannot hold journals. Fenced nodes are refused later."""
     for each in to:
         known = node_of(log.cluster.state.nodes, each)
         store = log.store_at(known.url)

@@ -1,10 +1,10 @@
-"""A topic's description: what its journal says and its folder does not, on every node that has replicas of it.
+"""A topic's description: a copy of its state on every node that has replicas of it, for recovery without a journal.
 
     topics/<topic>/<topic id>/description    envelope b"PLTD", version 1, body: msgpack map
 
-The topic's state as of a journal entry, without its segments, which describe themselves, and the nodes of the cluster
-then. So a node's folder can be read without any journal: configuration, schemas, leader epochs, producers, and where
-the rows of append files belong. Replaced whole with the checkpoints. It is for recovery, and decides nothing.
+It has the topic's state as of a journal entry (configuration, schemas, leader epochs, producers, and the chunks in
+append files) and the nodes of the cluster. Segments are left out, because they describe themselves. It is replaced
+together with the checkpoints. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _decoder = msgspec.msgpack.Decoder(_Stored)
 
 
 def of(handle: TopicHandle) -> Description:
-    """Return the description of a topic by what is known of its journal, and of the cluster's."""
+    """Return the description of a topic by the known states of its journal and the cluster's."""
     cluster = handle.log.cluster.state
     record = cluster.topics.get(handle.name)
     created_ms = record.created_ms if record is not None and record.topic_id == handle.topic_id else 0
@@ -59,7 +59,7 @@ def of(handle: TopicHandle) -> Description:
 
 
 def describe(state: Topic, number: int, created_ms: int, nodes: tuple[Node, ...]) -> Description:
-    """Return the description of a state, which is that of the entry `number`."""
+    """Return the description of the state as of entry `number`."""
     partitions = tuple(msgspec.structs.replace(each, segments=(), staged=()) for each in state.partitions)
     return Description(number, created_ms, nodes, msgspec.structs.replace(state, partitions=partitions))
 
