@@ -1,4 +1,4 @@
-"""What the coordinator takes from outside: time, chance and waiting. Passed in, so tests can be all three."""
+"""The environment of a process: clocks, sleep and randomness, passed in so that tests can replace them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """The clock, the dice and the patience of one process."""
+    """The clocks, sleep and randomness of one process."""
 
     now_ms: Callable[[], int]
-    """Milliseconds since 1970. Written into entries for people to read; decides nothing."""
+    """Return milliseconds since 1970. No decision about safety depends on them."""
     monotonic: Callable[[], float]
-    """Seconds on a clock that never goes back."""
+    """Return seconds of a clock that never goes back."""
     sleep: Callable[[float], None]
-    """Wait some seconds."""
+    """Wait for this number of seconds."""
     uniform: Callable[[float, float], float]
-    """A random number between two bounds."""
+    """Return a random number between two bounds."""
     nonce: Callable[[], str]
-    """32 hex digits that nobody else draws."""
+    """Return 32 hex digits that no other process draws."""
 
 
 def real_environment() -> Environment:

@@ -106,7 +106,7 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
     told = unclean_election.lost(events)
     found = []
     for number in headless:
-        why = None if leaders.get(number) is not None else unclean_election.why_nobody(handle, command, number)
+        why = None if leaders.get(number) is not None else unclean_election.why_leaderless(handle, command, number)
         preferred = {"preferred": state.partitions[number].replicas[0], "not_elected": why}
         found.append(_document(handle, number, leaders.get(number), told.get(number)) | preferred)
     return found

@@ -1,9 +1,8 @@
-"""Watching: what a process that runs for long does about nodes that go, and about leaders when they are back.
+"""The controller runs the failure detectors of all topics in a long-running process, and rebalances leaders.
 
-Every topic is looked at by its observer: every half `replica.lag.time.max.ms`, the shortest of all topics; also when
-the time of a follower that is behind is over, and every few seconds while a node is away or under suspicion, or while
-changes of an ISR wait to be published. Now and then preferred leaders get the lead back, as far as they have every row.
-Any number of processes may watch; on one node there is nothing to watch.
+It looks at every topic at half of the shortest `replica.lag.time.max.ms`; earlier when a follower's lag time is over;
+and every few seconds while a node is missing or suspected, or an ISR change waits to be published. Now and then it
+elects preferred leaders that have every row. Many controllers may run at once. On one node there is nothing to do.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import Partition
 
 SUSPICION_SECONDS = 2.0
-"""How often one looks while a node is away or under suspicion."""
+"""The interval between looks while a node is missing or suspected."""
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):
-    """Kafka's settings of these names, and its defaults."""
+    """Kafka's settings of these names, with its defaults."""
 
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     auto_leader_rebalance_enable: bool = True
@@ -41,7 +40,7 @@ class ControllerSettings(msgspec.Struct, frozen=True):
 
 
 class LeadershipMoved(msgspec.Struct, frozen=True):
-    """A leader that was given the lead back."""
+    """A preferred leader that was elected."""
 
     topic: str
     partition: int
@@ -49,22 +48,22 @@ class LeadershipMoved(msgspec.Struct, frozen=True):
 
 
 class Controller:
-    """Watches all topics for one process."""
+    """Looks after all topics for one process."""
 
     def __init__(self, log: Log, settings: ControllerSettings | None = None) -> None:
-        """Take an opened log. The first look is due at once, the first balance after an interval."""
+        """Take an opened log. The first look is due at once, the first rebalance after an interval."""
         self._log = log
         self._settings = settings or ControllerSettings()
         self._looked: float | None = None
         self._is_suspicious = False
         self._lag_interval_ms = REPLICA_LAG_TIME_MAX_MS / 2
-        """How long it is to the next look, so that no follower that falls behind is noticed late."""
+        """The time to the next look that notices every lagging follower in time."""
         self._balanced = log.environment.monotonic()
 
     def watch(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
-        """Do what is due, often nothing; return the leaders that were given the lead back.
+        """Do what is due, often nothing; return the preferred leaders that were elected.
 
-        `failed` is told of a topic that cannot be looked at, by its name: the others are. Raises what reading the
+        `failed` gets the name of each topic that cannot be looked at; the others go on. Raises what reading the
         cluster's journal raises.
         """
         log, settings, now = self._log, self._settings, self._log.environment.monotonic()
@@ -80,7 +79,7 @@ class Controller:
         return self._balance(failed)
 
     def _interval(self) -> float:
-        """Return how long it is from one look to the next, in seconds."""
+        """Return the seconds from one look to the next."""
         if self._log.missing_nodes or self._is_suspicious:
             return min(SUSPICION_SECONDS, self._settings.session_timeout_ms / 2000, self._lag_interval_ms / 1000)
         return self._lag_interval_ms / 1000
@@ -93,15 +92,15 @@ class Controller:
         intervals_ms: list[float] = []
 
         def look(handle: TopicHandle) -> None:
-            seen = failure_detector_of(handle, settings.session_timeout_ms)
-            seen.consider(handle)
+            detector = failure_detector_of(handle, settings.session_timeout_ms)
+            detector.consider(handle)
             state = handle.journal.state
             self._is_suspicious |= bool(state.suspects)
             intervals_ms.append(state.config.replica_lag_time_max_ms / 2)
-            if seen.has_unpublished:
+            if detector.has_unpublished:
                 intervals_ms.append(PUBLISH_CHECK_MS)
-            if seen.next_lag_ms is not None:
-                intervals_ms.append(seen.next_lag_ms)
+            if detector.next_lag_ms is not None:
+                intervals_ms.append(detector.next_lag_ms)
 
         self._each(look, failed)
         self._lag_interval_ms = min(intervals_ms, default=REPLICA_LAG_TIME_MAX_MS / 2)
@@ -114,19 +113,19 @@ class Controller:
 
         self._each(note, failed)
         found = leader_balance.imbalanced(partitions, self._settings.leader_imbalance_per_broker_percentage)
-        led: list[LeadershipMoved] = []
+        elected: list[LeadershipMoved] = []
 
-        def give_back(handle: TopicHandle) -> None:
+        def elect(handle: TopicHandle) -> None:
             done = handle.submit(ElectPreferred(replica_probe.live(handle), found[handle.name]))
-            led.extend(
+            elected.extend(
                 LeadershipMoved(handle.name, each.partition, each.leader)
                 for each in done.events
                 if isinstance(each, LeaderElected) and each.leader is not None
             )
 
         if found:
-            self._each(give_back, failed, sorted(found))
-        return tuple(led)
+            self._each(elect, failed, sorted(found))
+        return tuple(elected)
 
     def _each(
         self,
@@ -134,7 +133,7 @@ class Controller:
         failed: Callable[[str, LogError], object],
         names: Iterable[str] | None = None,
     ) -> None:
-        """Do something with the topics, all unless some are named, each refreshed."""
+        """Call `act` with the handle of each topic, refreshed; of those in `names` if given."""
         for name in sorted(self._log.topics()) if names is None else names:
             try:
                 act(self._log.topic(name))

@@ -1,12 +1,12 @@
-"""Bad copies: what a node is said to hold and does not have, or not as it was written, and that the journal is told so.
+"""Reports lost and damaged copies of files to the topic's journal.
 
-lost       the store answers with the right marker, and files are not there: a disk was restored from an old backup
-damaged    a file is there, and its bytes are not those that the journal names
+    lost       the store has the right marker, but not the file: the disk was restored from an old backup
+    damaged    the file's bytes are not those that the journal names
 
-Nothing has to be waited for then, as it has where a node does not answer: the store says so by itself. Each is looked
-at twice: a disk may be read wrongly once. Of a damaged copy it is told only by who has read another that is whole; who
-finds nothing whole anywhere may have bad memory himself. What a report may change is decided in `damage`: from its
-entry on the copy is not counted, and a follower, or whoever copies, makes it again.
+Unlike a suspicion, a report has to wait for nothing, because the store itself shows the fault. Each copy is read twice,
+because a disk may return wrong bytes once. A process reports a damaged copy only after it has read a whole one: if it
+finds no whole copy, its own memory may be bad. `damage` decides what a report changes: from its entry on the copy does
+not count, and the next catch-up of the node copies the file again.
 """
 
 from __future__ import annotations
@@ -34,54 +34,53 @@ _logger = logging.getLogger("pyspark_log")
 
 
 def report_lost(handle: TopicHandle, node: NodeId) -> None:
-    """Tell the journal which files a node has lost, by the state that is known.
+    """Report the files that a node has lost, by the known state. Do nothing if the store does not answer as that node.
 
-    Nothing where the store does not answer as that node. Raises what `Journal.submit` raises.
+    Raises what `Journal.submit` raises.
     """
     lost = _lost(handle, node)
     if lost is not None:
-        begins = _begins(handle.journal.state)
-        files = tuple((number, begins[number]) for number in lost.files)
+        starts = _first_chunks(handle.journal.state)
+        files = tuple((number, starts[number]) for number in lost.files)
         segments = tuple((number, name, 0) for number, name in lost.segments)
         _submit(handle, ReportDamage(node, lost.incarnation, files, segments))
 
 
 def set_back(handle: TopicHandle) -> tuple[SetBack, ...]:
-    """Return which nodes of a topic answer and have lost files, by the last roll call and the state that is known."""
+    """Return the reachable nodes of a topic that have lost files, by the last probe and the known state."""
     log = handle.log
-    there = [node for node in handle.journal.state.incarnations if node in log.cluster.state.nodes]
-    found = (_lost(handle, node) for node in there if node not in log.missing_nodes)
+    members = [node for node in handle.journal.state.incarnations if node in log.cluster.state.nodes]
+    found = (_lost(handle, node) for node in members if node not in log.missing_nodes)
     return tuple(each for each in found if each is not None)
 
 
 def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
-    """Return what a node has lost, by the state that is known; None for nothing, or if nothing is known of its disk."""
+    """Return what a node has lost, by the known state; None if nothing, or if its store cannot be read."""
     state = handle.journal.state
     try:
-        there = _listed(handle, node)
+        listed = _listed(handle, node)
     except LogError:
         return None
     held = file_holders.held(state, node)
-    files = tuple(number for number, file in held.files if handle.append_file(file.name) not in there)
+    files = tuple(number for number, file in held.files if handle.append_file(file.name) not in listed)
     segments = tuple(
         (number, each.name)
         for number, each in (*held.segments, *held.staged)
-        if f"{handle.segment(number, each.name)}.log" not in there
+        if f"{handle.segment(number, each.name)}.log" not in listed
     )
     return SetBack(node, state.incarnations[node], files, segments) if files or segments else None
 
 
 def report(handle: TopicHandle, node: NodeId, piece: ReplicaFile) -> bool:
-    """Look at a node's copy of a file once more; tell the journal where it is bad; return whether it counts no more.
+    """Read a node's copy of a file once more and report it if it is damaged; return whether it stopped counting.
 
-    For who has read another copy that is whole. Raises what `Journal.submit` raises.
+    The caller has read a whole copy. Raises what `Journal.submit` raises.
     """
     incarnation = handle.journal.state.incarnations.get(node, "")
     try:
         store = handle.log.node_store(node)
         position = first_bad_byte(store, piece)
-        # Of a disk that was unmounted meanwhile nothing is known.
-        require_marker(store, node, incarnation)
+        require_marker(store, node, incarnation)  # the disk may have been unmounted meanwhile
     except LogError:
         return False
     if position is None:
@@ -92,9 +91,9 @@ def report(handle: TopicHandle, node: NodeId, piece: ReplicaFile) -> bool:
 
 
 def first_bad_byte(store: Store, piece: ReplicaFile) -> int | None:
-    """Return where a store's copy of a file begins not to be what the journal says, None where it is whole.
+    """Return where in a store's copy of a file the first damaged or missing chunk begins, or None if it is whole.
 
-    That is the begin of a chunk, or of what is missing. Raises `StoreError`, `NewerFormat`.
+    Raises `StoreError`, `NewerFormat`.
     """
     if piece.segment is None:
         for place in sorted(piece.places, key=lambda each: each.position):
@@ -119,18 +118,18 @@ def first_bad_byte(store: Store, piece: ReplicaFile) -> int | None:
 
 
 def _submit(handle: TopicHandle, command: ReportDamage) -> bool:
-    """Tell the journal, and the log; return whether anything is not counted any more."""
+    """Submit and log a report; return whether any copy stopped counting."""
     events = handle.submit(command).events
     for event in events:
         if isinstance(event, Damaged):
             count = len(event.files) + len(event.segments)
-            message = "topic %r: node %r holds %d files no more, which are damaged or gone; they are copied again"
-            _logger.warning(message, handle.name, command.node, count)
+            message = "topic %r: %d files on node %r are damaged or lost and no longer count; they are copied again"
+            _logger.warning(message, handle.name, count, command.node)
     return any(isinstance(event, Damaged) for event in events)
 
 
 def is_held(state: Topic, node: NodeId, piece: ReplicaFile) -> bool:
-    """Return whether the journal says that a node holds a file, and still needs that."""
+    """Return whether a node holds a file that the topic still needs. Looks through all files of the node."""
     found = file_holders.held(state, node)
     if piece.segment is None:
         return any(number == piece.number for number, _ in found.files)
@@ -144,16 +143,15 @@ def _listed(handle: TopicHandle, node: NodeId) -> set[str]:
     incarnation = handle.journal.state.incarnations[node]
     store = handle.log.node_store(node)
     require_marker(store, node, incarnation)
-    there = set(store.list(layout.topic_folder(handle.name, handle.topic_id)))
-    # Of a disk that was unmounted meanwhile nothing is known.
-    require_marker(store, node, incarnation)
-    return there
+    listed = set(store.list(layout.topic_folder(handle.name, handle.topic_id)))
+    require_marker(store, node, incarnation)  # the disk may have been unmounted meanwhile
+    return listed
 
 
-def _begins(state: Topic) -> dict[int, int]:
-    """Return where in each append file the first chunk begins that the journal names (bytes)."""
-    begins: dict[int, int] = {}
+def _first_chunks(state: Topic) -> dict[int, int]:
+    """Return the position, in bytes, of the first chunk that the journal names in each append file."""
+    starts: dict[int, int] = {}
     for partition in state.partitions:
         for chunk in partition.chunks_between(partition.log_start, partition.log_end):
-            begins[chunk.file] = min(chunk.position, begins.get(chunk.file, chunk.position))
-    return begins
+            starts[chunk.file] = min(chunk.position, starts.get(chunk.file, chunk.position))
+    return starts

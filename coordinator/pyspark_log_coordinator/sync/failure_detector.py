@@ -1,12 +1,15 @@
-"""The observer: what one process sees of a topic's replicas, and the entries that it proposes for it.
+"""The failure detector: one process's observations of a topic's replicas, and the commands that follow from them.
 
-No process watches all the time. Who waits looks: a commit that is refused, or whose rows are not committed, a follower,
-maintenance. A node that does not answer is suspected; if the suspicion has stood for `broker.session.timeout.ms` on
-this process's own monotonic clock, leaders are elected in its place, and where it lacks rows it leaves the ISRs. A
-suspected node that answers again, with the files that count, is suspected no more: the observer says so in the journal.
-One that answers, and has lost files, is told of at once (`bad_copies`). One that answers and falls behind leaves the
-ISRs after the topic's `replica.lag.time.max.ms`, together with others that do (`isr.Publication`). Whatever this
-process gets wrong costs nothing that was acknowledged with acks=all: the journal decides, by holders and LEOs.
+A commit that waits, a follower, maintenance and the controller look from time to time. What they find:
+
+    unreachable        the node is suspected. If the suspicion stands for `broker.session.timeout.ms` on this process's
+                       monotonic clock, its partitions get other leaders, and it leaves the ISRs in which it lacks rows
+    reachable again    with its required files: the suspicion is cancelled
+    files are lost     they are reported at once (`damage_reports`)
+    behind             the node leaves the ISRs after the topic's `replica.lag.time.max.ms`, together with other
+                       nodes (`isr.Publication`)
+
+A wrong observation loses no row acknowledged with acks=all, because the journal decides by holders and LEOs.
 """
 
 from __future__ import annotations
@@ -35,20 +38,20 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.replication.suspicion import Suspicion
 
 LOOK_SECONDS = 2.0
-"""How often one looks whom the matter does not hold up."""
+"""The interval of `look_now_and_then`."""
 SESSION_TIMEOUT_MS = 9_000
 """Kafka's default of broker.session.timeout.ms."""
 
 
 class FailureDetector:
-    """Watches the replicas of one topic for one process."""
+    """Observes the replicas of one topic for one process."""
 
     def __init__(self) -> None:
         self.session_timeout_ms = SESSION_TIMEOUT_MS
         self.gone: tuple[Suspicion, ...] = ()
-        """The suspicions that had stood for the session time-out when it looked last."""
+        """The suspicions that had stood for the session timeout at the last look."""
         self.next_lag_ms: int | None = None
-        """In how many ms from its last look the next follower will have been behind for too long; None: none is."""
+        """Milliseconds from the last look until the next follower has been behind for too long; None if none is."""
         self._standing: dict[NodeId, ObservedSuspicion] = {}
         self._lags: dict[FollowerId, FollowerLag] = {}
         self._publication = Publication()
@@ -56,11 +59,11 @@ class FailureDetector:
 
     @property
     def has_unpublished(self) -> bool:
-        """Whether some have fallen behind and the journal is not told yet: they are to be looked at soon."""
+        """Whether nodes have fallen behind that have not been submitted yet, so that the next look should be soon."""
         return bool(self._publication.waiting)
 
     def look(self, handle: TopicHandle) -> None:
-        """Look at the nodes and at the topic's newest state, and propose what follows from both.
+        """Probe the nodes, refresh the topic, and submit what follows from both.
 
         Raises what reading the journals raises, `UnknownTopic`.
         """
@@ -70,22 +73,22 @@ class FailureDetector:
         self.consider(handle)
 
     def look_now_and_then(self, handle: TopicHandle) -> None:
-        """Look, unless it has looked lately."""
+        """Look, unless the last look was less than 2 seconds ago."""
         interval = min(LOOK_SECONDS, self.session_timeout_ms / 2000)
         if self._looked is None or handle.log.environment.monotonic() - self._looked >= interval:
             self.look(handle)
 
     def consider(self, handle: TopicHandle) -> None:
-        """Do the same by the last probe of the nodes. A process that watches many topics probes them once."""
+        """Do the same as `look` by the last probe of the nodes, which a process does once for many topics."""
         log = handle.log
         unreachable = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
         state = handle.refresh()
         complete: dict[NodeId, bool] = {}
-        for node in sorted(_in_service(state)):
+        for node in sorted(_leaders_and_isr(state)):
             complete[node] = node not in unreachable and has_required_files(handle, node)
             if node not in unreachable and not complete[node]:
                 damage_reports.report_lost(handle, node)
-                complete[node] = has_required_files(handle, node)  # of those that it still counts as a holder of
+                complete[node] = has_required_files(handle, node)  # without the reported ones
             if not complete[node]:
                 handle.submit(Suspect(node, state.incarnations[node]))
         for node, number in sorted(state.suspects.items()):
@@ -98,7 +101,7 @@ class FailureDetector:
         self._standing = suspicion.observe(self._standing, state, now)
         self._lags = isr.observe_all(self._lags, state, now)
         gone = self.gone = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
-        if any(_is_headless(state, number, gone) for number in range(len(state.partitions))):
+        if any(_needs_leader(state, number, gone) for number in range(len(state.partitions))):
             elect_leaders(handle, ElectLeaders(live(handle), gone))
             state = handle.journal.state
         lagging = isr.lagging(self._lags, state, now)
@@ -111,22 +114,22 @@ class FailureDetector:
 
 _logger = logging.getLogger("pyspark_log")
 
-_observers: weakref.WeakKeyDictionary[TopicHandle, FailureDetector] = weakref.WeakKeyDictionary()
+_detectors: weakref.WeakKeyDictionary[TopicHandle, FailureDetector] = weakref.WeakKeyDictionary()
 
 
 def failure_detector_of(handle: TopicHandle, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> FailureDetector:
-    """Return what watches a topic in this process, with this time-out from now on."""
-    observer = _observers.get(handle)
-    if observer is None:
-        observer = _observers[handle] = FailureDetector()
-    observer.session_timeout_ms = session_timeout_ms
-    return observer
+    """Return this process's failure detector of a topic, with this timeout from now on."""
+    detector = _detectors.get(handle)
+    if detector is None:
+        detector = _detectors[handle] = FailureDetector()
+    detector.session_timeout_ms = session_timeout_ms
+    return detector
 
 
 def elect_leaders(handle: TopicHandle, command: ElectLeaders) -> list[Elected]:
-    """Elect leaders; return what came of it. Rows that are lost by it are told to the process's log too.
+    """Elect leaders; return the events. Log the rows that are lost.
 
-    For an election that may be unclean it is looked for what the replicas really have.
+    If the election may be unclean, find which files the replicas have lost first.
     """
     if election.is_unclean(handle.journal.state, command):
         command = msgspec.structs.replace(command, set_back=damage_reports.set_back(handle))
@@ -134,19 +137,19 @@ def elect_leaders(handle: TopicHandle, command: ElectLeaders) -> list[Elected]:
     leaders = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
     for each in events:
         if isinstance(each, RowsLost):
-            message = "topic %r, partition %d: node %r leads now and lacks rows: offsets %d to %d are lost"
+            message = "topic %r, partition %d: the new leader, node %r, lacks rows: offsets %d to %d are lost"
             _logger.warning(message, handle.name, each.partition, leaders[each.partition], each.start, each.end - 1)
     return events
 
 
-def _in_service(state: Topic) -> set[NodeId]:
-    """Return the nodes that somebody counts on: they lead, or are in an ISR."""
-    counted = {each.leader for each in state.partitions if each.leader is not None}
-    counted.update(node for each in state.partitions for node in each.isr)
-    return counted - set(state.fenced)
+def _leaders_and_isr(state: Topic) -> set[NodeId]:
+    """Return the nodes that lead a partition or are in its ISR, without fenced ones."""
+    found = {each.leader for each in state.partitions if each.leader is not None}
+    found.update(node for each in state.partitions for node in each.isr)
+    return found - set(state.fenced)
 
 
-def _is_headless(state: Topic, number: int, gone: Collection[Suspicion]) -> bool:
+def _needs_leader(state: Topic, number: int, gone: Collection[Suspicion]) -> bool:
     leader = state.partitions[number].leader
     return leader is None or leader in state.fenced or any(each.node == leader for each in gone)
 

@@ -1,8 +1,8 @@
-"""Moving: carrying out reassignments and additions of partitions, which `reassignment` decides.
+"""Carries out reassignments and additions of partitions, which `reassignment` decides.
 
-A reassignment begins with one entry of the topic's journal. Then the nodes that are new copy what they lack, whoever
-does it: the process that began it, another that goes on where that stopped, or a follower. The entry in which the last
-of them is in sync ends it. So it can be cut short at any point, and nothing has to be cleaned up.
+One entry of the topic's journal begins a reassignment. Then any process may catch up the new replicas: the one that
+began it, another one later, or a follower. The entry in which the last of them joins the ISR ends it. So an interrupted
+reassignment leaves nothing to clean up.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 PATIENCE_ROUNDS = 20
 PATIENCE_SECONDS = 0.25
-"""How often, and after how long, one looks again for a reassignment that has all its copies and does not end."""
+"""How often, and at which interval, to look for the end of a reassignment whose replicas are all caught up."""
 
 
 class PartitionMove(msgspec.Struct, frozen=True):
-    """How the nodes of one partition change, preferred leader first."""
+    """The change of a partition's nodes, preferred leader first."""
 
     partition: int
     before: tuple[NodeId, ...]
@@ -43,32 +43,32 @@ class PartitionMove(msgspec.Struct, frozen=True):
 
     @property
     def adding(self) -> tuple[NodeId, ...]:
-        """The nodes that are new."""
+        """The new nodes."""
         return tuple(node for node in self.after if node not in self.before)
 
     @property
     def removing(self) -> tuple[NodeId, ...]:
-        """The nodes that go."""
+        """The nodes that lose their replica."""
         return tuple(node for node in self.before if node not in self.after)
 
 
 class ReassignmentProgress(msgspec.Struct, frozen=True):
-    """What carrying out came to: how many objects were copied, of how many bytes, and what is in the way."""
+    """What was copied so far, and what keeps reassignments from ending."""
 
     objects: int
     bytes: int
     unfinished: tuple[int, ...]
-    """The partitions whose reassignment has not ended."""
+    """Partitions that are still being reassigned."""
     failures: tuple[str, ...]
 
 
 def target_placement(topic: Topic) -> Placement:
-    """Return the nodes that each partition is to be on, preferred leader first."""
+    """Return the nodes of each partition after its reassignment, preferred leader first."""
     return tuple(reassignment.target(each) for each in topic.partitions)
 
 
 def original_placement(topic: Topic) -> Placement:
-    """Return the nodes that each partition was on before the reassignments that are under way."""
+    """Return the nodes of each partition before its reassignment, preferred leader first."""
     return tuple(reassignment.original(each) for each in topic.partitions)
 
 
@@ -78,29 +78,29 @@ def reassigning_partitions(topic: Topic) -> tuple[int, ...]:
 
 
 def placement_on(log: Log, topic: Topic, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
-    """Return where the partitions shall be so that all are on these nodes, evenly. Raises `InvalidOption`."""
+    """Return a placement that spreads all partitions evenly over these nodes. Raises `InvalidOption`."""
     members = log.cluster.state.nodes
     for node in wanted:
         if nodes.node_of(members, node).fenced:
-            raise InvalidOption("node", f"node {node!r} is fenced; unfence it, or name another")
+            raise InvalidOption("node", f"node {node!r} is fenced; unfence it or choose another node")
     racks = {node: members[node].rack for node in wanted}
     return _relocate(topic, racks, replication_factor, even=True)
 
 
 def placement_with_factor(log: Log, topic: Topic, replication_factor: int) -> Placement:
-    """Return where the partitions shall be so that each has so many replicas. Raises `InvalidOption`."""
+    """Return a placement with this number of replicas for each partition. Raises `InvalidOption`."""
     return _relocated(log, topic, set(), replication_factor)
 
 
 def placement_without(log: Log, topic: Topic, node_id: NodeId) -> Placement:
-    """Return where the partitions shall be so that none is on a node. Raises `InvalidOption`."""
+    """Return a placement that leaves a node without replicas. Raises `InvalidOption`."""
     return _relocated(log, topic, {node_id}, None)
 
 
 def _relocated(log: Log, topic: Topic, leaving: set[NodeId], replication_factor: int | None) -> Placement:
     members = log.cluster.state.nodes
     racks = {name: each.rack for name, each in members.items() if name not in leaving}
-    # Nobody waits for a disk that is away; what is on it may stay on it.
+    # No new replicas for nodes that cannot be used now; replicas that they have may stay.
     closed = {name for name, each in members.items() if each.fenced or name in log.missing_nodes}
     return _relocate(topic, racks, replication_factor, closed)
 
@@ -120,12 +120,12 @@ def _relocate(
 
 
 def moves(topic: Topic, wanted: Placement) -> tuple[PartitionMove, ...]:
-    """Return which partitions are not yet as wanted, nor on the way there. Raises `InvalidOption`."""
+    """Return the changes that lead to a placement, without those already under way. Raises `InvalidOption`."""
     if len(wanted) != len(topic.partitions):
         raise InvalidOption(
             "replica.assignment",
-            f"topic {topic.name!r} has {len(topic.partitions)} partition(s), and the assignment names nodes for "
-            f"{len(wanted)}; name those of every partition",
+            f"topic {topic.name!r} has {len(topic.partitions)} partition(s), but the assignment has {len(wanted)}; "
+            "give the nodes of every partition",
         )
     now = target_placement(topic)
     found = tuple(
@@ -135,14 +135,14 @@ def moves(topic: Topic, wanted: Placement) -> tuple[PartitionMove, ...]:
         if len(each.after) < min(topic.config.min_insync_replicas, len(each.before)):
             raise InvalidOption(
                 "replication.factor",
-                f"topic {topic.name!r}, partition {each.partition} would have {len(each.after)} replicas, and "
-                f"min.insync.replicas is {topic.config.min_insync_replicas}; name more nodes, or lower that first",
+                f"topic {topic.name!r}, partition {each.partition}: {len(each.after)} replicas are fewer than "
+                f"min.insync.replicas={topic.config.min_insync_replicas}; give more nodes, or lower that setting first",
             )
     return found
 
 
 def bytes_to_copy(topic: Topic, wanted: Iterable[PartitionMove]) -> int:
-    """Return about how many bytes moves will copy. A file is copied whole, whichever of its partitions moves."""
+    """Return about how many bytes these moves copy. A file is copied whole, also for one of its partitions."""
     sizes: dict[int, int] = {}
     for partition in topic.partitions:
         for chunk in partition.chunks:
@@ -158,9 +158,9 @@ def bytes_to_copy(topic: Topic, wanted: Iterable[PartitionMove]) -> int:
 
 
 def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
-    """Begin the reassignments that are not under way yet; return these.
+    """Begin the reassignments that are not yet under way; return them.
 
-    Raises `InvalidInput`, and `InvalidOption` where a node is none that replicas may be on.
+    Raises `InvalidInput`, and `InvalidOption` if a node may not have replicas.
     """
     state = handle.refresh()
     members = handle.log.cluster.refresh().nodes
@@ -174,14 +174,14 @@ def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
             {node: members[node].incarnation for node in named_nodes},
         )
         handle.submit(command)
-        _look_again(handle, named_nodes)
+        _check_nodes_again(handle, named_nodes)
     return found
 
 
 def add_partitions(handle: TopicHandle, total: int, assignments: Placement | None = None) -> tuple[int, Placement]:
-    """Give a topic more partitions, `total` in all; return the first new one's number, and the nodes of the new ones.
+    """Add partitions, up to `total`; return the number of the first new one, and the nodes of the new ones.
 
-    Without assignments they go on where the topic's spread ended. Raises `InvalidOption`, `InvalidInput`.
+    Without assignments the nodes continue the topic's spread. Raises `InvalidOption`, `InvalidInput`.
     """
     state = handle.refresh()
     members = handle.log.cluster.refresh().nodes
@@ -189,8 +189,8 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
     if not first < total <= PARTITIONS_MAX:
         raise InvalidOption(
             "num.partitions",
-            f"topic {handle.name!r} has {first} partition(s), and {total} would be no more; partitions are never taken "
-            f"away: choose {first + 1} to {PARTITIONS_MAX}",
+            f"topic {handle.name!r} already has {first} partition(s), and partitions are never removed; choose "
+            f"{first + 1} to {PARTITIONS_MAX}, not {total}",
         )
     live = nodes.live(members)
     if assignments is None:
@@ -198,16 +198,16 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
         if factor > len(live):
             raise InvalidOption(
                 "replication.factor",
-                f"topic {handle.name!r} has {factor} replicas of each partition, and the nodes that are not "
-                f"fenced are {named(live)}; add or unfence nodes, or choose them by hand",
+                f"topic {handle.name!r} has {factor} replicas of each partition, but only these nodes are not fenced: "
+                f"{named(live)}; add or unfence nodes, or give the assignments",
             )
         racks = {name: each.rack for name, each in live.items()}
         assignments = placement.spread(racks, total - first, factor, seed_of(handle.topic_id), first)
     elif len(assignments) != total - first:
         raise InvalidOption(
             "replica.assignment",
-            f"topic {handle.name!r} has {first} partition(s), so {total - first} would be new, and the assignment "
-            f"names nodes for {len(assignments)}; name those of the new ones only",
+            f"topic {handle.name!r} gets {total - first} new partition(s), but the assignment has {len(assignments)}; "
+            "give the nodes of the new partitions only",
         )
     placement.check(assignments, live, members, handle.name, first=first, replication_factor=len(now[0]))
     named_nodes = {node for each in assignments for node in each}
@@ -215,37 +215,37 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
     if not handle.submit(command).events:
         raise InvalidOption(
             "num.partitions",
-            f"topic {handle.name!r} got partitions from somebody else meanwhile; look at it, and try again",
+            f"another process added partitions to topic {handle.name!r} meanwhile; check the topic, then try again",
         )
-    _look_again(handle, named_nodes)
+    _check_nodes_again(handle, named_nodes)
     return first, assignments
 
 
-def _look_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
-    """Make sure that no node was fenced or removed between the look at the cluster and the topic's entry.
+def _check_nodes_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
+    """Raise `InvalidOption` if a node was removed after it was chosen; tell the topic if one was fenced.
 
-    Who removes a node looks at the topics after it was fenced: so one of the two sees the other.
+    The removal of a node reads the topics after the node was fenced, so one of the two sees the other.
     """
     members = handle.log.cluster.refresh().nodes
     for node in wanted:
         if node not in members:
             raise InvalidOption(
-                "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} again, to other nodes"
+                "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} to other nodes"
             )
         update_topic(handle, node)
 
 
 def bytes_behind(handle: TopicHandle) -> int:
-    """Return about how many bytes are to be copied before the reassignments that are under way can end."""
+    """Return about how many bytes must be copied before the present reassignments can end."""
     state = handle.journal.state
-    return sum(piece.bytes for node in _copying(state) for piece in replica_file.missing(handle, node))
+    return sum(piece.bytes for node in _new_replicas(state) for piece in replica_file.missing(handle, node))
 
 
 def run(handle: TopicHandle, moved: Callable[[int], object] = bool) -> ReassignmentProgress:
-    """Copy to the nodes that are new until the reassignments that are under way have ended, whoever began them.
+    """Catch up the new replicas until all reassignments of the topic have ended, whichever process began them.
 
-    `moved` is told how many bytes have passed since it was told last, and may wait. Where a node is away, or a file
-    damaged everywhere, the others go on. Raises what reading the journals raises.
+    `moved` gets the number of bytes copied since its last call, and may wait. If a node is missing, or a file is
+    damaged on every holder, the others go on. Raises what reading the journals raises.
     """
     log = handle.log
     objects = size = waited = 0
@@ -255,10 +255,10 @@ def run(handle: TopicHandle, moved: Callable[[int], object] = bool) -> Reassignm
         log.probe_nodes()
         failures: list[str] = []
         entry, copied = handle.journal.number, 0
-        for node in _copying(state):
-            hindrance = _hindrance(log, node)
-            if hindrance:
-                failures.append(hindrance)
+        for node in _new_replicas(state):
+            problem = _why_unusable(log, node)
+            if problem:
+                failures.append(problem)
                 continue
             try:
                 done = catch_up.catch_up(handle, node, moved=moved)
@@ -274,33 +274,33 @@ def run(handle: TopicHandle, moved: Callable[[int], object] = bool) -> Reassignm
             return ReassignmentProgress(objects, size, (), ())
         if copied or handle.journal.number > entry:
             waited = 0
-            continue  # what was written meanwhile
+            continue  # more may have been written meanwhile
         if failures or waited == PATIENCE_ROUNDS:
             return ReassignmentProgress(objects, size, unfinished, tuple(dict.fromkeys(failures)))
         waited += 1
         log.environment.sleep(PATIENCE_SECONDS)
 
 
-def _copying(topic: Topic) -> list[NodeId]:
-    """Return the nodes that partitions are moving to, or that are to lead instead of one that goes."""
+def _new_replicas(topic: Topic) -> list[NodeId]:
+    """Return the nodes that partitions under reassignment are to be on, also those that are to lead them."""
     found = {node for number in reassigning_partitions(topic) for node in reassignment.target(topic.partitions[number])}
     return sorted(found, key=by_number)
 
 
-def _hindrance(log: Log, node: NodeId) -> str:
-    """Return what keeps a node from being copied to, empty if nothing does."""
+def _why_unusable(log: Log, node: NodeId) -> str:
+    """Return why a node cannot be caught up, or an empty string."""
     member = log.cluster.state.nodes.get(node)
     if member is None:
-        return f"node {node!r} was removed; reassign to other nodes, or cancel"
+        return f"node {node!r} was removed; reassign to other nodes or cancel"
     if member.fenced:
-        return f"node {node!r} is fenced; unfence it, reassign to other nodes, or cancel"
+        return f"node {node!r} is fenced; unfence it, reassign to other nodes or cancel"
     missing = log.missing_nodes.get(node)
     return "" if missing is None else missing.message
 
 
 def topics_to_drain(log: Log, node_id: NodeId) -> list[tuple[TopicHandle, Placement]]:
-    """Return the topics with replicas on a node, and where these would be without it.
+    """Return the topics with replicas on a node, and placements that leave the node without replicas.
 
-    Raises `InvalidOption` where there is no such node, or the others are too few.
+    Raises `InvalidOption` if there is no such node, or too few others.
     """
     return [(handle, placement_without(log, handle.journal.state, node_id)) for handle in topics_on(log, node_id)]

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def live(handle: TopicHandle) -> tuple[Holder, ...]:
-    """Return the nodes that may be elected: they answer as themselves, and still have what counts of what they hold.
+    """Return the nodes that may be elected: they are reachable and have their required files.
 
-    By the last roll call and the state of the topic that is known.
+    By the last probe of the nodes and the known state of the topic.
     """
     log, state = handle.log, handle.journal.state
     return tuple(
         Holder(node, incarnation)
         for node, incarnation in state.incarnations.items()
-        if node in log.cluster.state.nodes  # else it was removed since
+        if node in log.cluster.state.nodes  # not removed since
         and node not in log.missing_nodes
         and has_required_files(handle, node)
     )
 
 
 def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
-    """Return whether the newest file that a node holds is there, and all that others can copy from nobody else.
+    """Return whether a node's store has the newest file that the node holds, and every file that only it holds.
 
-    A leader of which that is not true holds up its followers, and so the HW, for ever.
+    A leader without them would hold up its followers, and so the HW, for ever.
     """
     return has_newest(handle, node) and all(
         _is_there(handle, node, key) for key in held_alone(handle.journal.state, node)
@@ -41,9 +41,9 @@ def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
 
 
 def has_newest(handle: TopicHandle, node: NodeId) -> bool:
-    """Return whether the newest file that a node is said to hold is there, by the state of the topic that is known.
+    """Return whether a node's store has the newest file that the node holds; False if it does not answer.
 
-    A disk restored from a backup has the right marker too. A node that does not answer has nothing.
+    A disk restored from a backup has the right marker, but not this file.
     """
     key = newest_held(handle.journal.state, node)
     return key is None or _is_there(handle, node, key)

@@ -1,4 +1,4 @@
-"""A limit on the rate of copying, in bytes a second."""
+"""Limits the rate of copying and scrubbing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Throttle:
-    """Waits after each range of bytes, so that on the average no more than so many pass in a second."""
+    """Waits after each range of bytes, so that the average rate is at most `bytes_per_second`."""
 
     def __init__(self, environment: Environment, bytes_per_second: float) -> None:
         assert bytes_per_second > 0
@@ -18,7 +18,7 @@ class Throttle:
         self._free_at = 0.0
 
     def __call__(self, count: int) -> None:
-        """Wait for as long as `count` bytes take."""
+        """Wait for as long as `count` bytes take at this rate."""
         now = self._environment.monotonic()
         self._free_at = max(self._free_at, now) + count / self._rate
         self._environment.sleep(self._free_at - now)

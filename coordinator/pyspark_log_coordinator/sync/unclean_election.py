@@ -1,8 +1,8 @@
-"""Leaderless: what an operator finds out before he gives up the rows that only lost replicas had.
+"""Unclean elections by an operator: what is known before rows are given up that only lost replicas had.
 
-A partition that nobody leads waits for a member of its ISR. Where none comes back another replica may lead, at the
-price of what it lacks (`ElectLeaders` with `unclean`), also one whose disk was set back. That a member is gone is found
-out as always: it is suspected, and the suspicion stands for the session time-out on this process's clock.
+A leaderless partition waits for a member of its ISR. If none comes back, another replica may lead, also one whose disk
+was set back; the rows that it lacks are lost (`ElectLeaders` with `unclean`). A member counts as gone if a suspicion of
+it has stood for the session timeout on this process's clock.
 """
 
 from __future__ import annotations
@@ -25,70 +25,70 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.replication.suspicion import Suspicion
 
 LOOK_SECONDS = 0.5
-"""How often one looks while a suspicion stands."""
+"""The interval between looks while a suspicion stands."""
 
 
 def partitions(topic: Topic) -> tuple[int, ...]:
-    """Return the partitions that nobody leads."""
+    """Return the leaderless partitions."""
     return tuple(number for number, each in enumerate(topic.partitions) if each.leader is None)
 
 
 def find_gone(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, ...]:
-    """Return which nodes are gone; waits for the time-out where one is away.
+    """Return which nodes are gone; wait for the timeout if one is suspected.
 
-    Leaders are elected where that can be clean. Raises what reading the journals raises.
+    Elect leaders if that can be clean. Raises what reading the journals raises.
     """
-    observer = failure_detector_of(handle, session_timeout_ms)
+    detector = failure_detector_of(handle, session_timeout_ms)
     clock = handle.log.environment
-    end = clock.monotonic() + session_timeout_ms / 1000
-    observer.look(handle)
-    while clock.monotonic() <= end and set(handle.journal.state.suspects) - {each.node for each in observer.gone}:
+    deadline = clock.monotonic() + session_timeout_ms / 1000
+    detector.look(handle)
+    while clock.monotonic() <= deadline and set(handle.journal.state.suspects) - {each.node for each in detector.gone}:
         clock.sleep(LOOK_SECONDS)
-        observer.look(handle)
-    return observer.gone
+        detector.look(handle)
+    return detector.gone
 
 
 def giving_up(handle: TopicHandle, gone: tuple[Suspicion, ...]) -> ElectLeaders:
-    """Return the unclean election of all partitions that nobody leads, by what the replicas really have."""
-    headless = partitions(handle.journal.state)
-    return ElectLeaders(live(handle), gone, headless, unclean=True, set_back=damage_reports.set_back(handle))
+    """Return the unclean election of all leaderless partitions, by the files that the replicas really have."""
+    leaderless = partitions(handle.journal.state)
+    return ElectLeaders(live(handle), gone, leaderless, unclean=True, set_back=damage_reports.set_back(handle))
 
 
 def would_lose(topic: Topic, command: ElectLeaders) -> dict[int, RowsLost]:
-    """Return which rows of each partition the election would cut, of those that lose any."""
+    """Return the rows that the election would cut, by partition."""
     return lost(election.decide(topic, command))
 
 
 def lost(events: Iterable[object]) -> dict[int, RowsLost]:
-    """Return which rows of each partition were cut, of those that lost any."""
+    """Return the rows that were cut, by partition."""
     return {each.partition: each for each in events if isinstance(each, RowsLost)}
 
 
-def why_nobody(handle: TopicHandle, command: ElectLeaders, number: int) -> str:
-    """Say why an unclean election leaves a partition without a leader, and what to do."""
+def why_leaderless(handle: TopicHandle, command: ElectLeaders, number: int) -> str:
+    """Return why an unclean election leaves a partition without a leader, and what to do."""
     state = handle.journal.state
     partition = state.partitions[number]
-    lives = {each.node for each in command.live}
-    gone = {each.node for each in command.gone if suspicion.stands(state, each)} - lives
+    alive = {each.node for each in command.live}
+    gone = {each.node for each in command.gone if suspicion.stands(state, each)} - alive
     found = {each.node for each in command.set_back}
-    awaited = election.awaited(state, partition, lives, gone, found)
+    awaited = election.awaited(state, partition, alive, gone, found)
     reasons = []
     for node in partition.replicas:
         error = handle.log.missing_nodes.get(node)
         if node in state.fenced:
             reasons.append(f"node {node} is fenced (nodes unfence {node})")
         elif error is not None and not is_node_failure(error):
-            reasons.append(f"node {node} may be well and cannot be used from here: {error.message}")
+            reasons.append(f"node {node} cannot be used from here, but may be well: {error.message}")
         elif node in awaited and node in found:
-            reasons.append(f"the disk of node {node} was set back just now, and may yet be restored")
+            reasons.append(f"the disk of node {node} was set back just now and may yet be restored")
         elif node in awaited:
-            reasons.append(f"node {node} is away, and may come back")
-        elif node in lives | found:
-            reasons.append(f"node {node} is there, and has not all that was committed")
+            reasons.append(f"node {node} is missing and may come back")
+        elif node in alive | found:
+            reasons.append(f"node {node} lacks committed rows")
         else:
-            reasons.append(f"node {node} is away")
-    what = "; ".join(reasons)
+            reasons.append(f"node {node} is missing")
+    why = "; ".join(reasons)
     if awaited:
         fence = "; ".join(f"nodes fence {node}" for node in awaited)
-        return f"{what}. Bring that one back, or try again; to give up what only it has: {fence}"
-    return f"{what}. Bring one back, then try again"
+        return f"{why}. Bring it back or try again; to give up the rows that only it has: {fence}"
+    return f"{why}. Bring one back, then try again"

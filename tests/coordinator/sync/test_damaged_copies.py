@@ -341,7 +341,7 @@ def test_where_only_a_disk_that_was_set_back_is_left_it_leads_with_the_rows_that
         handle.submit(command)
     one = handle.refresh().partitions[0]
     assert (one.leader, one.isr, one.log_end, one.high_watermark) == ("2", ("2",), 1, 1)
-    told = "topic 't', partition 0: node '2' leads now and lacks rows: offsets 1 to 3 are lost"
+    told = "topic 't', partition 0: the new leader, node '2', lacks rows: offsets 1 to 3 are lost"
     assert (told in caplog.text) == enabled
     write(cluster.log, handle, 3, {0: [b"3"]}, ("2",), "all")
     assert cluster.read("t") == [b"0", b"3"]

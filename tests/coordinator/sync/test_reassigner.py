@@ -146,7 +146,7 @@ def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ((("3", "4"),), r"has 2 partition\(s\), and the assignment names nodes for 1"),
+        ((("3", "4"),), r"has 2 partition\(s\), but the assignment has 1"),
         ((("3", "9"), ("3", "4")), "names node '9', which is not there"),
         ((("3", "3"), ("3", "4")), "names node '3' twice"),
         ((("3", "4"), ("3",)), "has 1 replicas and that of partition 0 has 2"),
@@ -162,7 +162,7 @@ def test_an_assignment_that_cannot_be_is_refused_and_nothing_begins(topic, wante
 
 def test_fewer_replicas_than_min_insync_asks_for_are_refused():
     topic = SixNodes(min_insync_replicas="2")
-    with pytest.raises(InvalidOption, match=r"would have 1 replicas, and min.insync.replicas is 2"):
+    with pytest.raises(InvalidOption, match=r"1 replicas are fewer than min\.insync\.replicas=2"):
         reassigner.begin(topic.handle, (("0",), ("1",)))
 
 
@@ -182,10 +182,10 @@ def fence_at_the_last_moment(topic, monkeypatch, *commands):
 def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch):
     everything = frozenset({topic.handle.topic_id})
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, frozenset()))
-    with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' again"):
+    with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' to other nodes"):
         reassigner.begin(topic.handle, THERE)
     done = reassigner.run(topic.handle)
-    assert done.failures == ("node '3' was removed; reassign to other nodes, or cancel",)
+    assert done.failures == ("node '3' was removed; reassign to other nodes or cancel",)
     reassigner.begin(topic.handle, (("5", "4"), ("4", "5")))
     assert reassigner.run(topic.handle).unfinished == ()
 
@@ -259,8 +259,8 @@ def test_the_nodes_of_new_partitions_may_be_chosen(topic):
 @pytest.mark.parametrize(
     ("total", "assignments", "said"),
     [
-        (2, None, r"has 2 partition\(s\), and 2 would be no more; .* choose 3 to 100000"),
-        (3, (("5", "2"), ("2", "5")), r"so 1 would be new, and the assignment names nodes for 2"),
+        (2, None, r"already has 2 partition\(s\), and .* never removed; choose 3 to 100000, not 2"),
+        (3, (("5", "2"), ("2", "5")), r"gets 1 new partition\(s\), but the assignment has 2"),
         (3, (("5",),), "partition 2, has 1 replicas and the partitions that are there have 2"),
         (3, (("5", "7"),), "names node '7', which is not there"),
     ],
@@ -280,7 +280,7 @@ def test_of_two_who_add_partitions_at_once_one_does(topic, monkeypatch):
         return submit(command)
 
     monkeypatch.setattr(topic.handle, "submit", late)
-    with pytest.raises(InvalidInput, match="got partitions from somebody else meanwhile"):
+    with pytest.raises(InvalidInput, match="another process added partitions to topic 't' meanwhile"):
         reassigner.add_partitions(topic.handle, 3)
     assert len(topic.where()) == 3
 

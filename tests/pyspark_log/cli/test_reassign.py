@@ -170,7 +170,7 @@ def test_a_topic_gets_more_partitions(cli):
     assert [each["partitions"] for each in cli.documents("topics", "list") if each["topic"] == "t"] == [5]
     cli.run("produce", "t", "--format", "json", stdin='{"value": "new", "partition": 4}\n')
     assert rows(cli) == 19
-    assert "partitions are never taken away" in cli.error("topics", "add-partitions", "t", "--partitions", 3)
+    assert "partitions are never removed" in cli.error("topics", "add-partitions", "t", "--partitions", 3)
 
 
 # Leaders
@@ -259,12 +259,12 @@ def test_where_no_replica_is_there_nobody_is_elected_and_it_says_why_and_what_to
     shutil.rmtree(tmp_path / "disk2")
     done = unclean(lost, "--yes")
     assert done.stdout.splitlines()[0] == (
-        "topic t, partition 0: nobody leads: node 1 is away; node 2 is away. Bring one back, then try again"
+        "topic t, partition 0: nobody leads: node 1 is missing; node 2 is missing. Bring one back, then try again"
     )
     lost.run("nodes", "fence", "2")
     assert unclean(lost, "--yes").stdout.splitlines()[0] == (
-        "topic t, partition 0: nobody leads: node 1 is away; node 2 is fenced (nodes unfence 2). Bring one back, then "
-        "try again"
+        "topic t, partition 0: nobody leads: node 1 is missing; node 2 is fenced (nodes unfence 2). Bring one back, "
+        "then try again"
     )
 
 
