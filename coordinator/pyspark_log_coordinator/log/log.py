@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pyspark_log_coordinator.cluster.machine import TopicRecord
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal, Outcome
     from pyspark_log_coordinator.model.partition import NodeId
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 class TopicHandle:
     """One incarnation of a topic: its journal, and the keys of its files."""
 
-    def __init__(self, log: Log, record: cluster.TopicRecord) -> None:
+    def __init__(self, log: Log, record: TopicRecord) -> None:
         self.name = record.name
         self.topic_id = record.topic_id
         self.journal = log.journals.of_topic(record.name, record.topic_id)
@@ -218,7 +219,7 @@ class Log:
         found = [*self.journals.place.stores, *(self.node_store(each) for each in nodes)]
         return list({each.url: each for each in found if each.url not in missing}.values())
 
-    def topics(self) -> dict[str, cluster.TopicRecord]:
+    def topics(self) -> dict[str, TopicRecord]:
         """Return the present topics by name."""
         return self.cluster.refresh().topics
 
@@ -230,7 +231,7 @@ class Log:
         handle.refresh()
         return handle
 
-    def _handle(self, record: cluster.TopicRecord) -> TopicHandle:
+    def _handle(self, record: TopicRecord) -> TopicHandle:
         handle = self._handles.get(record.name)
         # A journal that was last seen on stores that all journals have left since may not be found there any more.
         oldest = (self.journals.previous_place or self.journals.place).generation
