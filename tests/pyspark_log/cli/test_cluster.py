@@ -104,7 +104,7 @@ def test_journals_at_the_root_are_not_moved(tmp_path):
 
 def test_too_few_journal_nodes_are_refused(disks):
     message = CommandLine(disks[0]).error("cluster", "create", "--journal-nodes", f"{disks[0]},{disks[1]}")
-    assert "3 survive the loss of one" in message
+    assert "need at least 3 (3 tolerate the failure of one, 5 of two); got 2" in message
     assert not disks[0].exists()
 
 

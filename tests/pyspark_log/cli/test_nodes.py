@@ -69,7 +69,7 @@ def test_a_wrong_id_reaches_no_disk(cli, tmp_path, name):
 def test_the_address_of_a_node_is_no_address_of_the_cluster(three, tmp_path):
     for words in (("topics", "list"), ("topics", "create", "t")):
         said = three.error(*words, "--path", tmp_path / "disk1")
-        assert said.startswith(f"the store at {tmp_path / 'disk1'} is node '1' of the cluster ")
+        assert said.startswith(f"the store at {tmp_path / 'disk1'} is node '1' of cluster ")
         assert "give the address of that cluster's root" in said
 
 
