@@ -23,7 +23,7 @@ from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -230,6 +230,17 @@ class Log:
         handle = self._handle(record)
         handle.refresh()
         return handle
+
+    def topics_on(self, node_id: NodeId) -> Iterator[TopicHandle]:
+        """Yield the handles of the topics that have replicas on a node, refreshed, by name. Raises `InvalidOption`."""
+        node_of(self.cluster.refresh().nodes, node_id)
+        for name in sorted(self.topics()):
+            try:
+                handle = self.topic(name)
+            except UnknownTopic:
+                continue  # deleted meanwhile
+            if any(node_id in each.replicas for each in handle.journal.state.partitions):
+                yield handle
 
     def _handle(self, record: TopicRecord) -> TopicHandle:
         handle = self._handles.get(record.name)

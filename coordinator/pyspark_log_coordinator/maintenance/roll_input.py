@@ -75,7 +75,7 @@ class RollInput:
         try:
             return first_readable(nodes, read, lambda node, _: self._failed.add(node))
         except AllCopiesFailed as failed:
-            message = f"{what}: none of the nodes that have {source.name} is there; bring one back"
+            message = f"{what}: none of the nodes that hold {source.name} is reachable; bring one back"
             raise failed.first_or(StoreUnavailable("", source.name, message)) from None
 
     def _store(self, node_id: NodeId) -> Store:

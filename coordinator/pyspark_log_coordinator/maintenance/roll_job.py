@@ -1,4 +1,4 @@
-"""Roll tasks: a roll job together with what a worker needs to run it without opening a journal."""
+"""Roll tasks: a roll job with everything that a worker needs to run it without a journal."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class RollSource(msgspec.Struct, frozen=True):
-    """A file or a segment to read from, and the nodes that have it, the best first."""
+    """A file or a segment to read from, and the nodes that hold it, nearest first."""
 
     name: str
     nodes: tuple[NodeId, ...]
 
 
 class RollTask(msgspec.Struct, frozen=True):
-    """A job, and what the topic's state says about its files and its nodes."""
+    """A job with the state of its files and nodes."""
 
     job: RollJob
     topic: str
     topic_id: str
     files: dict[int, RollSource]
-    """The append files that the job's chunks are in, by number."""
+    """The append files of the job's chunks, by number."""
     segments: tuple[RollSource, ...]
     """The job's segments."""
     targets: tuple[NodeId, ...]
-    """The nodes that the new segment is written to."""
+    """The nodes to which the new segment is written."""
     addresses: dict[NodeId, str]
-    """Of all these nodes, as the cluster knows them."""
+    """The addresses of the cluster's nodes."""
     schemas: tuple[pa.Schema, ...]
     compression: str
     incarnations: dict[NodeId, str]
@@ -45,7 +45,7 @@ class RollTask(msgspec.Struct, frozen=True):
 
 
 def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
-    """Return a job of the topic's present state as work for anybody."""
+    """Return the task of a job, by the known state of the topic."""
     state, members = handle.journal.state, handle.log.cluster.state.nodes
     readable = _Readable(handle, job.partition)
     return RollTask(

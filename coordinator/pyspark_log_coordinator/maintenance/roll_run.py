@@ -1,8 +1,7 @@
-"""Segment work: a maintenance job with all that a process needs to do it, and how it is done.
+"""Runs a roll task: writes the rows of its job as a new segment to all nodes of the ISR at once.
 
-The rows of a job become a new segment, written to the whole ISR at once. Any process may do it, with no journal: what
-it made comes into its place by one journal entry, and what another did first has gone stale. A node that fails is left
-out, and the others go on.
+This needs no journal, so any process may do it. One journal entry puts the segment in its place, or ignores it if
+another process was first. A node that fails is left out, and the others go on.
 """
 
 from __future__ import annotations
@@ -27,43 +26,43 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 SMALL_CHUNK_BYTES = CHUNK_BYTES // 8
-"""A stored chunk of this size or more is copied as it is when segments are merged."""
+"""A merge copies stored chunks of at least this size unchanged."""
 TINY_CHUNK_BYTES = 32 * 1024
-"""Likewise when chunks are rolled, which all that is written goes through: encoding it again would slow the writers."""
+"""The same for a roll, which every row goes through: more encoding would slow the writers."""
 
 
 def run_roll(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> SwapSegments:
-    """Write the job's segment and return the swap that puts it in its place.
+    """Write the job's segment; return the swap that puts it in its place.
 
-    `store_at` opens a node's store by its address, as often as it is asked. Holds a chunk or two in memory.
-    Raises `CorruptObject`, `StoreError`; what it wrote then is an orphan.
+    `store_at` opens a node's store by its address. Keeps one or two chunks in memory. Raises `CorruptObject`,
+    `StoreError`; what was written by then is an orphan.
     """
     job = work.job
     folder = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/"
     name = layout.segment_name(job.base_offset, work.born, nonce)
     stores = {each: store_at(work.addresses[each]) for each in work.targets}
-    together = _Together(stores) if len(stores) > 1 else None
-    place = together or next(iter(stores.values()))
+    fan_out = _SegmentFanOut(stores) if len(stores) > 1 else None
+    place = fan_out or next(iter(stores.values()))
     writer = segment.SegmentWriter(place, folder, name, job.base_offset, job.epoch_starts)
     try:
         _copy(RollInput(store_at, work), work, writer)
         if writer.end_offset != job.end_offset:
             where = f"topic {work.topic!r}, partition {job.partition}, offset {writer.end_offset}"
-            raise CorruptObject(where, "the files that the journal names do not hold it: one was cut")
+            raise CorruptObject(where, "the files that the journal names lack it: one was cut")
         done = writer.close()
     except BaseException:
         writer.discard()
         raise
-    written = {each: stores[each] for each in (together.done if together else stores)}
+    written = {each: stores[each] for each in (fan_out.done if fan_out else stores)}
     if not written:
-        raise StoreUnavailable("", name, f"{name} is whole on no node: each failed at one of its two files; try again")
+        raise StoreUnavailable("", name, f"no node has all of {name}: each failed at one of its two files; try again")
     holders = _holders(written, work, f"{folder}{name}.log")
     made = SegmentRef.of(done, holders, job.level, job.timestamp_reached)
     return SwapSegments(job.partition, job.leader_epoch, made)
 
 
-class _Together:
-    """Several stores that get one segment at once; who fails is left out."""
+class _SegmentFanOut:
+    """Writes a segment to several stores at once, and leaves out stores that fail."""
 
     def __init__(self, stores: Mapping[NodeId, Store]) -> None:
         self._stores = stores
@@ -90,9 +89,9 @@ class _Together:
 
 
 def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[Holder, ...]:
-    """Return the nodes that are still those of the topic, and have what was written, after the last byte was.
+    """Return the nodes that have the segment and, after its last byte, still the incarnation that the topic knows.
 
-    Raises `NodeMissing` where none is.
+    Raises `NodeMissing` if there are none.
     """
     incarnations = work.incarnations
     found: list[Holder] = []
@@ -115,7 +114,7 @@ def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[
 
 
 def _copy(rows: RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:
-    """Copy large chunks as bytes, and join small ones of one schema and leader epoch into larger ones."""
+    """Copy large chunks unchanged, and join small ones of the same schema and leader epoch into larger ones."""
     small: list[pa.RecordBatch] = []
     kind, size = (0, 0), 0
     enough = SMALL_CHUNK_BYTES if work.job.segments else TINY_CHUNK_BYTES

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.log.topics import topics_on
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import layout
@@ -46,7 +45,7 @@ class Follower:
 
     def behind(self) -> int:
         """Return about how many bytes the node has to copy now."""
-        handles = topics_on(self._log, self._node_id)
+        handles = self._log.topics_on(self._node_id)
         return sum(piece.bytes for handle in handles for piece in replica_file.missing(handle, self._node_id))
 
     def round(self, moved: Callable[[int], object] = bool) -> FollowerRound:
@@ -57,7 +56,7 @@ class Follower:
         """
         objects = size = 0
         failures: list[str] = []
-        for handle in topics_on(self._log, self._node_id):
+        for handle in self._log.topics_on(self._node_id):
             copied = catch_up.catch_up(handle, self._node_id, moved=moved)
             self._write_checkpoints(handle)
             objects += copied.objects
@@ -78,7 +77,7 @@ def delete_unnamed_files(log: Log, node_id: NodeId) -> int:
     """Delete the files on a node that no entry names, nor ever will; return their number."""
     store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
     require_marker(store, node_id, member.incarnation)
-    unnamed = [key for handle in topics_on(log, node_id) for key in topic_cleanup.orphans(store, handle)]
+    unnamed = [key for handle in log.topics_on(node_id) for key in topic_cleanup.orphans(store, handle)]
     for key in unnamed:
         store.delete(key)
     return len(unnamed) + len(store.sweep())

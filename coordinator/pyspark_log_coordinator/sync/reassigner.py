@@ -15,7 +15,6 @@ from pyspark_log_coordinator.cluster import nodes, placement, reassignment_plan
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, seed_of
 from pyspark_log_coordinator.cluster.placement import Placement
 from pyspark_log_coordinator.log.node_admin import update_topic
-from pyspark_log_coordinator.log.topics import topics_on
 from pyspark_log_coordinator.model.node_order import by_number, named
 from pyspark_log_coordinator.replication import reassignment, replicas
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas
@@ -303,4 +302,4 @@ def topics_to_drain(log: Log, node_id: NodeId) -> list[tuple[TopicHandle, Placem
 
     Raises `InvalidOption` if there is no such node, or too few others.
     """
-    return [(handle, placement_without(log, handle.journal.state, node_id)) for handle in topics_on(log, node_id)]
+    return [(handle, placement_without(log, handle.journal.state, node_id)) for handle in log.topics_on(node_id)]

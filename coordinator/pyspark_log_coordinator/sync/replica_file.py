@@ -1,4 +1,4 @@
-"""The files of a replica: what a node lacks of a topic, what it holds, and whether a copy is right."""
+"""The files of a replica: those that a node lacks or holds, and how one is checked and copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry]) -> None:
-    """Hold the chunks of a .log against what the journal says of it. Raises `CorruptObject`."""
+    """Raise `CorruptObject` if the chunks of a .log are not those that the journal names."""
     start, end = (entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0)
     if (start, end) != (ref.base_offset, ref.end_offset):
         told = f"[{ref.base_offset}, {ref.end_offset})"
@@ -38,45 +38,45 @@ def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry]) -> None:
 
 
 class ReplicaFile(msgspec.Struct, frozen=True):
-    """An append file or a segment that a node lacks."""
+    """An append file or a segment."""
 
     key: str
-    """Of the file; of the segment without ending."""
+    """The key of the file; of a segment without suffix."""
     number: int
-    """The file's among the topic's files; of a segment its partition."""
+    """The file's number in the topic; of a segment its partition."""
     holders: tuple[Holder, ...]
     bytes: int
-    """How much there is to copy; of a file of which only a part is needed any more, about."""
+    """The size; approximate for a file of which only a part is still needed."""
     places: tuple[StagedChunk, ...] = ()
     """The chunks of the file that the journal names."""
     segment: SegmentRef | None = None
 
     @property
     def stored_key(self) -> str:
-        """The key of the object that has its rows."""
+        """The key of the object that has the rows."""
         return self.key if self.segment is None else f"{self.key}.log"
 
 
 def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
-    """Return what a node lacks of the partitions of which it is a replica, by the state that is known.
+    """Return the files that a node lacks of its partitions, by the known state.
 
-    Of each partition the oldest rows come first; segments that only stand in for what the node has come last.
+    The oldest rows of each partition come first, segments that only replace what the node has last.
     """
     return _pieces(handle, file_holders.missing(handle.journal.state, node_id))
 
 
 def held(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
-    """Return what a node is said to hold of the partitions of which it is a replica, by the state that is known."""
+    """Return the files that a node holds of its partitions, by the known state."""
     return _pieces(handle, file_holders.held(handle.journal.state, node_id))
 
 
 def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
-    """Return what a node is said to hold, by the state that is known, and that is not in its store."""
+    """Return the files that a node holds by the known state, but that its store does not have."""
     pieces = held(handle, node_id)
     if not pieces:
         return []
-    there = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))
-    return [piece for piece in pieces if piece.stored_key not in there]
+    stored = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))
+    return [piece for piece in pieces if piece.stored_key not in stored]
 
 
 def _pieces(handle: TopicHandle, found: file_holders.TopicFiles) -> list[ReplicaFile]:
@@ -104,7 +104,7 @@ def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -
 
 
 def all_files(handle: TopicHandle) -> list[ReplicaFile]:
-    """Return all segments, and the append files with unrolled chunks, of a topic, by the state that is known."""
+    """Return all segments, and the append files with unrolled chunks, of a topic, by the known state."""
     partitions = handle.journal.state.partitions
     segments = tuple((number, each) for number, one in enumerate(partitions) for each in (*one.segments, *one.staged))
     files = sorted({chunk.file for one in partitions for chunk in one.chunks})
@@ -133,7 +133,8 @@ def copy(
         transfer.copy_segment(source, target, piece.key, _as_stored(piece.segment), moved, replace=replace)
 
 
-def _is_there(store: Store, piece: ReplicaFile) -> bool:
+def is_stored(store: Store, piece: ReplicaFile) -> bool:
+    """Return whether a store has a copy of a file, whole or damaged."""
     return transfer.is_there(store, piece.stored_key)
 
 
@@ -149,7 +150,7 @@ def _segment(handle: TopicHandle, partition: int, ref: SegmentRef) -> ReplicaFil
 
 
 def _places(state: Topic, files: set[int]) -> dict[int, list[StagedChunk]]:
-    """Return the chunks that the journal names in each of these files, of all partitions."""
+    """Return the chunks of all partitions that the journal names in each of these files."""
     places: dict[int, list[StagedChunk]] = defaultdict(list)
     for number, partition in enumerate(state.partitions):
         for chunk in partition.chunks:

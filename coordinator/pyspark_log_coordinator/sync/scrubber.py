@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.log.topics import topics_on
 from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
 from pyspark_log_storage.node import require_marker
@@ -49,7 +48,7 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> S
     objects = size = 0
     repaired: list[str] = []
     failures: list[str] = []
-    for handle in topics_on(log, node_id):
+    for handle in log.topics_on(node_id):
         for piece in replica_file.held(handle, node_id):
             try:
                 replica_file.check(store, piece, moved)

@@ -61,7 +61,7 @@ def test_a_segment_of_which_no_node_has_both_files_is_an_error_and_can_be_made_a
     fill(topic, 3)
     for name in ALL:
         half_broken(disk(topic, name), ".log" if name == "1" else ".index")
-    with pytest.raises(StoreUnavailable, match="is whole on no node"):
+    with pytest.raises(StoreUnavailable, match="no node has all of"):
         roll(topic)
     for name in ALL:
         del disk(topic, name).open_write
@@ -199,7 +199,7 @@ def test_where_no_holder_is_there_that_is_said(topic):
     fill(topic, 1)
     work = roll_task_of(topic.handle, job(topic))
     bare = {number: roll_job.RollSource(each.name, ()) for number, each in work.files.items()}
-    with pytest.raises(StoreUnavailable, match=r"none of the nodes that have .* is there; bring one back"):
+    with pytest.raises(StoreUnavailable, match=r"none of the nodes that hold .* is reachable; bring one back"):
         run_roll(topic.log.store_at, msgspec.structs.replace(work, files=bare), "ab" * 16)
 
 

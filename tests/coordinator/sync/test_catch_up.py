@@ -237,12 +237,12 @@ def test_the_journal_is_told_of_many_files_in_one_entry(topic):
     assert topic.handle.journal.number == number + 1
 
 
-@pytest.mark.parametrize("bound", ["TELL_OBJECTS", "TELL_BYTES"])
+@pytest.mark.parametrize("bound", ["SUBMIT_OBJECTS", "SUBMIT_BYTES"])
 def test_the_journal_is_told_again_and_again_while_much_is_copied(topic, monkeypatch, bound):
     for _ in range(5):
         topic.append()
     (size,) = {piece.bytes for piece in missing(topic.handle, "1")}
-    monkeypatch.setattr(copying, bound, 2 if bound == "TELL_OBJECTS" else 2 * size)
+    monkeypatch.setattr(copying, bound, 2 if bound == "SUBMIT_OBJECTS" else 2 * size)
     number = topic.handle.journal.number
     copy(topic)
     assert topic.handle.journal.number == number + 3
@@ -252,7 +252,7 @@ def test_the_journal_is_told_in_time_where_copying_is_slow(topic):
     for _ in range(5):
         topic.append()
     number = topic.handle.journal.number
-    copy(topic, moved=lambda _: topic.log.environment.sleep(copying.TELL_SECONDS / 2))
+    copy(topic, moved=lambda _: topic.log.environment.sleep(copying.SUBMIT_SECONDS / 2))
     assert topic.handle.journal.number == number + 3
 
 
@@ -290,7 +290,7 @@ def interrupt_after(objects):
 
 
 def test_an_interrupted_copier_goes_on_where_it_was(topic, monkeypatch):
-    monkeypatch.setattr(copying, "TELL_OBJECTS", 2)
+    monkeypatch.setattr(copying, "SUBMIT_OBJECTS", 2)
     names = [topic.append() for _ in range(5)]
     with pytest.raises(KeyboardInterrupt):
         copy(topic, moved=interrupt_after(3))
@@ -492,7 +492,7 @@ def test_where_no_holder_is_there_it_says_who_they_are(topic):
     topic.log.missing_nodes = {"0": StoreUnavailable("/cluster", "node", "gone")}
     (failure,) = copy(topic).failures
     assert isinstance(failure, StoreUnavailable)
-    assert "of its holders (0) none is there; bring one back" in failure.message
+    assert "none of its holders (0) is reachable; bring one back" in failure.message
 
 
 def test_a_node_that_cannot_be_written_ends_it():

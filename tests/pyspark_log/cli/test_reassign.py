@@ -308,7 +308,7 @@ def test_what_is_only_on_a_lost_disk_is_told(cli, tmp_path):
     cli.run("produce", "solo", stdin="row\n")
     shutil.rmtree(tmp_path / "disk1")
     result = cli.run("nodes", "drain", "1", code=1)
-    assert "of its holders (1) none is there; bring one back" in result.stderr
+    assert "none of its holders (1) is reachable; bring one back" in result.stderr
     assert cli.documents("nodes", "list")[1]["state"] == "missing", "it was not fenced"
 
 
