@@ -89,6 +89,10 @@ class LocalStore:
             finally:
                 temporary.remove()
 
+    def exists(self, key: str) -> bool:
+        with _errors(self.url, key):
+            return os.access(self._path(key), os.F_OK)
+
     def create_unflushed(self, key: str, data: bytes) -> bool:
         with _errors(self.url, key):
             try:

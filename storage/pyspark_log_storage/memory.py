@@ -28,6 +28,10 @@ class MemoryStore:
             self._objects[key] = bytes(data)
             return True
 
+    def exists(self, key: str) -> bool:
+        keys.check_key(self.url, key)
+        return key in self._objects
+
     def create_unflushed(self, key: str, data: bytes) -> bool:
         return MemoryStore.create(self, key, data)
 

@@ -89,6 +89,8 @@ def read(store: Store, journal: str, of: str) -> bytes | None:
 
 def spare_of(store: Store, journal: str, of: str) -> bytes | None:
     """Return the bytes of an object's spare, None if it has none that is whole. Raises `StoreError`."""
+    if not store.exists(key(journal, of)):
+        return None
     data = _read(store, key(journal, of))
     return data if data is not None and is_whole(data) else None
 

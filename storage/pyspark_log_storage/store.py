@@ -58,6 +58,12 @@ class Store(Readable, Protocol):
         there or not; after any other error it is not.
         """
 
+    def exists(self, key: str) -> bool:
+        """Return whether there is an object at `key`: cheaper than a read that finds none.
+
+        A store may return False if it cannot tell, so only for an object that is a second chance.
+        """
+
     def create_unflushed(self, key: str, data: bytes) -> bool:
         """Put `data` at `key` if nothing is there; neither atomic nor durable. True where this call did it.
 

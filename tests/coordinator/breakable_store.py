@@ -21,6 +21,10 @@ class BreakableStore(MemoryStore):
         self._check(key, writes=True)
         return super().create(key, data)
 
+    def exists(self, key: str) -> bool:
+        self._check(key)
+        return super().exists(key)
+
     def create_unflushed(self, key: str, data: bytes) -> bool:
         self._check(key, writes=True)
         return super().create_unflushed(key, data)

@@ -75,6 +75,10 @@ class TroubledStore:
                     raise trouble.error(self.url, key, "the test made this up")
         return self.inner.create(key, data)
 
+    def exists(self, key: str) -> bool:
+        self.reads.append(key)
+        return self.inner.exists(key)
+
     def create_unflushed(self, key: str, data: bytes) -> bool:
         return self.inner.create_unflushed(key, data)
 

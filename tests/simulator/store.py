@@ -145,6 +145,9 @@ class SimulatedStore:
         data = bytes(data)
         return self._act("create", key, lambda: self._create(key, data))
 
+    def exists(self, key: str) -> bool:
+        return self._act("exists", key, lambda: key in self.objects.data)
+
     def create_unflushed(self, key: str, data: bytes) -> bool:
         # A crash in the middle leaves a part of it.
         whole = bytes(data)

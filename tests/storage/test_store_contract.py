@@ -147,6 +147,14 @@ def test_what_is_not_there_is_missing(store, ask, key):
     assert (caught.value.url, caught.value.key) == (store.url, key)
 
 
+def test_an_object_exists_from_its_creation_to_its_deletion(store):
+    assert not store.exists("folder/object")
+    store.create("folder/object", b"bytes")
+    assert store.exists("folder/object")
+    store.delete("folder/object")
+    assert not store.exists("folder/object")
+
+
 def test_a_deleted_object_is_missing(store):
     store.create("a/b", b"")
     store.delete("a/b")

@@ -39,6 +39,8 @@ class EntryLog:
         self._folder = f"{journal}entries/"
         self._environment = environment
         self._patience_ms = patience_ms
+        self._free = 0
+        """The slot of which neither the entry nor its spare was there when this process looked last."""
 
     def name(self, n: int) -> str:
         """Return what errors call entry `n`."""
@@ -50,7 +52,9 @@ class EntryLog:
 
     def read(self, n: int) -> bytes | None:
         """Return the bytes decided for slot `n`, or None where none are yet."""
-        return spare.read(self._store, self._journal, self._key(n))
+        data = spare.read(self._store, self._journal, self._key(n))
+        self._free = n if data is None else 0
+        return data
 
     def newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, 0 where there is none."""
@@ -103,10 +107,12 @@ class EntryLog:
         backoff, doubtful = 0.01, False
         while True:
             try:
-                # An entry that is lost since this process looked for it is not there to refuse another.
-                kept = spare.spare_of(self._store, self._journal, self._key(n))
-                if kept not in {None, data}:
-                    self._store.create(self._key(n), kept)
+                if self._free != n:
+                    # An entry that was lost is not there to refuse another.
+                    kept = spare.spare_of(self._store, self._journal, self._key(n))
+                    if kept not in {None, data}:
+                        self._store.create(self._key(n), kept)
+                self._free = 0
                 created = self._store.create(self._key(n), data)
                 if created or (found := self.read(n)) == data:
                     return spare.add(self._store, self._journal, self._key(n), data)
