@@ -23,8 +23,7 @@ from benchmarks.stopwatch import percentile
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.client.read.positions import offset_for_time
-from pyspark_log.client.write.staging import StagedFile
-from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.model.topic_state import Holder

@@ -15,15 +15,16 @@ from unittest import mock
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.client.write.commit import Patience, sequence
-from pyspark_log.client.write.inline_maintenance import plan_inline, run_inline
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import rows_of
-from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
+from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_state import Holder
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
@@ -106,14 +107,14 @@ class Writer:
     def ride(self) -> list[SwapSegments]:
         """Do the inline maintenance of the tasks of a batch."""
         works, nonce = plan_inline(self.handle)[: self.tasks], self.log.environment.nonce
-        swaps = [swap for work in works for swap in run_inline(self.log.store_at, work, nonce())]
+        swaps = [swap for work in works for swap in roll_inline(self.log.store_at, work, nonce())]
         self.segments += len(swaps)
         return swaps
 
     def commit(self, staged: Sequence[StagedFile], swaps: Sequence[SwapSegments]) -> None:
         """Sequence the next batch."""
         claim = ProducerClaim("prefill", "prefill", "prefill", self.sent)
-        sequence(self.log, [[file] for file in staged], claim, "all", Patience(), self.handle.name, swaps=swaps)
+        commit_staged(self.log, [[file] for file in staged], claim, "all", RetryPolicy(), self.handle.name, swaps=swaps)
         self.sent += 1
 
 

@@ -19,12 +19,13 @@ from benchmarks.report import Line, at_least, information
 from benchmarks.rows import persisted_rows
 from benchmarks.stopwatch import by_turns
 from pyspark_log.client.opening import log_at, open_log
-from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_storage import schema
 from pyspark_log_storage.store import open_store
@@ -123,8 +124,8 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
 def measure_failover(folder: Path, say: Callable[[str], object]) -> list[Line]:
     """Return the time from the loss of the leader's disk to the next write that succeeds."""
     cases: list[tuple[str, Acks, int]] = [
-        ("acks=all", "all", Patience().session_timeout_ms),
-        ("acks=1, default time-outs", "1", Patience().session_timeout_ms),
+        ("acks=all", "all", RetryPolicy().session_timeout_ms),
+        ("acks=1, default time-outs", "1", RetryPolicy().session_timeout_ms),
         (f"acks=1, broker.session.timeout.ms={TIGHT_MS}", "1", TIGHT_MS),
     ]
     lines = []
@@ -154,7 +155,7 @@ def measure_slow_node(folder: Path, say: Callable[[str], object]) -> list[Line]:
         taken = []
         for _ in range(COMMITS):
             begun = time.perf_counter()
-            _write(handle, [b"row"], "all", Patience())
+            _write(handle, [b"row"], "all", RetryPolicy())
             taken.append((time.perf_counter() - begun) * 1000)
         times[mode] = statistics.median(taken)
         for thread in threading.enumerate():
@@ -174,18 +175,18 @@ def _failover(folder: Path, name: str, acks: Acks, timeout_ms: int) -> float:
     log, folders = found(folder, f"lost-{name}")
     replicas = (("0", "1", "2"),)
     handle = log.create_topic("t", 1, TopicConfig(min_insync_replicas=2), replicas=replicas)
-    _write(handle, [b"row"], acks, Patience())
+    _write(handle, [b"row"], acks, RetryPolicy())
     shutil.rmtree(folders[0])
     begun = time.perf_counter()
     log.probe_nodes()
-    _write(handle, [b"row"], acks, Patience(session_timeout_ms=timeout_ms))
+    _write(handle, [b"row"], acks, RetryPolicy(session_timeout_ms=timeout_ms))
     taken = (time.perf_counter() - begun) * 1000
     assert handle.journal.state.partitions[0].leader != "0"
     log_at.cache_clear()
     return taken
 
 
-def _write(handle: TopicHandle, values: Sequence[bytes], acks: Acks, patience: Patience) -> None:
+def _write(handle: TopicHandle, values: Sequence[bytes], acks: Acks, patience: RetryPolicy) -> None:
     log = handle.log
     handle.refresh()
     destination = destination_of(handle, None, 2**31 - 1, acks)
@@ -195,7 +196,7 @@ def _write(handle: TopicHandle, values: Sequence[bytes], acks: Acks, patience: P
     columns = [pa.nulls(len(values), pa.binary()), pa.array(values, pa.binary())]
     times = pa.repeat(pa.scalar(log.environment.now_ms() * 1000, schema.TIMESTAMP), len(values))
     staging.add(Rows(pa.RecordBatch.from_arrays([*columns, times], schema=schema.RECORD), None, None))
-    sequence(log, [staging.finish()], None, acks, patience, None)
+    commit_staged(log, [staging.finish()], None, acks, patience, None)
 
 
 def _fill(handle: TopicHandle, size: int) -> None:
@@ -206,7 +207,7 @@ def _fill(handle: TopicHandle, size: int) -> None:
             handle,
             [block[at : at + VALUE_BYTES] for at in range(0, REFILL_FILE_BYTES, VALUE_BYTES)],
             "all",
-            Patience(),
+            RetryPolicy(),
         )
 
 

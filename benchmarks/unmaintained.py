@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from pyspark_log import DefaultSource
-from pyspark_log.client.write import inline_maintenance
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import writer
+from pyspark_log_coordinator.commit import inline_maintenance
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage

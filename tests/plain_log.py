@@ -6,13 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage import schema
 from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.store import Store, open_store
@@ -76,7 +77,7 @@ class PlainLog:
         )
         for each in rows:
             staging.add(each)
-        sequence(self.log, [staging.finish()], claim, "all", Patience(), None)
+        commit_staged(self.log, [staging.finish()], claim, "all", RetryPolicy(), None)
 
     def files(self, topic: str) -> Iterator[Path]:
         """The topic's append files, in the order in which they were sequenced."""

@@ -64,6 +64,7 @@ MAY_COME_WITH_A_TASK = {
     "replication",
     "replication.high_watermark",
     "replication.write_targets",
+    "retry",
 }
 """Modules of the coordinator: small values, and no state machine."""
 
@@ -123,7 +124,7 @@ def test_a_task_imports_neither_state_machines_nor_what_the_driver_does(imported
     assert not imported[task] & {
         "pyspark_log.client.read.planning",
         "pyspark_log.client.write.commit",
-        "pyspark_log.client.write.inline_maintenance",
+        "pyspark_log_coordinator.commit.inline_maintenance",
     }
 
 

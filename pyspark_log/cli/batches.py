@@ -1,28 +1,27 @@
 """Batches: rows on their way into a topic, each batch one append file and one journal entry.
 
-The steps are the Spark sink's own: `staging`, then `sequence`.
+The steps are the Spark sink's own: `staging`, then `commit_staged`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.client.write.commit import Patience, look_at_nodes, retrying, sequence
-from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.retrying_staging import RetryingStaging
 from pyspark_log.client.write.rows import rows_of
 from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.commit.commit import detect_failures
+from pyspark_log_coordinator.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from pyspark_log.options import Acks, Compression
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_storage.errors import LogError
-
-T = TypeVar("T")
 
 
 class Written(msgspec.Struct):
@@ -44,7 +43,7 @@ class Batches:
         *,
         acks: Acks,
         compression: Compression | None,
-        patience: Patience,
+        policy: RetryPolicy,
     ) -> None:
         """`decode` makes rows of lines, given the number of the first one."""
         self._log = log
@@ -52,8 +51,8 @@ class Batches:
         self._decode = decode
         self._acks = acks
         self._compression = compression
-        self._patience = patience
-        self._staging: PatientStaging | None = None
+        self._policy = policy
+        self._staging: RetryingStaging | None = None
         self._lines_decoded = 0
         self.lines_written = 0
         self.written: dict[int, Written] = {}
@@ -75,17 +74,17 @@ class Batches:
             self._decode(lines, self._lines_decoded + 1), now_us=time.time_ns() // 1000, by_topic_column=False
         )
         if self._staging is None:
-            self._staging = PatientStaging(self._begun, self._retry, kept_bytes_max=None)
+            self._staging = RetryingStaging(self._begun, self._log.environment, self._policy, kept_bytes_max=None)
         self._staging.add(rows)
         self._lines_decoded += len(lines)
 
     def end(self) -> None:
-        """Write the present batch. Raises what `add` and `sequence` raise, `OutcomeUnknown` among it."""
+        """Write the present batch. Raises what `add` and `commit_staged` raise, `OutcomeUnknown` among it."""
         if self._staging is None:
             return
         staged = self._staging.finish()
         self._staging = None
-        done = sequence(self._log, [staged], None, self._acks, self._patience, None)
+        done = commit_staged(self._log, [staged], None, self._acks, self._policy, None)
         self.lines_written = self._lines_decoded
         for sequenced in done.values():
             for partition, (start, end) in sequenced.offsets.items():
@@ -101,7 +100,7 @@ class Batches:
     def _begun(self, *, again: bool) -> Staging:
         if again:
             self._log.open(create=False)
-            look_at_nodes(self._handle, self._patience)
+            detect_failures(self._handle, self._policy)
         state = self._handle.refresh()
         destination = destination_of(self._handle, self._compression, state.config.max_message_bytes, self._acks)
         return Staging(
@@ -112,6 +111,3 @@ class Batches:
             durable=self._acks != "0",
             sticky=destination.born,  # grows with every batch, so rows without key take turns
         )
-
-    def _retry(self, attempt: Callable[[], T], failed: LogError) -> T:
-        return retrying(self._patience, attempt, self._log.environment, failed=failed)

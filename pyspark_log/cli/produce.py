@@ -95,16 +95,17 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     from pyspark_log.cli.batches import Batches
     from pyspark_log.cli.lines import Lines
     from pyspark_log.client.opening import open_log
-    from pyspark_log.client.write.commit import Patience, retrying
     from pyspark_log.options import table
     from pyspark_log.options.produce import parse_produce
+    from pyspark_log_coordinator.environment import real_environment
+    from pyspark_log_coordinator.retry import RetryPolicy, retry
     from pyspark_log_storage.names import check_topic
 
     durability = arguments.read_as(table.ACKS, acks, "--acks")
     codec = None if compression is None else arguments.read_as(table.COMPRESSION_TYPE, compression, "--compression")
 
     options = parse_produce(arguments.settings(config or [], "delivery.timeout.ms=60000"))
-    patience = Patience(options.retries, options.retry_backoff_ms, options.delivery_timeout_ms)
+    policy = RetryPolicy(options.retries, options.retry_backoff_ms, options.delivery_timeout_ms)
 
     def open_topic() -> tuple[Log, TopicHandle]:
         log = open_log(path, create=create)
@@ -117,8 +118,8 @@ def produce(  # noqa: PLR0913  # one for each option of the command
 
     check_topic(topic)
     with _opened(file) as stream:
-        log, handle = retrying(patience, open_topic)
-        batches = Batches(log, handle, decode, acks=durability, compression=codec, patience=patience)
+        log, handle = retry(real_environment(), policy, open_topic)
+        batches = Batches(log, handle, decode, acks=durability, compression=codec, policy=policy)
         row_bytes_max = handle.journal.state.config.max_message_bytes
         lines = Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:

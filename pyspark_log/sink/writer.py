@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,27 +24,26 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_log.client.opening import canonical, open_log, stores_at
-from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.retrying_staging import RetryingStaging
 from pyspark_log.client.write.rows import check_columns, rows_of
-from pyspark_log.client.write.staging import Destination, StagedFile, Staging, destination_of
+from pyspark_log.client.write.staging import Destination, Staging, destination_of
 from pyspark_log.spark_errors import spark_entry
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_storage.errors import InvalidOption, LogError
+from pyspark_log_coordinator.model.batch import StagedFile
+from pyspark_log_coordinator.retry import RetryPolicy, retry
+from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.fan_out import FanOutWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
-    from pyspark_log.client.write.commit import Patience
     from pyspark_log.options.sink_options import SinkOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
-
-T = TypeVar("T")
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -69,14 +68,14 @@ class _Sink:
         self.options = options
         self._destinations: dict[str, Destination] = {}
         self._works: tuple[RollTask, ...] = ()
-        self._patiently(self._plan)
+        retry(real_environment(), self._policy, self._plan)
 
     def _plan(self) -> None:
         """Find the topic, and decide what the tasks do."""
         options = self.options
         log = open_log(options.path, create=options.auto_create_topics)
         if options.topic is not None:
-            from pyspark_log.client.write import inline_maintenance
+            from pyspark_log_coordinator.commit import inline_maintenance
 
             handle = self._find(log, options.topic)
             self._destinations[options.topic] = self._destination(handle)
@@ -97,8 +96,7 @@ class _Sink:
         options, context = self.options, TaskContext.get()
         assert context is not None
         store_at = stores_at(canonical(options.path))
-        nonce = real_environment().nonce
-
+        environment = real_environment()
         sticky = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
 
         def begin(*, again: bool) -> Staging:
@@ -106,13 +104,13 @@ class _Sink:
                 store_at,
                 self._destination_now if again else self._destination_named,
                 options.topic,
-                nonce=nonce,
+                nonce=environment.nonce,
                 durable=options.acks != "0",
                 sticky=sticky,
                 fan_out=functools.partial(FanOutWriter, slower_seconds=options.request_timeout_ms / 1000),
             )
 
-        staging = PatientStaging(begin, self._retry)
+        staging = RetryingStaging(begin, environment, self._policy)
         now_us = time.time_ns() // 1000
         try:
             for batch in batches:
@@ -126,9 +124,9 @@ class _Sink:
         run_id = (context.getLocalProperty(RUN_ID) or "") if streaming else ""
         swaps: tuple[SwapSegments, ...] = ()
         if (task := context.partitionId()) < len(self._works):
-            from pyspark_log.client.write import inline_maintenance
+            from pyspark_log_coordinator.commit import inline_maintenance
 
-            swaps = inline_maintenance.run_inline(store_at, self._works[task], nonce())
+            swaps = inline_maintenance.roll_inline(store_at, self._works[task], environment.nonce())
         return StagedMessage(tuple(files), swaps, query_id, run_id)
 
     def _destination_named(self, topic: str) -> Destination:
@@ -136,46 +134,29 @@ class _Sink:
         return found if found is not None else self._destination(self._find(open_log(self.options.path), topic))
 
     def _destination_now(self, topic: str) -> Destination:
-        """Return a topic as it is now. Look at its nodes first: another may have to lead before anything is written."""
-        from pyspark_log.client.write.commit import look_at_nodes
+        """Return the topic's present state, after a leader has been elected if need be."""
+        from pyspark_log_coordinator.commit.commit import detect_failures
 
         handle = self._find(open_log(self.options.path), topic)
-        look_at_nodes(handle, self.patience)
+        detect_failures(handle, self._policy)
         return self._destination(handle)
 
-    def _patiently(self, attempt: Callable[[], T]) -> T:
-        """Return what `attempt` returns, called again while it raises a retriable error and patience lasts."""
-        try:
-            return attempt()
-        except LogError as error:
-            return self._retry(attempt, error)
-
-    def _retry(self, attempt: Callable[[], T], failed: LogError) -> T:
-        from pyspark_log.client.write.commit import retrying
-
-        return retrying(self.patience, attempt, failed=failed)
-
     @property
-    def patience(self) -> Patience:
-        from pyspark_log.client.write.commit import Patience
-
+    def _policy(self) -> RetryPolicy:
         options = self.options
-        return Patience(
-            options.retries,
-            options.retry_backoff_ms,
-            options.delivery_timeout_ms,
-            options.session_timeout_ms,
+        return RetryPolicy(
+            options.retries, options.retry_backoff_ms, options.delivery_timeout_ms, options.session_timeout_ms
         )
 
-    def sequence(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
-        from pyspark_log.client.write.commit import sequence
+    def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
+        from pyspark_log.client.write.commit import commit_staged
 
         options = self.options
         staged = [message for message in messages if isinstance(message, StagedMessage)]
         files = [message.files for message in staged]
         swaps = [swap for message in staged for swap in message.swaps]
-        log = self._patiently(lambda: open_log(options.path))
-        sequence(log, files, claim, options.acks, self.patience, options.topic, swaps=swaps)
+        log = retry(real_environment(), self._policy, lambda: open_log(options.path))
+        commit_staged(log, files, claim, options.acks, self._policy, options.topic, swaps=swaps)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -202,7 +183,7 @@ class BatchWriter(DataSourceArrowWriter):
         if options.txn_app_id is not None:
             assert options.txn_version is not None
             claim = ProducerClaim(options.txn_app_id, "", "", options.txn_version, options.txn_take_over)
-        self._sink.sequence(messages, claim)
+        self._sink.commit(messages, claim)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: Spark calls this also after `commit` raised, when the entry may be there and name the files."""
@@ -229,7 +210,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         options = self._sink.options
         producer = options.txn_app_id or first.query_id
         claim = ProducerClaim(producer, first.query_id, first.run_id, batchId, options.txn_take_over)
-        self._sink.sequence(messages, claim)
+        self._sink.commit(messages, claim)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: Spark calls this also after `commit` raised, when the entry may be there and name the files."""

@@ -5,8 +5,8 @@ import time
 
 import msgspec
 
-from pyspark_log.client.write.commit import Patience
 from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import BatchMismatch, LogError
@@ -17,7 +17,7 @@ from tests.processes.small_topic import PARTITIONS, TOPIC, Life, Values
 
 SESSION_TIMEOUT_MS = 150
 PAUSE_S = 0.02
-PATIENCE = Patience(retry_backoff_ms=10, delivery_timeout_ms=2_000, session_timeout_ms=SESSION_TIMEOUT_MS)
+PATIENCE = RetryPolicy(retry_backoff_ms=10, delivery_timeout_ms=2_000, session_timeout_ms=SESSION_TIMEOUT_MS)
 
 
 class Seen(msgspec.Struct):

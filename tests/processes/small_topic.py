@@ -15,19 +15,20 @@ import pyarrow as pa
 
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, find_again, split_of
-from pyspark_log.client.write import inline_maintenance
-from pyspark_log.client.write.commit import Patience, sequence
-from pyspark_log.client.write.inline_maintenance import plan_inline, run_inline
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
+from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.commit import inline_maintenance
+from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.journal import journal, journal_entry
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_description, topic_roll
-from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage import checkpoints, layout, schema, spare
 from pyspark_log_storage.errors import LogError
@@ -128,7 +129,7 @@ class Life:
         self,
         producer: str,
         batch: int,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         *,
         named: bool = True,
         acks: Acks = "all",
@@ -140,9 +141,9 @@ class Life:
         works = plan_inline(self.handle)
         files = self.stage(rows_of(producer, batch), acks)
         nonce = self.log.environment.nonce
-        swaps = [swap for work in works[:1] for swap in run_inline(self.log.store_at, work, nonce())]
+        swaps = [swap for work in works[:1] for swap in roll_inline(self.log.store_at, work, nonce())]
         claim = ProducerClaim(producer, producer, "", batch) if named else None
-        sequence(self.log, [files], claim, acks, patience or Patience(retries=0), self.topic, swaps=swaps)
+        commit_staged(self.log, [files], claim, acks, patience or RetryPolicy(retries=0), self.topic, swaps=swaps)
 
     def fill(self, producer: str, batches: Iterable[int]) -> None:
         for batch in batches:

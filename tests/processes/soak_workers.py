@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log.client.write.commit import Patience
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import DataLoss
 from tests.direct import Stream, read
@@ -71,7 +71,7 @@ def write(root: str, producer: str, stop: str) -> tuple[int, float]:
     life, batch, slowest = Life(root), 0, 0.0
     while not Diary(stop).lines():
         begun = time.monotonic()
-        life.write(producer, batch, Patience())
+        life.write(producer, batch, RetryPolicy())
         slowest = max(slowest, time.monotonic() - begun)
         batch += 1
     return batch, slowest

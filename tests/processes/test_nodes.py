@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from pyspark_log.client.write.commit import Patience
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import BatchMismatch
 from tests.processes import soak_workers, workers
 from tests.processes.diary import Diary
@@ -70,7 +70,7 @@ def test_rows_of_a_writer_with_acks_one_that_sleeps_through_an_election_are_ther
     sleeper.wait_for(lambda: Bed(bed).is_slept_in, "sleep")
     nodes.take_away("1")
     others = Life(nodes.root)
-    impatient = Patience(retry_backoff_ms=20, session_timeout_ms=200)
+    impatient = RetryPolicy(retry_backoff_ms=20, session_timeout_ms=200)
     others.write("other", 3, impatient)
     assert all(each.leader in {"0", "2"} for each in others.handle.journal.state.partitions)
     if comes_back:

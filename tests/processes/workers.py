@@ -8,7 +8,7 @@ import tempfile
 
 import msgspec
 
-from pyspark_log.client.write.commit import Patience
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
 from tests.processes.diary import Diary
@@ -220,7 +220,7 @@ def write_without_a_name(root: str, broken: BrokenFrom, names: tuple[str, ...]) 
     make_constants_small()
     life = Life(root, seeded(LATER_MS))
     with watched(broken, names):
-        error = error_of(lambda: life.write("unnamed", 0, Patience(retries=3, retry_backoff_ms=1), named=False))
+        error = error_of(lambda: life.write("unnamed", 0, RetryPolicy(retries=3, retry_backoff_ms=1), named=False))
     return told(error)
 
 

@@ -11,18 +11,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pyspark_log.client.read import source_offset
-from pyspark_log.client.write.commit import Patience, sequence
-from pyspark_log.client.write.inline_maintenance import plan_inline, run_inline
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import StagedFile, Staging, destination_of
+from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log.options import parse_source
 from pyspark_log.source.batch_reader import BatchReader
 from pyspark_log.source.row import row_schema
 from pyspark_log.source.stream_reader import StreamReader
+from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_roll
-from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
 from pyspark_log_storage import schema
@@ -177,15 +178,15 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
                 continue
             done: tuple[SwapSegments, ...] = ()
             if task < len(works):
-                done = run_inline(process.log.store_at, works[task], process.environment.nonce())
+                done = roll_inline(process.log.store_at, works[task], process.environment.nonce())
             if attempt > 0 or chance.random() > 0.1:  # else another attempt of the task wins
                 break
         files.append(staged)
         swaps += done
     process.place = chance.choice(["driver", "commit"])
     process.open(create=False)
-    patience = Patience(retries=5, session_timeout_ms=world.settings.nodes.session_timeout_ms)
-    sequence(process.log, files, claim, acks, patience, TOPIC, swaps=swaps)
+    patience = RetryPolicy(retries=5, session_timeout_ms=world.settings.nodes.session_timeout_ms)
+    commit_staged(process.log, files, claim, acks, patience, TOPIC, swaps=swaps)
     assert world.rows is not None
     world.rows.acknowledged(producer, batch, acks)
     world.counts["batches"] += 1

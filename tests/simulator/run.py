@@ -15,15 +15,15 @@ import msgspec
 
 from pyspark_log.client.read import batch_plan, failover, fetch, stream_planner
 from pyspark_log.client.read.recent_chunks import RecentChunks
-from pyspark_log.client.write import inline_maintenance, staging
+from pyspark_log.client.write import staging
 from pyspark_log.source import split_reader
 from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.sync import commit_catch_up, isr_recovery
 from pyspark_log_storage import fan_out
 from pyspark_log_storage.errors import LogError
 from tests.simulator import actors, lanes, losses, nemesis
@@ -244,7 +244,5 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(quorum, "ThreadCalls", calls))
         stack.enter_context(mock.patch.object(journal_nodes, "ThreadCalls", calls))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
-        stack.enter_context(mock.patch.object(commit_catch_up, "_seen", {}))
-        stack.enter_context(mock.patch.object(isr_recovery, "_turns", {}))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
         yield

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.model.partition import Holder, NodeId
 from pyspark_log_storage.staged_chunk import StagedChunk
 from pyspark_log_storage.stored_names import BornName
 
@@ -17,6 +17,16 @@ class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     name: BornName
     holders: tuple[Holder, ...]
     chunks: tuple[StagedChunk, ...]
+
+
+class StagedFile(msgspec.Struct, frozen=True):
+    """An append file that is durable and not sequenced yet."""
+
+    topic: str
+    topic_id: str
+    file: SequencedFile
+    failed: tuple[NodeId, ...] = ()
+    """Nodes that it could not be written to."""
 
 
 Acks = Literal["all", "1", "0"]

@@ -16,8 +16,9 @@ from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.replication import leader_balance
 from pyspark_log_coordinator.replication.election import ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.isr import PUBLISH_CHECK_MS
+from pyspark_log_coordinator.retry import SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import replica_probe
-from pyspark_log_coordinator.sync.failure_detector import SESSION_TIMEOUT_MS, failure_detector_of
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:

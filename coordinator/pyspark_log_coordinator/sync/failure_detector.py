@@ -25,6 +25,7 @@ from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, 
 from pyspark_log_coordinator.replication.isr import FollowerId, FollowerLag, Publication, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
+from pyspark_log_coordinator.retry import SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.replica_probe import has_required_files, live
 from pyspark_log_storage.fan_out import is_node_failure
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 2.0
 """The interval of `look_now_and_then`."""
-SESSION_TIMEOUT_MS = 9_000
-"""Kafka's default of broker.session.timeout.ms."""
 
 
 class FailureDetector:

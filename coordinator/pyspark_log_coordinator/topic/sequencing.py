@@ -1,11 +1,12 @@
-"""Sequencing: the journal entry that gives chunks their offsets. Only there data becomes part of the log.
+"""Sequencing: the journal entry that gives chunks their offsets, and so makes them part of the log.
 
-All chunks of all partitions of a batch get their offsets in one entry, in the order of the writing tasks,
-then of the chunks in a task's file. Each holder whose LEO reaches the log end moves it. With acks=all the
-same entry sets ISR' = those of the ISR whose LEO is the log end afterwards, and another of them leads where the leader
-is none of them; below min.insync.replicas the batch is refused. So a node that fails costs no retry. Where nobody in
-the ISR has all the rows before the batch, the only copy of some is gone, and the batch is refused until an election has
-cut them. With acks=1 the leader must hold the batch, and the ISR stays.
+All chunks of all partitions of a batch get their offsets in one entry: in the order of the writing tasks, then of the
+chunks in a task's file. Each holder whose LEO is the log end moves on with it.
+
+With acks=all the same entry sets ISR' = the members of the ISR that hold everything up to the new log end, and elects
+one of them if the leader is not among them. So a node that fails costs no retry. The batch is refused below
+min.insync.replicas, and if no member of the ISR has all earlier rows: then the only copy of some is gone, and an
+election must cut them first. With acks=1 the leader must hold the batch, and the ISR stays as it is.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ class CommitBatch(msgspec.Struct, frozen=True):
     """Append the rows of a batch. `files` are in the order of the writing tasks."""
 
     claim: ProducerClaim | None
-    """None for a batch write without a name of its own, which is never a replay."""
+    """None for a batch write without an identity, which is never a replay."""
     files: tuple[SequencedFile, ...]
     acks: Acks = "all"
     swaps: tuple[SwapSegments, ...] = ()
-    """What maintenance did in passing; those that have gone stale are dropped."""
+    """What inline maintenance rolled and merged; stale ones are dropped."""
 
     @property
     def rows(self) -> int:
-        """How many rows the batch has."""
+        """The number of rows in the batch."""
         return sum(chunk.rows for file in self.files for chunk in file.chunks)
 
 
 class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The batch is in the log; its chunks' offsets follow from their order."""
+    """The batch is in the log. The offsets of its chunks follow from their order."""
 
     claim: ProducerClaim | None
     rows: Count
@@ -59,13 +60,12 @@ class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, for
 
 
 def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
-    """Return the events of a batch, none for a replay and for a new batch without rows.
+    """Return the events of a batch: none for a replay and for a batch without rows.
 
     Raises `ProducerFenced`, `BatchMismatch` (see `producers`), `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord`
     for a partition that the topic does not have.
     """
-    rows = command.rows
-    claim = command.claim
+    rows, claim = command.rows, command.claim
     if claim is not None and producers.is_replay(topic.producers.get(claim.producer), claim, rows, topic.name):
         return []
     if rows == 0:
@@ -84,22 +84,22 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
 
 
 def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrShrunk | LeaderElected | None:
-    """Return how the ISR of partition `index` shrinks, or who leads from now on. Raises `NotEnoughReplicas`."""
+    """Return how the ISR of partition `index` shrinks, or its new leader. Raises `NotEnoughReplicas`."""
     partition = topic.partitions[index]
-    where = f"topic {topic.name!r}, partition {index}"
+    where = f"topic {topic.name!r}, partition {index}:"
     end = growth.chunks[-1].end_offset
     voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
     holding = tuple(node for node in voters if growth.log_end_offsets[node] == end and node not in topic.fenced)
     if acks != "all":
         if partition.leader not in holding:
-            raise NotEnoughReplicas(f"{where}: {_why_not(topic, partition)}")
+            raise NotEnoughReplicas(f"{where} {_why_leader_lacks_batch(topic, partition)}")
         return None
     if not holding:
-        raise NotEnoughReplicas(f"{where}: {_why_nobody(topic, partition)}")
+        raise NotEnoughReplicas(f"{where} {_why_no_replica_counts(topic, partition)}")
     needed = replicas.required_acks(partition, topic.config)
     if len(holding) < needed:
         raise NotEnoughReplicas(
-            f"{where}: {len(holding)} in-sync replicas hold the batch and {_why_needed(topic)} {needed}; bring nodes "
+            f"{where} {len(holding)} in-sync replicas hold the batch and {_minimum(topic)} is {needed}; bring nodes "
             "back, then try again"
         )
     if partition.leader not in holding:
@@ -107,11 +107,12 @@ def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrS
     return None if holding == partition.isr else IsrShrunk(index, holding)
 
 
-def _why_not(topic: Topic, partition: Partition) -> str:
+def _why_leader_lacks_batch(topic: Topic, partition: Partition) -> str:
     if partition.leader is None:
+        isr = ", ".join(partition.isr) or "empty"
         return (
-            f"nobody leads, for no in-sync replica is there (the ISR is {', '.join(partition.isr) or 'empty'}); bring "
-            f"one back, then try again. {_giving_up(topic)}. Rows below the high watermark can be read"
+            f"it has no leader, because no in-sync replica is reachable (ISR: {isr}); bring one back, then try again. "
+            f"{_last_resort(topic)}. Rows below the high watermark can be read"
         )
     return (
         f"the leader's node {partition.leader!r} does not hold the batch; check that its disk is mounted and of the "
@@ -119,38 +120,38 @@ def _why_not(topic: Topic, partition: Partition) -> str:
     )
 
 
-def _giving_up(topic: Topic) -> str:
+def _last_resort(topic: Topic) -> str:
     return f"If they are lost for good: pyspark-log topics elect-leaders {topic.name} --unclean"
 
 
-def _why_nobody(topic: Topic, partition: Partition) -> str:
+def _why_no_replica_counts(topic: Topic, partition: Partition) -> str:
     ends = partition.log_end_offsets
-    having = [node for node in partition.isr if ends[node] == partition.log_end]
-    if len(having) == len(partition.isr):
-        disks = ", ".join(having) or "the replicas"
+    level = [node for node in partition.isr if ends[node] == partition.log_end]
+    if len(level) == len(partition.isr):
+        disks = ", ".join(level) or "the replicas"
         why = f"no in-sync replica holds the batch; check the disks of {disks}, then try again"
-        return why if partition.leader is not None else f"{why}. {_giving_up(topic)}"
-    known = max((ends[node] for node in partition.isr if node not in having), default=partition.log_end)
+        return why if partition.leader is not None else f"{why}. {_last_resort(topic)}"
+    known = max((ends[node] for node in partition.isr if node not in level), default=partition.log_end)
     return (
-        f"no in-sync replica holds the batch and all rows before it: of offsets {known} to {partition.log_end - 1} the "
-        f"only copy is on {', '.join(having) or 'no node'}. Try again when that is back, or when an election has cut "
-        "these rows off, which were written with acks=1"
+        "no in-sync replica holds the batch and all rows before it: the only copy of offsets "
+        f"{known} to {partition.log_end - 1} is on {', '.join(level) or 'no node'}. Try again when that node is back, "
+        "or when an election has cut these rows, which were written with acks=1"
     )
 
 
-def _why_needed(topic: Topic) -> str:
-    return "a majority is" if topic.config.replication_mode == "quorum" else "min.insync.replicas is"
+def _minimum(topic: Topic) -> str:
+    return "a majority" if topic.config.replication_mode == "quorum" else "min.insync.replicas"
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """What a batch adds to one partition, and the LEOs afterwards."""
+    """The chunks that a batch adds to one partition, and the LEOs after them."""
 
     chunks: list[ChunkRef]
     log_end_offsets: dict[NodeId, int]
 
 
 def lay_out(partitions: tuple[Partition, ...], files: Sequence[SequencedFile], first_file: int) -> dict[int, Growth]:
-    """Return where the files' chunks come to lie, by partition. Files get numbers from `first_file`."""
+    """Return what the files add to each partition. Files are numbered from `first_file`."""
     growths: dict[int, Growth] = {}
     for file_number, file in enumerate(files, first_file):
         holders = {holder.node for holder in file.holders}
@@ -182,7 +183,7 @@ def lay_out(partitions: tuple[Partition, ...], files: Sequence[SequencedFile], f
 
 
 def _grow(topic: Topic, partition: Partition, growth: Growth) -> Partition:
-    """Return the partition with the batch's chunks at its end; a replica that has them all is in the ISR again."""
+    """Return the partition with the batch's chunks at its end. A replica that has all of it rejoins the ISR."""
     end = growth.chunks[-1].end_offset
     grown = msgspec.structs.replace(
         partition,
@@ -199,7 +200,7 @@ def _grow(topic: Topic, partition: Partition, growth: Growth) -> Partition:
 
 
 def evolve(topic: Topic, event: BatchSequenced) -> Topic:
-    """Return the topic with the batch at the ends of its partitions."""
+    """Return the topic after the batch."""
     known = topic.producers
     if event.claim is not None:
         moved = producers.move(known.get(event.claim.producer), event.claim, event.rows)
@@ -217,7 +218,7 @@ def evolve(topic: Topic, event: BatchSequenced) -> Topic:
 
 
 def _end(partition: Partition, placed: Sequence[ChunkRef]) -> tuple[int, int]:
-    """Return the log end and the largest timestamp so far (microseconds)."""
+    """Return the log end and the largest timestamp (microseconds) after the chunks `placed`."""
     if placed:
         return placed[-1].end_offset, placed[-1].timestamp_reached
     return partition.log_end, partition.timestamp_reached
@@ -230,5 +231,5 @@ def _check_partitions(topic: Topic, command: CommitBatch) -> None:
             if not 0 <= chunk.partition < count:
                 raise InvalidRecord(
                     f"topic {topic.name!r} has no partition {chunk.partition}: it has {count}, numbered "
-                    "from 0; mend the column 'partition' or add partitions"
+                    "from 0; correct the column 'partition' or add partitions"
                 )

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyspark_log.client.write.partitioner import group_by_partition, partition_of
 from pyspark_log.client.write.rows import Rows, record_bytes
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
-from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId
 from pyspark_log_coordinator.replication.write_targets import enough, write_targets
 from pyspark_log_storage import layout, node, schema
@@ -72,16 +72,6 @@ class Destination(msgspec.Struct, frozen=True):
     def partitions(self) -> int:
         """How many partitions the topic has."""
         return len(self.targets)
-
-
-class StagedFile(msgspec.Struct, frozen=True):
-    """An append file that is durable and waits to be sequenced."""
-
-    topic: str
-    topic_id: str
-    file: SequencedFile
-    failed: tuple[NodeId, ...] = ()
-    """Nodes that it could not be written to."""
 
 
 def destination_of(

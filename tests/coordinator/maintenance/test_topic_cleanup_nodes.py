@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log.client.write import inline_maintenance
+from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, roll_job, roll_run, topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
@@ -261,7 +261,7 @@ def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
 def test_maintenance_in_passing_does_the_same(topic):
     fill(topic, roll_plan.ROLL_CHUNKS)
     [work] = inline_maintenance.plan_inline(topic.handle)
-    [swap] = inline_maintenance.run_inline(topic.stores.task().store_at, work, "ab" * 16)
+    [swap] = inline_maintenance.roll_inline(topic.stores.task().store_at, work, "ab" * 16)
     assert holders(swap.segment) == ["0", "1", "2"]
 
 
@@ -375,7 +375,7 @@ def test_in_passing_a_node_that_fails_is_logged_and_fails_no_write(topic, monkey
     fill(topic, 2)
     roll(topic)
     disk(topic, "2").broken_writes = StoreUnavailable
-    inline_maintenance.clean_up_when_due(topic.log, topic.handle)
+    inline_maintenance.run_inline(topic.handle)
     assert "housekeeping of topic 't' on node '2' was left for later" in caplog.text
 
 

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.commit import isr_recovery
+from pyspark_log_coordinator.commit.isr_recovery import INLINE_EVERY_SECONDS
 from pyspark_log_coordinator.replication import file_holders
-from pyspark_log_coordinator.sync import catch_up, isr_recovery, replica_file
-from pyspark_log_coordinator.sync.isr_recovery import INLINE_EVERY_SECONDS
+from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.fake_environment import fake_environment
@@ -74,13 +75,12 @@ def test_a_node_that_lacks_a_segment_is_left_alone_whatever_else_it_lacks(topic)
     assert isr_after(topic, 0) == ALL
 
 
-def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_eight_seconds(monkeypatch):
+def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_eight_seconds():
     clock = environment()
     stores = Stores(BreakableStore)
     topic = ReplicatedTopic(stores, environment=clock)
     behind = []
     for batch in range(40):  # twice a second
-        monkeypatch.setattr(isr_recovery, "_turns", {})  # each is a process of its own
         is_away = 2 <= batch < 18
         stores.at["/disk/2"].broken = StoreUnavailable if is_away else None
         log = stores.log(clock)

@@ -386,7 +386,7 @@ def test_with_acks_all_another_leads_where_the_leader_does_not_hold_the_batch():
 
 def test_a_batch_behind_rows_that_no_holder_has_is_refused():
     state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=("A",)), acks="1"))
-    with pytest.raises(NotEnoughReplicas, match="of offsets 0 to 1 the only copy is on A"):
+    with pytest.raises(NotEnoughReplicas, match="the only copy of offsets 0 to 1 is on A"):
         decide(state, commit(claim(1), file({0: 3}, on=("B", "C"))))
 
 

@@ -108,7 +108,7 @@ def test_a_command_imports_only_what_it_needs(cli, command, heavy):
         check=False,
     )
     imported = set(process.stderr.splitlines()[-1].split())
-    assert imported & {"numpy", "pyarrow", "pyspark", "rich", "tenacity"} == heavy
+    assert imported & {"numpy", "pyarrow", "pyspark", "rich"} == heavy
 
 
 def test_a_topic_is_followed_while_another_process_writes(start):

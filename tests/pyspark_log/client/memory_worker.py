@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log.client.write.commit import Patience, sequence
-from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.retrying_staging import RetryingStaging
 from pyspark_log.client.write.rows import rows_of
 from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log.source.row import COLUMNS, arrow_schema, rows
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.store import open_store
 
 BATCH_ROWS = 10_000
@@ -48,13 +49,10 @@ def write(log, topic, count):
         destination = destination_of(handle, None, 10**6)
         return Staging(log.store_at, lambda _: destination, topic, nonce=nonce, durable=True, sticky=0)
 
-    def retry(_, failed):
-        raise failed
-
-    staging = PatientStaging(begin, retry)
+    staging = RetryingStaging(begin, log.environment, RetryPolicy(retries=0))
     for batch in batches(count):
         staging.add(rows_of(batch, now_us=0, by_topic_column=False))
-    sequence(log, [staging.finish()], None, "all", Patience(), None)
+    commit_staged(log, [staging.finish()], None, "all", RetryPolicy(), None)
     return count
 
 

@@ -3,16 +3,17 @@
 import msgspec
 import pytest
 
-from pyspark_log.client.write.commit import Patience, retrying, sequence
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage.errors import BatchMismatch, StoreRefused, StoreUnavailable, UnknownTopic
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.fake_environment import fake_environment
 from tests.plain_log import PlainLog, record
 
-QUICK = Patience(retries=5, retry_backoff_ms=0, delivery_timeout_ms=10_000)
+QUICK = RetryPolicy(retries=5, retry_backoff_ms=0, delivery_timeout_ms=10_000)
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def rows(log, topic):
 
 
 def commit(log, *tasks, batch=None, always=None):
-    return sequence(log.log, tasks, None if batch is None else claim(batch), "all", QUICK, always)
+    return commit_staged(log.log, tasks, None if batch is None else claim(batch), "all", QUICK, always)
 
 
 def test_all_tasks_of_a_topic_are_one_entry(log):
@@ -101,14 +102,14 @@ UNAVAILABLE = StoreUnavailable("/log", "key", "the store does not answer")
 
 def test_what_passes_is_tried_again():
     attempt, calls = failing(3, UNAVAILABLE)
-    assert retrying(QUICK, attempt) == "done"
+    assert retry(fake_environment(), QUICK, attempt) == "done"
     assert len(calls) == 4
 
 
 def test_the_number_of_retries_is_bounded():
     attempt, calls = failing(100, UNAVAILABLE)
     with pytest.raises(StoreUnavailable):
-        retrying(QUICK, attempt)
+        retry(fake_environment(), QUICK, attempt)
     assert len(calls) == 1 + QUICK.retries
 
 
@@ -116,7 +117,7 @@ def test_the_time_for_retries_is_bounded_and_used_up():
     attempt, calls = failing(10**9, UNAVAILABLE)
     clock = fake_environment()
     with pytest.raises(StoreUnavailable):
-        retrying(Patience(), attempt, clock)
+        retry(clock, RetryPolicy(), attempt)
     assert clock.monotonic() == 120, "delivery.timeout.ms, by default"
     assert len(calls) >= 120, "at least one call a second"
 
@@ -125,27 +126,27 @@ def test_the_waits_between_tries_grow_from_retry_backoff_ms_to_a_second():
     waits, clock = [], fake_environment()
     slept = msgspec.structs.replace(clock, sleep=lambda seconds: (waits.append(seconds), clock.sleep(seconds)))
     attempt, _ = failing(6, UNAVAILABLE)
-    retrying(Patience(retry_backoff_ms=100), attempt, slept)
+    retry(slept, RetryPolicy(retry_backoff_ms=100), attempt)
     assert waits == [0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 
 def test_a_first_try_of_the_callers_own_counts_as_one():
     attempt, calls = failing(100, UNAVAILABLE)
     with pytest.raises(StoreUnavailable):
-        retrying(QUICK, attempt, failed=UNAVAILABLE)
+        retry(fake_environment(), QUICK, attempt, failed=UNAVAILABLE)
     assert len(calls) == QUICK.retries
 
 
 def test_whoever_waits_is_told_once_why(caplog):
     attempt, _ = failing(3, UNAVAILABLE)
-    retrying(Patience(), attempt, fake_environment())
+    retry(fake_environment(), RetryPolicy(), attempt)
     assert [each.getMessage() for each in caplog.records] == ["retrying for up to 120 s: the store does not answer"]
 
 
 def test_what_does_not_pass_is_not_tried_again():
     attempt, calls = failing(1, StoreRefused("/log", "key", "no permission"))
     with pytest.raises(StoreRefused):
-        retrying(QUICK, attempt)
+        retry(fake_environment(), QUICK, attempt)
     assert len(calls) == 1
 
 
@@ -162,5 +163,5 @@ def test_a_journal_that_does_not_answer_is_waited_for_before_the_batch_is_commit
     staged = task(log, "t", b"a")
     log.log.environment = msgspec.structs.replace(clock, sleep=sleep)
     store.broken = StoreUnavailable
-    sequence(log.log, [staged], None, "all", Patience(), None)
+    commit_staged(log.log, [staged], None, "all", RetryPolicy(), None)
     assert rows(log, "t") == 1

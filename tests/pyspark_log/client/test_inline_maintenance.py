@@ -5,10 +5,10 @@ import logging
 import msgspec
 import pytest
 
-from pyspark_log.client.write import inline_maintenance
-from pyspark_log.client.write.inline_maintenance import (
+from pyspark_log_coordinator.commit import inline_maintenance
+from pyspark_log_coordinator.commit.inline_maintenance import (
     CLEAN_UP_EVERY_ENTRIES,
-    clean_up_when_due,
+    roll_inline,
     roll_past_the_cap,
     run_inline,
 )
@@ -63,7 +63,7 @@ def test_past_the_hard_cap_a_partition_is_rolled_before_anything_is_appended(log
     fill(log, 10)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
-    roll_past_the_cap(log.log, log.log.topic("t"))
+    roll_past_the_cap(log.log.topic("t"))
     assert (len(one(log).segments), len(one(log).chunks)) == (1, 0)
 
 
@@ -96,7 +96,7 @@ def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_b
     flip_bit(next(log.files("two")), 8 * 100)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
-    roll_past_the_cap(log.log, log.log.topic("two"))
+    roll_past_the_cap(log.log.topic("two"))
     assert [len(each.chunks) for each in log.log.topic("two").journal.state.partitions] == [10, 0]
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_rolled_does_not_hold_a_writer_for_ever(log, monkeypatch)
     handle = log.log.topic("t")
     stuck = msgspec.structs.replace(handle.journal.state.partitions[0], high_watermark=0)
     handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=(stuck,))
-    roll_past_the_cap(log.log, handle)
+    roll_past_the_cap(handle)
     assert roll_plan.must_roll(handle.journal.state)
 
 
@@ -143,8 +143,8 @@ def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkey
     monkeypatch.setattr(topic_cleanup, "clean_up_topic", fail)
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     with caplog.at_level(logging.WARNING):
-        clean_up_when_due(log.log, log.log.topic("t"))
-    assert "housekeeping of topic 't' was left for later" in caplog.text
+        run_inline(log.log.topic("t"))
+    assert "cleanup of topic 't' was left for later" in caplog.text
 
 
 def test_damage_does_not_fail_housekeeping_or_the_write(log, monkeypatch, caplog):
@@ -156,7 +156,7 @@ def test_damage_does_not_fail_housekeeping_or_the_write(log, monkeypatch, caplog
         fill(log, ROLL_CHUNKS)
     assert one(log).log_end == ROLL_CHUNKS + 3
     assert "was left for later" in caplog.text
-    assert "housekeeping" not in caplog.text
+    assert "cleanup" not in caplog.text
 
 
 def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkeypatch):
@@ -201,6 +201,6 @@ def test_a_job_in_a_task_gives_its_swap(log):
     fill(log, ROLL_CHUNKS)
     handle = log.log.topic("t")
     [work] = inline_maintenance.plan_inline(handle)
-    [swap] = run_inline(log.log.store_at, work, log.log.environment.nonce())
+    [swap] = roll_inline(log.log.store_at, work, log.log.environment.nonce())
     assert (swap.partition, swap.segment.base_offset, swap.segment.end_offset) == (0, 0, ROLL_CHUNKS)
     assert one(log).segments == ()

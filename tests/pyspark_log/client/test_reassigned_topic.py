@@ -5,12 +5,13 @@ import pytest
 
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, find_again, split_of
-from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import follower, reassigner
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.several_nodes import Stores
@@ -53,8 +54,8 @@ class Writer:
 
     def commit(self):
         claim = ProducerClaim("p", "q", "r", self.batches)
-        patience = Patience(retries=2, retry_backoff_ms=1)
-        sequence(self.log, [self.staged], claim, "all", patience, None)
+        patience = RetryPolicy(retries=2, retry_backoff_ms=1)
+        commit_staged(self.log, [self.staged], claim, "all", patience, None)
         self.batches += 1
 
 

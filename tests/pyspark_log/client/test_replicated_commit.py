@@ -4,14 +4,16 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from pyspark_log.client.write.commit import Patience, sequence
+from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.commit import commit_catch_up, isr_recovery
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.sync import catch_up, commit_catch_up, isr_recovery
+from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import (
@@ -26,7 +28,7 @@ from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.several_nodes import Stores
 from tests.plain_log import record
 
-QUICK = Patience(retries=2, retry_backoff_ms=1)
+QUICK = RetryPolicy(retries=2, retry_backoff_ms=1)
 ALL = ("0", "1", "2")
 
 
@@ -59,7 +61,7 @@ class ThreeNodes:
 
     def commit(self, staged, acks="all", batch=None, patience=QUICK):
         claim = None if batch is None else ProducerClaim("p", "q", "r", batch)
-        return sequence(self.log, [staged], claim, acks, patience, None)
+        return commit_staged(self.log, [staged], claim, acks, patience, None)
 
     def refresh(self):
         self.log.probe_nodes()
@@ -93,7 +95,7 @@ def test_a_node_that_fails_in_the_middle_of_a_batch_costs_no_retry(lost):
     topic.disk(lost).broken_writes = StoreUnavailable  # node 0 holds the journal: of it only rows are kept out
     staged = topic.write(destination, b"a")
     topic.disk(lost).broken_writes = None
-    topic.commit(staged, patience=Patience(retries=0))
+    topic.commit(staged, patience=RetryPolicy(retries=0))
     left = tuple(node for node in ALL if node != lost)
     assert topic.handle.journal.number == before + 1
     assert topic.partition.isr == left
@@ -190,7 +192,7 @@ def test_a_member_of_the_isr_that_lags_gets_what_it_misses_and_stays():
     assert topic.partition.log_end_offsets == {"0": 1, "1": 1, "2": 0}
     topic.disk("2").broken_writes = None
     before = topic.handle.journal.number
-    topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
+    topic.commit(topic.stage(b"b"), patience=RetryPolicy(retries=0))
     assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 2)
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
     assert topic.handle.journal.number == before + 2  # what it got, and the batch
@@ -217,7 +219,7 @@ def test_a_batch_is_one_entry_however_many_nodes_and_partitions_there_are(nodes,
     for batch in range(3):
         tasks = [stage() for _ in range(3)]
         before = entries()
-        sequence(log, tasks, ProducerClaim("p", "q", "r", batch), "all", Patience(retries=0), None)
+        commit_staged(log, tasks, ProducerClaim("p", "q", "r", batch), "all", RetryPolicy(retries=0), None)
         assert entries() == before + 1
     assert [each.high_watermark for each in handle.journal.state.partitions] == [9] * partitions
 
@@ -257,7 +259,7 @@ def test_a_node_that_cannot_be_brought_back_costs_no_batch(monkeypatch, caplog):
     topic = away_for_a_batch()
     topic.disk("2").broken_writes = StoreRefused
     monkeypatch.setattr(isr_recovery, "INLINE_EVERY_SECONDS", 0.0)
-    topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
+    topic.commit(topic.stage(b"b"), patience=RetryPolicy(retries=0))
     assert topic.partition.high_watermark == 2
     assert "node '2' stays out of sync in topic 't'" in caplog.text
 
@@ -268,7 +270,7 @@ def test_a_batch_that_is_refused_brings_nodes_back_that_are_there(acks):
     topic.disk("1").broken = StoreUnavailable
     topic.refresh()
     topic.commit(topic.stage(b"b", acks=acks), acks)
-    topic.commit(topic.stage(b"c"), patience=Patience(retries=1, retry_backoff_ms=1))
+    topic.commit(topic.stage(b"c"), patience=RetryPolicy(retries=1, retry_backoff_ms=1))
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "2"), 3)
 
 
@@ -331,9 +333,9 @@ def test_a_batch_is_acknowledged_though_its_replicas_cannot_be_looked_after(monk
         raise StoreUnavailable("/cluster", "key", "the test made this up")
 
     monkeypatch.setattr(topic.log, "probe_nodes", fails)
-    topic.commit(topic.stage(b"a", acks="1"), "1", patience=Patience(retries=0))
+    topic.commit(topic.stage(b"a", acks="1"), "1", patience=RetryPolicy(retries=0))
     assert topic.partition.log_end == 1
-    assert "could not be looked after: the test made this up" in caplog.text
+    assert "failure detection for topic 't' failed: the test made this up" in caplog.text
 
 
 def test_a_replayed_batch_is_acknowledged_by_all_only_when_all_have_it():
@@ -342,7 +344,7 @@ def test_a_replayed_batch_is_acknowledged_by_all_only_when_all_have_it():
     topic.refresh()
     topic.commit(topic.stage(b"a", acks="1"), "1", batch=0)
     staged = topic.stage(b"a")
-    with pytest.raises(NotEnoughReplicasAfterAppend, match="of its rows those from offset 0 on are not on enough"):
+    with pytest.raises(NotEnoughReplicasAfterAppend, match="its rows from offset 0 on are not on enough"):
         topic.commit(staged, batch=0)
     topic.disk("2").broken = None
     topic.refresh()
@@ -362,8 +364,8 @@ def with_rows_that_wait_for_node_2():
 
 def test_a_batch_that_all_have_is_acknowledged_whatever_others_wait_for_in_other_partitions():
     topic = with_rows_that_wait_for_node_2()
-    topic.commit(topic.stage(b"a"), batch=0, patience=Patience(retries=0))
-    topic.commit(topic.stage(b"b"), patience=Patience(retries=0))
+    topic.commit(topic.stage(b"a"), batch=0, patience=RetryPolicy(retries=0))
+    topic.commit(topic.stage(b"b"), patience=RetryPolicy(retries=0))
     assert topic.partition.high_watermark == 2
     assert topic.handle.journal.state.partitions[1].high_watermark == 0
 
@@ -372,12 +374,12 @@ def test_a_replayed_batch_waits_for_its_own_rows_alone():
     topic = with_rows_that_wait_for_node_2()
     staged = topic.stage(b"a")
     topic.commit(staged, batch=0)
-    topic.commit(staged, batch=0, patience=Patience(retries=0))
+    topic.commit(staged, batch=0, patience=RetryPolicy(retries=0))
     empty = ProducerClaim("p", "q", "r", 1)
-    sequence(topic.log, [], empty, "all", Patience(retries=0), "t")
+    commit_staged(topic.log, [], empty, "all", RetryPolicy(retries=0), "t")
     topic.commit(topic.stage(b"b", partition=1, acks="1"), "1", batch=1)
     with pytest.raises(NotEnoughReplicasAfterAppend, match="partition 1: the batch is in the log"):
-        topic.commit(topic.stage(b"b", partition=1), batch=1, patience=Patience(retries=0))
+        topic.commit(topic.stage(b"b", partition=1), batch=1, patience=RetryPolicy(retries=0))
 
 
 def test_with_acks_one_another_leader_is_elected_when_the_leader_stays_away():
@@ -385,7 +387,7 @@ def test_with_acks_one_another_leader_is_elected_when_the_leader_stays_away():
     topic.commit(topic.stage(b"a", acks="1"), "1")
     topic.disk("1").broken = StoreUnavailable
     topic.refresh()
-    topic.commit(topic.stage(b"b", acks="1"), "1", patience=Patience(retry_backoff_ms=20, session_timeout_ms=50))
+    topic.commit(topic.stage(b"b", acks="1"), "1", patience=RetryPolicy(retry_backoff_ms=20, session_timeout_ms=50))
     assert topic.partition.leader == "2"
     assert topic.partition.leader_epoch == 1
     assert (topic.partition.isr, topic.partition.high_watermark) == (("2", "0"), 2)
@@ -414,7 +416,7 @@ def test_a_batch_that_an_election_cut_while_it_waited_is_not_acknowledged():
     topic = only_on_the_leader()
     staged = topic.stage(b"a")
     with pytest.raises(BatchMismatch, match="1 of its 1 rows are gone"):
-        topic.commit(staged, batch=0, patience=Patience(retry_backoff_ms=20, session_timeout_ms=50))
+        topic.commit(staged, batch=0, patience=RetryPolicy(retry_backoff_ms=20, session_timeout_ms=50))
     assert (topic.partition.leader, topic.partition.log_end) == ("2", 0)
 
 
@@ -422,7 +424,7 @@ def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypa
     topic = only_on_the_leader()
     topic.handle.refresh()
 
-    def meanwhile(log, handle, node, seconds):
+    def meanwhile(handle, node, seconds):
         monkeypatch.setattr(commit_catch_up, "_catch_up", lambda *_: None)
         observer = failure_detector_of(handle, session_timeout_ms=0)
         observer.look(handle)
@@ -431,7 +433,7 @@ def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypa
 
     monkeypatch.setattr(commit_catch_up, "_catch_up", meanwhile)
     again = CommitBatch(ProducerClaim("p", "q", "r", 0), (), "all")
-    with pytest.raises(NotEnoughReplicasAfterAppend, match="of its rows those from offset 0 on are not on enough"):
+    with pytest.raises(NotEnoughReplicasAfterAppend, match="its rows from offset 0 on are not on enough"):
         commit_catch_up.follow_up(topic.handle, again)
 
 
@@ -508,7 +510,7 @@ def test_a_majority_is_enough_in_quorum_mode_and_gets_what_it_misses_first():
             continue
         topic.disk(away).broken = StoreUnavailable
         topic.refresh()
-        topic.commit(topic.stage(b"row"), patience=Patience(retries=0))
+        topic.commit(topic.stage(b"row"), patience=RetryPolicy(retries=0))
         topic.disk(away).broken = None
         topic.refresh()
     assert topic.partition.high_watermark == 4

@@ -1,20 +1,20 @@
-"""Completing: what a commit copies by itself, before its entry and after it. Whoever waits, works.
+"""What a commit copies before and after its entry.
 
-Before: a member of the ISR that lags gets what it misses, and one that joined after the batch's files were named gets
-the files, so that only a node whose write or copy failed falls out of the ISR, and one whose disk has lost rows. With
-acks=1 the leader gets them.
+Before: an in-sync replica that lags catches up, and one that joined after the files were named gets the files. So a
+node leaves the ISR only if its own write or copy failed, or its disk has lost rows. With acks=1 only the leader is
+copied to.
 
-After: a batch with acks=all is committed by its own entry. One that is in the log already, perhaps by a run with
-acks=1, is acknowledged only when the high watermark has passed its rows. With acks=1 the followers get the batch, for a
-bounded time and unless somebody else copies to them: where no follower runs, the last batch must become visible too.
-What others wrote with acks=1, into whichever partition, keeps nobody waiting who waits for his own rows.
+After: a batch with acks=all is committed by its own entry. A replay, of a run that perhaps used acks=1, is acknowledged
+only once the high watermark has passed its rows. With acks=1 the commit copies to followers for a bounded time, unless
+another process does: the last batch must become visible even if no follower runs. A commit waits for its own rows only.
 
-On one node there is nothing to do, and nothing is read.
+With a single node nothing is read and nothing is copied.
 """
 
 from __future__ import annotations
 
 import logging
+import weakref
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.topic.sequencing import CommitBatch
 
 CATCH_UP_SECONDS = 10.0
-"""How long a commit may copy to members that lag before they fall out."""
+"""How long a commit copies to one lagging in-sync replica before that leaves the ISR."""
 FOLLOW_SECONDS = 1.0
-"""How long a commit with acks=1 copies to followers."""
+"""How long a commit with acks=1 copies to one follower."""
 
 _logger = logging.getLogger("pyspark_log")
 
@@ -54,12 +54,12 @@ def has_several_nodes(state: Topic) -> bool:
 def complete(handle: TopicHandle, command: CommitBatch, failed: Collection[NodeId]) -> CommitBatch:
     """Return the batch with all holders that it can have. `failed` are nodes that a task could not write to.
 
-    Raises `StoreError` where this process may not use a node that may be well.
+    Raises `StoreError` if this process is not allowed to use a node that may be well.
     """
-    log, state = handle.log, handle.refresh()
-    for node in _lagging(state, command):
+    log = handle.log
+    for node in _lagging(handle.journal.state, command):
         if node not in failed and node not in log.missing_nodes:
-            _catch_up(log, handle, node, CATCH_UP_SECONDS)
+            _catch_up(handle, node, CATCH_UP_SECONDS)
     state = handle.journal.state
     # A disk restored from a backup takes new rows, and lacks others: to be out of sync it must be no holder.
     lost = {node for node in sorted(_named(command)) if node in state.incarnations and not has_newest(handle, node)}
@@ -69,12 +69,12 @@ def complete(handle: TopicHandle, command: CommitBatch, failed: Collection[NodeI
 
 
 def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
-    """Do what is due once the batch is in the log, by this process's entry or by an earlier one.
+    """Copy what the promise of `acks` still needs, once the batch is in the log.
 
-    Raises `NotEnoughReplicasAfterAppend` where it is to be acknowledged by all, and is not committed.
+    Raises `NotEnoughReplicasAfterAppend` if acks=all and the batch is not committed.
     """
     log, state, acks = handle.log, handle.journal.state, command.acks
-    # Without a name it is no replay, so its own entry has committed it.
+    # A batch without a claim is no replay, so its own entry has committed it.
     ends = {} if acks != "all" or command.claim is None else _uncommitted(state, command.claim)
     if acks == "all" and not ends:
         return
@@ -82,18 +82,18 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
     behind = {node for each in waiting for node in _behind(each)} - set(state.fenced)
     for node in sorted(behind - set(log.missing_nodes)):
         if acks == "all" or not _is_followed(handle, node):
-            _catch_up(log, handle, node, CATCH_UP_SECONDS if acks == "all" else FOLLOW_SECONDS)
+            _catch_up(handle, node, CATCH_UP_SECONDS if acks == "all" else FOLLOW_SECONDS)
     if acks != "all":
-        _remember(handle)
+        _reached[handle] = _log_end_offsets(handle.journal.state)
         return
     for number, end in ends.items():
         before, now = state.partitions[number], handle.journal.state.partitions[number]
-        # An election meanwhile may have cut the rows, and others have come to lie at their offsets.
+        # An election may have cut the rows meanwhile, and other rows may have their offsets.
         mark = min(now.high_watermark, now.end_of_epoch(before.leader_epoch))
         if mark < end:
             raise NotEnoughReplicasAfterAppend(
-                f"topic {state.name!r}, partition {number}: the batch is in the log, and of its rows those from offset "
-                f"{mark} on are not on enough in-sync replicas yet; bring nodes back, then try again"
+                f"topic {state.name!r}, partition {number}: the batch is in the log, but its rows from offset {mark} "
+                "on are not on enough in-sync replicas yet; bring nodes back, then try again"
             )
 
 
@@ -191,8 +191,8 @@ def _copy(log: Log, key: str, file: SequencedFile, source: NodeId, node: NodeId,
     require_written(target, node, incarnation, key)
 
 
-def _catch_up(log: Log, handle: TopicHandle, node: NodeId, seconds: float) -> None:
-    """Copy what a node misses, as far as that goes; a node that fails is left behind."""
+def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
+    """Copy what a node lacks, for a bounded time. A node that fails is left behind."""
     try:
         catch_up.catch_up(handle, node, until=log.environment.monotonic() + seconds)
     except (StoreError, CorruptObject) as error:
@@ -201,21 +201,16 @@ def _catch_up(log: Log, handle: TopicHandle, node: NodeId, seconds: float) -> No
         _logger.warning("node %r is behind in topic %r: %s", node, handle.name, error)
 
 
-_seen: dict[tuple[str, NodeId], int] = {}
-"""How far followers were after this process had last copied to them: by topic id and node the sum of their LEOs."""
+_reached: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, int]] = weakref.WeakKeyDictionary()
+"""The sum of each node's LEOs after this process last copied to followers."""
 
 
-def _reached(state: Topic, node: NodeId) -> int:
-    return sum(each.log_end_offsets.get(node, 0) for each in state.partitions)
+def _log_end_offsets(state: Topic) -> dict[NodeId, int]:
+    """Return the sum of each node's LEOs."""
+    return {node: sum(each.log_end_offsets.get(node, 0) for each in state.partitions) for node in state.incarnations}
 
 
 def _is_followed(handle: TopicHandle, node: NodeId) -> bool:
-    """Return whether somebody else has copied to the node since this process looked last."""
-    known = _seen.get((handle.topic_id, node))
-    return known is not None and _reached(handle.journal.state, node) > known
-
-
-def _remember(handle: TopicHandle) -> None:
-    state: Topic = handle.journal.state
-    for node in state.incarnations:
-        _seen[handle.topic_id, node] = _reached(state, node)
+    """Return whether another process has copied to the node since this one last did."""
+    known = _reached.get(handle, {}).get(node)
+    return known is not None and _log_end_offsets(handle.journal.state)[node] > known

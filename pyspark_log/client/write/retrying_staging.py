@@ -1,23 +1,22 @@
-"""Patient staging: a task's rows are staged again if the nodes were away when they were first written.
+"""Staging with retries: stages a task's rows again if nodes were unreachable when they were first written.
 
-A staging takes its rows from an iterator that cannot be read twice. So the rows are kept until their file is durable,
-and another staging takes the same rows into a new file. Nobody sequences the first file: no row comes twice. A task
-that has more rows than may be kept cannot be staged again here: Spark repeats such a task from its own input.
+The rows come from an iterator that cannot be read twice, so they are kept until their file is durable, and written
+again into a new file. The first file is never sequenced, so no row appears twice. A task with more rows than may be
+kept fails instead, and Spark repeats it from its own input.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
+from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark_log.client.write.rows import Rows
-    from pyspark_log.client.write.staging import StagedFile, Staging
-
-T = TypeVar("T")
+    from pyspark_log.client.write.staging import Staging
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.model.batch import StagedFile
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 """How many bytes of rows a Spark task keeps: as many as it gathers before it writes."""
@@ -27,23 +26,19 @@ class Begin(Protocol):
     """Makes a staging."""
 
     def __call__(self, *, again: bool) -> Staging:
-        """Return a new staging. `again`: an earlier one failed, so look at the nodes and the topic first."""
+        """Return a new staging. `again`: an earlier one failed, so probe the nodes and refresh the topic first."""
 
 
-class Retry(Protocol):
-    """Calls a function until it succeeds, fails for good, or patience ends."""
+class RetryingStaging:
+    """Stages one task's rows, again after a retriable error."""
 
-    def __call__(self, attempt: Callable[[], T], failed: LogError) -> T:
-        """Return what `attempt` returns. `failed` is the error of the first try, which counts as one."""
-
-
-class PatientStaging:
-    """Stages one task's rows, again if need be."""
-
-    def __init__(self, begin: Begin, retry: Retry, kept_bytes_max: int | None = KEPT_BYTES_MAX) -> None:
+    def __init__(
+        self, begin: Begin, environment: Environment, policy: RetryPolicy, kept_bytes_max: int | None = KEPT_BYTES_MAX
+    ) -> None:
         """`kept_bytes_max` None: the caller bounds the rows."""
         self._begin = begin
-        self._retry = retry
+        self._environment = environment
+        self._policy = policy
         self._kept_bytes_max = kept_bytes_max
         self._staging: Staging | None = None
         self._kept: list[Rows] = []
@@ -52,7 +47,7 @@ class PatientStaging:
         self.bytes_added = 0
 
     def add(self, rows: Rows) -> None:
-        """Take some rows. Raises what `Staging.add` raises, a retriable error only once patience has ended."""
+        """Take some rows. Raises what `Staging.add` raises."""
         self.bytes_added += rows.record.nbytes
         if self._is_whole:
             self._kept.append(rows)
@@ -61,8 +56,9 @@ class PatientStaging:
                 self._staging = self._begin(again=False)
             self._staging.add(rows)
         except LogError as error:
-            self._check_repeatable(error)
-            self._retry(self._repeated, error)
+            if not self._is_whole:
+                raise
+            retry(self._environment, self._policy, self._repeated, failed=error)
         if self._kept_bytes_max is not None and self.bytes_added > self._kept_bytes_max:
             self._kept, self._is_whole = [], False
 
@@ -73,18 +69,15 @@ class PatientStaging:
         try:
             return self._staging.finish()
         except LogError as error:
-            self._check_repeatable(error)
-            return self._retry(lambda: self._repeated().finish(), error)
+            if not self._is_whole:
+                raise
+            return retry(self._environment, self._policy, lambda: self._repeated().finish(), failed=error)
 
     def discard(self) -> None:
-        """Give up what was staged."""
+        """Discard what was staged."""
         if self._staging is not None:
             self._staging.discard()
             self._staging = None
-
-    def _check_repeatable(self, error: LogError) -> None:
-        if not error.retriable or not self._is_whole:
-            raise error
 
     def _repeated(self) -> Staging:
         """Return a new staging that has taken all rows so far."""

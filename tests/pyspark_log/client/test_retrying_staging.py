@@ -7,11 +7,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from pyspark_log.client.write.commit import Patience, look_at_nodes, retrying, sequence
-from pyspark_log.client.write.patient_staging import PatientStaging
+from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.retrying_staging import RetryingStaging
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log_coordinator.commit.commit import detect_failures
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.append_file import read_chunk
 from pyspark_log_storage.errors import NodeAway, StoreRefused, StoreUnavailable, StoreUnwritable
 from tests.coordinator.breakable_store import BreakableStore
@@ -56,21 +58,18 @@ class TwoNodes:
     def at(self, seconds, act, *arguments):
         self.events.append((seconds, functools.partial(act, *arguments)))
 
-    def task(self, acks="all", patience=None, **options):
-        patience = patience or Patience()
+    def task(self, acks="all", policy=None, **options):
+        policy = policy or RetryPolicy()
 
         def begin(*, again):
             self.begun += 1
             if again:
-                look_at_nodes(self.handle, patience)
+                detect_failures(self.handle, policy)
             destination = destination_of(self.handle, None, 10**6, acks)
             nonce = self.log.environment.nonce
             return Staging(self.log.store_at, lambda _: destination, "t", nonce=nonce, durable=True, sticky=0)
 
-        def retry(attempt, failed):
-            return retrying(patience, attempt, self.log.environment, failed=failed)
-
-        return PatientStaging(begin, retry, **options)
+        return RetryingStaging(begin, self.log.environment, policy, **options)
 
     def values(self):
         """The rows of partition 0, as the log has them."""
@@ -88,7 +87,7 @@ def rows(*values):
 
 
 def commit(topic, staged, acks="all"):
-    sequence(topic.log, [staged], None, acks, Patience(), None)
+    commit_staged(topic.log, [staged], None, acks, RetryPolicy(), None)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, NodeAway])
@@ -164,7 +163,7 @@ def test_a_task_fails_with_the_error_of_the_node_that_is_away_though_another_is_
         topic.disk(full).broken_writes, topic.disk(full).broken = StoreUnwritable, None
         topic.take_away(away)
         topic.log.missing_nodes = {}
-        task = topic.task(patience=Patience(retries=0))
+        task = topic.task(policy=RetryPolicy(retries=0))
         task.add(rows(b"a"))
         with pytest.raises(StoreUnavailable) as caught:
             task.finish()
@@ -175,7 +174,7 @@ def test_a_task_fails_with_the_error_of_the_node_that_is_away_though_another_is_
 def test_patience_ends_with_delivery_timeout_ms():
     topic = TwoNodes()
     topic.take_away("1", "2")
-    task = topic.task(patience=Patience(delivery_timeout_ms=5_000))
+    task = topic.task(policy=RetryPolicy(delivery_timeout_ms=5_000))
     task.add(rows(b"a"))
     with pytest.raises(StoreUnavailable, match="/disk/1 was taken away"):
         task.finish()
@@ -195,7 +194,7 @@ def test_missing_rights_are_not_waited_for():
 def test_without_retries_the_first_error_ends_the_task():
     topic = TwoNodes()
     topic.take_away("1", "2")
-    task = topic.task(patience=Patience(retries=0))
+    task = topic.task(policy=RetryPolicy(retries=0))
     task.add(rows(b"a"))
     with pytest.raises(StoreUnavailable):
         task.finish()

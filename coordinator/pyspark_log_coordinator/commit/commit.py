@@ -1,0 +1,139 @@
+"""The commit of a batch to one topic, from staged files to the promise of `acks`.
+
+    roll          a topic that is past its hard cap of unrolled chunks (`inline_maintenance`)
+    complete      copy what in-sync replicas lack (`commit_catch_up`)
+    submit        one journal entry gives every row its offset (`sequencing`)
+    follow up     copy what the promise of `acks` still needs (`commit_catch_up`)
+    maintain      do a little maintenance, which cannot fail the batch (`inline_maintenance`)
+
+A retriable error repeats these steps. If too few replicas are in sync, the commit first probes the nodes, elects
+leaders and brings replicas back into the ISR.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.commit import commit_catch_up, inline_maintenance, isr_recovery
+from pyspark_log_coordinator.retry import RetryPolicy, retry
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
+from pyspark_log_storage.errors import LogError, NotEnoughReplicas, UnknownTopic
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.journal.journal import Outcome
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.batch import Acks, StagedFile
+    from pyspark_log_coordinator.model.producers import ProducerClaim
+    from pyspark_log_coordinator.segments.swap import SwapSegments
+    from pyspark_log_coordinator.topic.machine import Topic
+
+_logger = logging.getLogger("pyspark_log")
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What tasks have staged for one topic."""
+
+    claim: ProducerClaim | None
+    """None for a batch without an identity, which is never a replay."""
+    files: tuple[StagedFile, ...]
+    """In the order of the tasks."""
+    acks: Acks = "all"
+    swaps: tuple[SwapSegments, ...] | None = None
+    """What the tasks rolled or merged; None if they could not know the topic: then the commit rolls."""
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """A batch in the log of one topic."""
+
+    entry: int
+    """The newest entry of the topic's journal after the batch."""
+    offsets: dict[int, tuple[int, int]]
+    """The first offset and the end of the added rows, by partition; empty for a replay."""
+
+
+def commit(handle: TopicHandle, batch: Batch, policy: RetryPolicy) -> Committed:
+    """Append a batch to the topic in one journal entry; return once the promise of `acks` is kept.
+
+    The handle has just been refreshed. Raises `UnknownTopic` if the topic was created again since the files were
+    staged, and what `sequencing.decide` and `Journal.submit` raise.
+    """
+    if any(file.topic_id != handle.topic_id for file in batch.files):
+        name = handle.name
+        raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
+    outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms))
+    inline_maintenance.run_inline(handle)
+    return _committed(batch, outcome)
+
+
+class _Attempt:
+    """Commits a batch, as often as it is called, until it is acknowledged."""
+
+    def __init__(self, handle: TopicHandle, batch: Batch, session_timeout_ms: int) -> None:
+        self._handle = handle
+        self._batch = batch
+        self._session_timeout_ms = session_timeout_ms
+        self._is_repeated = False
+        self._command: CommitBatch | None = None
+        self._outcome: Outcome[Topic] | None = None
+        """The outcome of the first submission that was not refused."""
+
+    def __call__(self) -> Outcome[Topic]:
+        handle, batch = self._handle, self._batch
+        if self._is_repeated:
+            handle.refresh()
+        self._is_repeated = True
+        if self._command is None:
+            self._command = self._prepare()
+        command = self._command
+        if not commit_catch_up.has_several_nodes(handle.journal.state):
+            return handle.submit(command)
+        try:
+            if self._outcome is None:
+                failed = {node for file in batch.files for node in file.failed}
+                self._outcome = handle.submit(commit_catch_up.complete(handle, command, failed))
+            elif command.claim is not None:
+                handle.submit(command)  # raises if an election has cut its rows meanwhile
+            commit_catch_up.follow_up(handle, command)
+        except NotEnoughReplicas:
+            failure_detector_of(handle, self._session_timeout_ms).look(handle)
+            isr_recovery.recover_now(handle)
+            raise
+        if command.acks != "all" and commit_catch_up.has_uncommitted(handle.journal.state):
+            # An unreachable member of the ISR would hide these rows and all that follow.
+            try:
+                failure_detector_of(handle, self._session_timeout_ms).look_now_and_then(handle)
+            except LogError as error:
+                _logger.warning("failure detection for topic %r failed: %s", handle.name, error)
+        return self._outcome
+
+    def _prepare(self) -> CommitBatch:
+        handle, batch = self._handle, self._batch
+        inline_maintenance.roll_past_the_cap(handle)
+        swaps = batch.swaps
+        if swaps is None:
+            swaps = inline_maintenance.roll_one_inline(handle)
+            if swaps:
+                handle.refresh()  # a roll takes time
+        return CommitBatch(batch.claim, tuple(each.file for each in batch.files), batch.acks, swaps)
+
+
+def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
+    """Probe the nodes, and elect leaders in the place of unreachable ones if their time-out has passed."""
+    if commit_catch_up.has_several_nodes(handle.journal.state):
+        failure_detector_of(handle, policy.session_timeout_ms).look(handle)
+
+
+def _committed(batch: Batch, outcome: Outcome[Topic]) -> Committed:
+    rows: Counter[int] = Counter()
+    if any(isinstance(event, BatchSequenced) for event in outcome.events):
+        for staged in batch.files:
+            for chunk in staged.file.chunks:
+                rows[chunk.partition] += chunk.rows
+    # The state is the one after the batch's own entry, so its rows are the last ones.
+    ends = {partition: outcome.state.partitions[partition].log_end for partition in sorted(rows)}
+    return Committed(outcome.number, {partition: (end - rows[partition], end) for partition, end in ends.items()})

@@ -1,0 +1,116 @@
+"""Inline maintenance: writers do a little with each batch, so that a topic stays cheap without a daemon.
+
+    plan_inline, roll_inline    the tasks of a batch roll or merge segments, planned on the driver
+    roll_past_the_cap           the commit rolls before it appends to a topic that is past its hard cap
+    run_inline                  after a batch the commit cleans up and brings replicas back into the ISR
+
+Except past the hard cap, an error is logged and the work is left for later: it cannot fail a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.maintenance import roll_job, roll_run
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.maintenance.roll_job import RollTask
+    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.segments.swap import SwapSegments
+    from pyspark_log_storage.store import Store
+
+CLEAN_UP_EVERY_ENTRIES = 64
+"""Journal entries between two cleanups of the topic."""
+CLUSTER_CLEAN_UP_EVERY_ENTRIES = 64 * CLEAN_UP_EVERY_ENTRIES
+"""Journal entries between two cleanups of what belongs to no topic."""
+CLUSTER_CLEAN_UP_OBJECTS_MAX = 1_000
+"""Objects of deleted topics that one cleanup deletes, which bounds how long a batch waits."""
+
+_logger = logging.getLogger("pyspark_log")
+
+
+def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
+    """Return the rolls and merges for the tasks of the next batch: one each, the most urgent first."""
+    state = handle.journal.state
+    return tuple(roll_job.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
+
+
+def roll_inline(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> tuple[SwapSegments, ...]:
+    """Roll or merge; return the swap, or nothing after an error. `store_at` opens a node's store by its address."""
+    try:
+        return (roll_run.run_roll(store_at, work, nonce),)
+    except LogError as error:
+        _logger.warning(
+            "maintenance of topic %r, partition %d was left for later: %s", work.topic, work.job.partition, error
+        )
+        return ()
+
+
+def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
+    """Do the most urgent roll of a topic that no task could know beforehand."""
+    log = handle.log
+    for work in plan_inline(handle)[:1]:
+        return roll_inline(log.store_at, work, log.environment.nonce())
+    return ()
+
+
+def roll_past_the_cap(handle: TopicHandle) -> None:
+    """Roll until no partition is past the hard cap of unrolled chunks.
+
+    Damaged old rows do not block new ones: a partition that has some may exceed the cap. Raises the errors of writing,
+    and the retriable errors of reading.
+    """
+    from pyspark_log_coordinator.topic.machine import MaintainSegments
+
+    # Chunks above the HW cannot be rolled: then there is no work.
+    while roll_plan.must_roll(handle.journal.state) and (works := plan_inline(handle)):
+        swaps = tuple(swap for work in works for swap in _roll_unless_damaged(handle, work))
+        if not swaps:
+            return
+        handle.submit(MaintainSegments(swaps))
+
+
+def _roll_unless_damaged(handle: TopicHandle, work: RollTask) -> tuple[SwapSegments, ...]:
+    try:
+        return (roll_run.run_roll(handle.log.store_at, work, handle.log.environment.nonce()),)
+    except (CorruptObject, ObjectMissing) as error:
+        _logger.warning(
+            "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled, so it grows; find the "
+            "damage with pyspark-log verify and repair it: %s",
+            work.topic,
+            work.job.partition,
+            error,
+        )
+        return ()
+
+
+def run_inline(handle: TopicHandle) -> None:
+    """Clean up at every 64th entry of the journal, and copy to replicas that are out of sync when it is their turn."""
+    from pyspark_log_coordinator.commit import isr_recovery
+
+    if handle.journal.number % CLEAN_UP_EVERY_ENTRIES == 0:
+        _clean_up(handle)
+    isr_recovery.recover_inline(handle)
+
+
+def _clean_up(handle: TopicHandle) -> None:
+    from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
+
+    log = handle.log
+
+    def failed(node: NodeId, error: LogError) -> None:
+        _logger.warning("cleanup of topic %r on node %r was left for later: %s", handle.name, node, error)
+
+    is_clusters_turn = handle.journal.number % CLUSTER_CLEAN_UP_EVERY_ENTRIES == 0
+    try:
+        topic_cleanup.clean_up_topic(handle, thorough=False, failed=failed)
+        if is_clusters_turn:
+            cluster_cleanup.clean_up_cluster(log, objects_max=CLUSTER_CLEAN_UP_OBJECTS_MAX)
+    except LogError as error:
+        _logger.warning("cleanup of topic %r was left for later: %s", handle.name, error)

@@ -1,0 +1,91 @@
+"""ISR recovery: writers copy to replicas that fell out of the ISR and are reachable again.
+
+A commit that is refused because too few replicas are in sync copies at once (`recover_now`). Otherwise a writer copies
+a little after a batch (`recover_inline`), if no follower does. An object is copied as a whole while the next batch
+waits, so large ones are left to `pyspark-log node run` and `maintain`.
+
+A follower copies within half a second. So a reachable node that has missed rows for some seconds has no follower, and a
+writer copies to it after its first batch, which may be its last (`pyspark-log produce` under cron). The age of the rows
+comes from the writers' clocks; if these differ, a node waits longer or two writers copy to it, and nothing else depends
+on them. If all replicas are in sync nothing is read.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import NodeId
+
+NOW_SECONDS = 10.0
+"""How long a refused commit copies to one node before it is retried."""
+INLINE_EVERY_SECONDS = 2.0
+"""How often a writer copies to a node; also how long it leaves newly missed rows to a follower."""
+INLINE_SECONDS = 0.2
+INLINE_BYTES_MAX = 64 * 1024 * 1024
+"""A node that lacks a larger object is left to a follower."""
+
+_logger = logging.getLogger("pyspark_log")
+
+_turns: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, float]] = weakref.WeakKeyDictionary()
+"""When a node had its last turn, or was found out of sync if it had none."""
+
+
+def recover_now(handle: TopicHandle) -> None:
+    """Copy to the replicas that are out of sync."""
+    for node in _out_of_sync(handle):
+        _catch_up(handle, node, NOW_SECONDS)
+
+
+def recover_inline(handle: TopicHandle) -> None:
+    """Copy a little to the replicas that are out of sync, if it is their turn."""
+    behind = _out_of_sync(handle)
+    if not behind:
+        _turns.pop(handle, None)
+        return
+    now = handle.log.environment.monotonic()
+    turns = _turns[handle] = {node: at for node, at in _turns.get(handle, {}).items() if node in behind}
+    for node in behind:
+        if node not in turns and _may_have_follower(handle, node):
+            turns[node] = now
+        if node in turns and now - turns[node] < INLINE_EVERY_SECONDS:
+            continue
+        turns[node] = now
+        if all(piece.bytes <= INLINE_BYTES_MAX for piece in replica_file.missing(handle, node)):
+            _catch_up(handle, node, INLINE_SECONDS)
+
+
+def _may_have_follower(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether somebody may be copying to a node that is out of sync: it has missed rows only for a moment.
+
+    Segments do not say when they were made, so a node that lacks one counts as having no follower; so does a node that
+    lacks nothing and is not in sync. A node that a partition is being reassigned to is left to the reassignment.
+    """
+    if any(node in partition.adding for partition in handle.journal.state.partitions):
+        return True
+    missing = file_holders.missing(handle.journal.state, node)
+    if missing.segments or not missing.files:
+        return False
+    _, oldest = missing.files[0]
+    return handle.now_ms() - oldest.sequenced_ms < INLINE_EVERY_SECONDS * 1000
+
+
+def _out_of_sync(handle: TopicHandle) -> list[NodeId]:
+    """Return the replicas that could be in sync again: reachable when nodes were last probed, and not fenced."""
+    state = handle.journal.state
+    out = {node for each in state.partitions for node in each.replicas if node not in each.isr}
+    return sorted(out - set(handle.log.missing_nodes) - set(state.fenced))
+
+
+def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
+    try:
+        catch_up.catch_up(handle, node, until=handle.log.environment.monotonic() + seconds)
+    except LogError as error:
+        _logger.warning("node %r stays out of sync in topic %r: %s", node, handle.name, error)

@@ -1,0 +1,60 @@
+"""Retries: repeats what failed with a retriable error, as Kafka's producer does, until a time-out ends."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_log_coordinator.environment import Environment
+
+T = TypeVar("T")
+
+SESSION_TIMEOUT_MS = 9_000
+"""Kafka's default of broker.session.timeout.ms."""
+BACKOFF_SECONDS_MAX = 1.0
+"""Kafka's default of retry.backoff.max.ms. A longer retry.backoff.ms takes precedence."""
+
+_logger = logging.getLogger("pyspark_log")
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """Kafka's options of these names."""
+
+    retries: int = 2**31 - 1
+    retry_backoff_ms: int = 100
+    delivery_timeout_ms: int = 120_000
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    """How long a node may be unreachable before a writer that waits elects leaders in its place."""
+
+
+def retry(
+    environment: Environment, policy: RetryPolicy, attempt: Callable[[], T], *, failed: LogError | None = None
+) -> T:
+    """Return the result of `attempt`; call it again after a retriable `LogError`, within the bounds of the policy.
+
+    `failed` is the error of a first attempt that the caller made itself. The first retriable error is logged.
+    """
+    backoff, timeout = policy.retry_backoff_ms / 1000, policy.delivery_timeout_ms / 1000
+    deadline = environment.monotonic() + timeout
+    attempts = 0
+    while True:
+        if failed is None:
+            try:
+                return attempt()
+            except LogError as error:
+                failed = error
+        attempts += 1
+        if not failed.retriable or attempts > policy.retries or environment.monotonic() >= deadline:
+            raise failed
+        if attempts == 1:
+            _logger.warning("retrying for up to %g s: %s", timeout, failed)
+        longest = max(backoff, min(BACKOFF_SECONDS_MAX, backoff * 2 ** min(attempts, 32)))
+        environment.sleep(min(environment.uniform(backoff, longest), max(0.0, deadline - environment.monotonic())))
+        failed = None
