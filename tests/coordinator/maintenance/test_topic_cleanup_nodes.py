@@ -376,7 +376,7 @@ def test_in_passing_a_node_that_fails_is_logged_and_fails_no_write(topic, monkey
     roll(topic)
     disk(topic, "2").broken_writes = StoreUnavailable
     inline_maintenance.run_inline(topic.handle)
-    assert "housekeeping of topic 't' on node '2' was left for later" in caplog.text
+    assert "cleanup of topic 't' on node '2' was left for later" in caplog.text
 
 
 # Deleted topics
