@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.log.reachable_nodes import ReachableNodes
+from pyspark_log_coordinator.log.reachable_stores import ReachableStores, reachable_nodes
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import checkpoints, layout
@@ -59,11 +59,11 @@ def write(store: Store, folder: str, wanted: Mapping[str, bytes]) -> None:
             store.put(f"{folder}{name}", data)
 
 
-def write_on_nodes(handle: TopicHandle, nodes: ReachableNodes | None = None) -> None:
+def write_on_nodes(handle: TopicHandle, nodes: ReachableStores | None = None) -> None:
     """Write a topic's checkpoints on its nodes, by the known state. `nodes` are those found earlier, if they were."""
     state, folder = handle.journal.state, layout.topic_folder(handle.name, handle.topic_id)
     description = topic_description.encode(topic_description.of(handle))
-    nodes = nodes or ReachableNodes(handle.log)
+    nodes = nodes or reachable_nodes(handle.log)
     nodes.each(lambda name, store: write(store, folder, contents(state, name, description)))
 
 

@@ -26,9 +26,10 @@ import msgspec
 
 from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout, spare
-from pyspark_log_storage.errors import LogError, ObjectMissing, StoreError
+from pyspark_log_storage.errors import LogError, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def clean_up_cluster(
     cannot be read, and the address of each store that fails; the others go on. Without it the error is raised, that of
     a store at the end.
     """
-    stores = _Stores(log)
+    stores = reachable_stores(log)
     deleted: list[DeletedTopic] = []
     for name, topic_id in _deleted_topics(log, stores):
         left = None if objects_max is None else objects_max - sum(each.objects for each in deleted)
@@ -87,7 +88,7 @@ def clean_up_cluster(
             failed(layout.topic_folder(name, topic_id), error)
         else:
             deleted += [found] if found.objects > 0 else []
-    temporary = tuple(name for names in stores.each(lambda store: store.sweep(dry_run=dry_run)) for name in names)
+    temporary = tuple(_temporary_files(stores, dry_run=dry_run))
     trimmed = 0 if dry_run else log.cluster.trim()
     if not dry_run:
         log.cluster.mend()
@@ -101,47 +102,27 @@ def clean_up_cluster(
 
 def deleted_topics(log: Log) -> list[tuple[str, str]]:
     """Return name and id of every topic that has a folder but is unknown to the cluster. Skips stores that fail."""
-    return _deleted_topics(log, _Stores(log))
+    return _deleted_topics(log, reachable_stores(log))
 
 
 def abandoned_temporary_files(log: Log) -> list[str]:
     """Return the temporary files that killed writers left. Skips stores that fail."""
-    return [name for names in _Stores(log).each(lambda store: store.sweep(dry_run=True)) for name in names]
+    return _temporary_files(reachable_stores(log), dry_run=True)
 
 
-def _deleted_topics(log: Log, stores: _Stores) -> list[tuple[str, str]]:
-    def incarnations(store: Store) -> list[tuple[str, str]]:
+def _temporary_files(stores: ReachableStores, *, dry_run: bool) -> list[str]:
+    found = stores.each(lambda _, store: store.sweep(dry_run=dry_run))
+    return [name for names in found.values() for name in names]
+
+
+def _deleted_topics(log: Log, stores: ReachableStores) -> list[tuple[str, str]]:
+    def incarnations(_: str, store: Store) -> list[tuple[str, str]]:
         names = store.folders(layout.TOPICS)
         return [(name, each) for name in names for each in store.folders(f"{layout.TOPICS}{name}/")]
 
-    found = {each for some in stores.each(incarnations) for each in some}
+    found = {each for some in stores.each(incarnations).values() for each in some}
     known = {(record.name, record.topic_id) for record in log.topics().values()}
     return sorted(found - known)
-
-
-class _Stores:
-    """The stores of the journals and the nodes. A single one raises; of several, one that fails is left out."""
-
-    def __init__(self, log: Log) -> None:
-        found = log.stores()
-        self._is_single = len(found) == 1 and not log.missing_nodes
-        fenced = {log.node_store(name).url for name, each in log.cluster.state.nodes.items() if each.fenced}
-        # The root is used even if its node is fenced: the journals are on it.
-        self._left = [each for each in found if each.url not in fenced or each is log.store]
-        self.failures: dict[str, LogError] = {}
-
-    def each(self, ask: Callable[[Store], T]) -> list[T]:
-        """Call `ask` for every store that is left; return the results. `ask` uses nothing but the store."""
-        answers = []
-        for store in tuple(self._left):
-            try:
-                answers.append(ask(store))
-            except StoreError as error:
-                if self._is_single:
-                    raise
-                self.failures[store.url] = error
-                self._left.remove(store)
-        return answers
 
 
 def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
@@ -153,14 +134,14 @@ def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic
 
 
 def _delete_topic_files(
-    log: Log, stores: _Stores, name: str, topic_id: str, objects_max: int | None, *, dry_run: bool
+    log: Log, stores: ReachableStores, name: str, topic_id: str, objects_max: int | None, *, dry_run: bool
 ) -> DeletedTopic:
     """Delete the files of a topic if its deletion is long enough ago."""
     nothing = DeletedTopic(name, topic_id, 0, 0)
     folder = layout.topic_folder(name, topic_id)
-    if all(stores.each(lambda store: _has_only_the_end(log, store, name, topic_id))):
+    if all(stores.each(lambda _, store: _has_only_the_end(log, store, name, topic_id)).values()):
         if not dry_run:
-            stores.each(lambda store: store.remove_folders(folder))  # in case an earlier run was interrupted
+            stores.each(lambda _, store: store.remove_folders(folder))  # in case an earlier run was interrupted
         return nothing
     journal = journal_of(log, name, topic_id)
     state = journal.refresh()
@@ -170,7 +151,7 @@ def _delete_topic_files(
     left = objects_max
     sizes: list[int] = []
 
-    def unneeded(store: Store) -> list[str]:
+    def unneeded(_: str, store: Store) -> list[str]:
         nonlocal left
         ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder) and key not in kept)
         listed = (key for key in ours if not _is_later(journal, key, folder))
@@ -179,17 +160,16 @@ def _delete_topic_files(
         left = None if left is None else left - len(keys)
         return keys
 
-    found: dict[str, list[str]] = {}
-    stores.each(lambda store: found.update({store.url: unneeded(store)}))
+    found = stores.each(unneeded)
     if not dry_run:
         # First, so that a process that reads the journal from now on begins at its end and misses nothing.
         journal.bury()
         if journal.place.generation > 1:
             # A process that slept looks for the journal on stores that it has left: the end must be there, too.
             key, end = journal.newest_snapshot()
-            stores.each(lambda store: any(store.list(f"{folder}journal/")) and store.create(key, end))
-        stores.each(lambda store: _delete(store, found[store.url]))
-        stores.each(lambda store: store.remove_folders(folder))
+            stores.each(lambda _, store: any(store.list(f"{folder}journal/")) and store.create(key, end))
+        stores.each(lambda url, store: delete_all(store, found[url]))
+        stores.each(lambda _, store: store.remove_folders(folder))
     return DeletedTopic(name, topic_id, len(sizes), sum(sizes))
 
 
@@ -200,11 +180,6 @@ def _is_later(journal: Journal[Any, Any], key: str, folder: str) -> bool:
         with contextlib.suppress(ValueError):
             return layout.number_of_newest_first(name) > journal.number
     return part.startswith("entries.") and int(part.removeprefix("entries.")) > journal.place.generation
-
-
-def _delete(store: Store, keys: list[str]) -> None:
-    for key in keys:
-        store.delete(key)
 
 
 def _size(store: Store, key: str) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.log.reachable_nodes import ReachableNodes
+from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.segments import retention
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloor, RaiseOrphanFloor
@@ -61,7 +61,7 @@ def clean_up_topic(
     cost does not depend on the number of files. `failed` gets each node on which something failed, at the end. Without
     it the error is raised.
     """
-    nodes = ReachableNodes(handle.log)
+    nodes = reachable_nodes(handle.log)
     now = handle.now_ms()
     handle.refresh()
     # Before the first entry: on a full disk this makes room for it.
@@ -75,8 +75,8 @@ def clean_up_topic(
     # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
     if thorough or any(isinstance(event, OrphanFloor) for event in raised):
-        orphaned = _orphans_by_node(handle, nodes)
-        nodes.each(lambda name, store: _delete(store, orphaned[name]))
+        orphaned = nodes.each(lambda _, store: orphans(store, handle))
+        nodes.each(lambda name, store: delete_all(store, orphaned[name]))
         count += sum(len(orphaned[name]) for name in nodes.stores)
     checkpoint_files.write_on_nodes(handle, nodes)
     count += handle.journal.trim()
@@ -98,37 +98,26 @@ def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[ExpiredRow
 def delete_pending(handle: TopicHandle, now: int) -> list[str]:
     """Delete the files that were scheduled longer than `file.delete.delay.ms` before `now`; return their keys."""
     handle.refresh()
-    return _delete_pending(handle, now, ReachableNodes(handle.log))
+    return _delete_pending(handle, now, reachable_nodes(handle.log))
 
 
-def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableNodes) -> list[str]:
+def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> list[str]:
     state = handle.journal.state
     # Clocks differ: delete in the order in which the files were scheduled.
     delay = state.config.file_delete_delay_ms
     due = list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.released))
     deleted = [key for each in due for key in _keys(handle, each.key)]
-    nodes.each(lambda _, store: _delete(store, deleted))
+    nodes.each(lambda _, store: delete_all(store, deleted))
     # What stays on a missing or broken node becomes an orphan. A node that other processes may be able to use waits.
     if due and nodes.stores and nodes.others_are_unusable:
         handle.submit(ConfirmDeletions(due[-1].key))
     return deleted
 
 
-def _delete(store: Store, keys: list[str]) -> None:
-    for key in keys:
-        store.delete(key)
-
-
 def all_orphans(handle: TopicHandle) -> dict[NodeId, list[str]]:
     """Return the orphans on each reachable node."""
     handle.refresh()
-    return _orphans_by_node(handle, ReachableNodes(handle.log))
-
-
-def _orphans_by_node(handle: TopicHandle, nodes: ReachableNodes) -> dict[NodeId, list[str]]:
-    found: dict[NodeId, list[str]] = {}
-    nodes.each(lambda name, store: found.update({name: orphans(store, handle)}))
-    return found
+    return reachable_nodes(handle.log).each(lambda _, store: orphans(store, handle))
 
 
 def orphans(store: Store, handle: TopicHandle) -> list[str]:

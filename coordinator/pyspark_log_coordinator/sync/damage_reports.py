@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.replication import file_holders, replicas
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.damaged import Damaged
 from pyspark_log_coordinator.replication.set_back import SetBack
+from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import check_segment
-from pyspark_log_storage import append_file, layout, recovery
+from pyspark_log_storage import append_file, recovery
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 from pyspark_log_storage.node import require_marker
 
@@ -56,19 +56,16 @@ def set_back(handle: TopicHandle) -> tuple[SetBack, ...]:
 
 def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
     """Return what a node has lost, by the known state; None if nothing, or if its store cannot be read."""
-    state = handle.journal.state
+    store, incarnation = handle.log.node_store(node), handle.journal.state.incarnations[node]
     try:
-        listed = _listed(handle, node)
+        require_marker(store, node, incarnation)
+        lost = replica_file.absent(handle, node)
+        require_marker(store, node, incarnation)  # the disk may have been unmounted meanwhile
     except LogError:
         return None
-    held = file_holders.held(state, node)
-    files = tuple(number for number, file in held.files if handle.append_file(file.name) not in listed)
-    segments = tuple(
-        (number, each.name)
-        for number, each in (*held.segments, *held.staged)
-        if f"{handle.segment(number, each.name)}.log" not in listed
-    )
-    return SetBack(node, state.incarnations[node], files, segments) if files or segments else None
+    files = tuple(each.number for each in lost if each.segment is None)
+    segments = tuple((each.number, each.segment.name) for each in lost if each.segment is not None)
+    return SetBack(node, incarnation, files, segments) if lost else None
 
 
 def report(handle: TopicHandle, node: NodeId, piece: ReplicaFile) -> bool:
@@ -119,33 +116,12 @@ def first_bad_byte(store: Store, piece: ReplicaFile) -> int | None:
 
 def _submit(handle: TopicHandle, command: ReportDamage) -> bool:
     """Submit and log a report; return whether any copy stopped counting."""
-    events = handle.submit(command).events
-    for event in events:
-        if isinstance(event, Damaged):
-            count = len(event.files) + len(event.segments)
-            message = "topic %r: %d files on node %r are damaged or lost and no longer count; they are copied again"
-            _logger.warning(message, handle.name, count, command.node)
-    return any(isinstance(event, Damaged) for event in events)
-
-
-def is_held(state: Topic, node: NodeId, piece: ReplicaFile) -> bool:
-    """Return whether a node holds a file that the topic still needs. Looks through all files of the node."""
-    found = file_holders.held(state, node)
-    if piece.segment is None:
-        return any(number == piece.number for number, _ in found.files)
-    return any(
-        number == piece.number and each.name == piece.segment.name and replicas.is_held(each.holders, node)
-        for number, each in (*found.segments, *found.staged)
-    )
-
-
-def _listed(handle: TopicHandle, node: NodeId) -> set[str]:
-    incarnation = handle.journal.state.incarnations[node]
-    store = handle.log.node_store(node)
-    require_marker(store, node, incarnation)
-    listed = set(store.list(layout.topic_folder(handle.name, handle.topic_id)))
-    require_marker(store, node, incarnation)  # the disk may have been unmounted meanwhile
-    return listed
+    damaged = [event for event in handle.submit(command).events if isinstance(event, Damaged)]
+    for event in damaged:
+        count = len(event.files) + len(event.segments)
+        message = "topic %r: %d files on node %r are damaged or lost and no longer count; they are copied again"
+        _logger.warning(message, handle.name, count, command.node)
+    return bool(damaged)
 
 
 def _first_chunks(state: Topic) -> dict[int, int]:

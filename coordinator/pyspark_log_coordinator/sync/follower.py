@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_coordinator.log.reachable_stores import delete_all
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import layout
@@ -78,6 +79,5 @@ def delete_unnamed_files(log: Log, node_id: NodeId) -> int:
     store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
     require_marker(store, node_id, member.incarnation)
     unnamed = [key for handle in log.topics_on(node_id) for key in topic_cleanup.orphans(store, handle)]
-    for key in unnamed:
-        store.delete(key)
+    delete_all(store, unnamed)
     return len(unnamed) + len(store.sweep())

@@ -55,8 +55,9 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> S
             except (CorruptObject, ObjectMissing) as error:
                 # On a disk that is not mounted, all would be copied below the mount point.
                 require_marker(store, node_id, member.incarnation)
+                handle.refresh()
                 # Only now, because this looks through all files of the topic.
-                if not damage_reports.is_held(handle.refresh(), node_id, piece):
+                if piece.key not in {each.key for each in replica_file.held(handle, node_id)}:
                     continue  # rolled or expired meanwhile
                 try:
                     repaired += [piece.key] if _repair(handle, node_id, piece, error) else []
