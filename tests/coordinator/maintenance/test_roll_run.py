@@ -1,0 +1,211 @@
+"""A roll or merge writes the same rows as a new segment, or fails and leaves nothing."""
+
+import random
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from pyspark_log_coordinator.maintenance import roll_run
+from pyspark_log_coordinator.topic.machine import CommitBatch, DeleteRecords, Holder, MaintainSegments, SequencedFile
+from pyspark_log_storage import append_file, layout, schema, segment
+from pyspark_log_storage.errors import CorruptObject, NodeMissing
+from pyspark_log_storage.layout import born_name
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic, batch_of
+
+NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
+
+
+@pytest.fixture
+def topic():
+    return StoredTopic(**NOW)
+
+
+def entries(topic, number=0):
+    return segment.scan(topic.store, topic.segment_key(number))
+
+
+def append_with_headers(topic, values):
+    """Append values in a chunk of the schema that has headers."""
+    name = born_name(topic.handle.journal.number, topic.log.environment.nonce())
+    writer = append_file.AppendFileWriter(topic.store.open_write(topic.handle.append_file(name), durable=True))
+    rows = pa.RecordBatch.from_arrays(
+        [*batch_of(values).columns, pa.nulls(len(values), schema.HEADERS)], schema=schema.RECORD_WITH_HEADERS
+    )
+    writer.append(0, rows, schema.RECORD_WITH_HEADERS_ID, "lz4")
+    writer.close()
+    holders = tuple(Holder(*each) for each in topic.handle.journal.state.incarnations.items())
+    topic.handle.submit(CommitBatch(None, (SequencedFile(name, holders, tuple(writer.chunks)),)))
+    topic.expected[0] += values
+
+
+def damage(topic, key, position=-1):
+    """Turn one bit of an object over."""
+    data = bytearray(topic.store.read(key))
+    data[position] ^= 1
+    topic.store.put(key, bytes(data))
+
+
+def test_small_chunks_become_one(topic):
+    topic.fill(20)
+    topic.roll()
+    assert [(each.base_offset, each.rows) for each in entries(topic)] == [(0, 60)]
+    topic.check()
+
+
+def test_small_chunks_are_joined_up_to_a_bound(topic, monkeypatch):
+    monkeypatch.setattr(roll_run, "CHUNK_BYTES", 1024 * 1024)
+    dice = random.Random(1)
+    for _ in range(160):
+        topic.append({0: [dice.randbytes(25_000)]})
+    topic.roll()
+    sizes = [each.length for each in entries(topic)]
+    assert len(sizes) == 4
+    assert all(900_000 < size < 1_050_000 for size in sizes[:-1])
+    topic.check()
+
+
+def test_chunks_that_are_not_tiny_are_copied_when_rolled_and_joined_when_merged(topic):
+    dice = random.Random(9)
+    for _ in range(2):
+        for _ in range(3):
+            topic.append({0: [dice.randbytes(100_000)]})
+        topic.roll()
+    assert [each.rows for each in entries(topic)] == [1, 1, 1]
+    topic.merge()
+    assert [each.rows for each in entries(topic)] == [6]
+    topic.check()
+
+
+def test_large_chunks_are_copied_byte_for_byte(topic):
+    dice = random.Random(2)
+    for _ in range(3):
+        topic.append({0: [dice.randbytes(300_000)]}, compression="zstd")
+    chunks = topic.job().chunks
+    before = [
+        append_file.read_bytes(
+            topic.store, topic.handle.append_file(topic.handle.journal.state.file(each.file).name), each.place(0), "x"
+        )[1].to_pybytes()
+        for each in chunks
+    ]
+    topic.roll()
+    key = f"{topic.segment_key()}.log"
+    assert [topic.store.read(key, each.position, each.length) for each in entries(topic)] == before
+
+
+def test_small_chunks_around_a_large_one_stay_in_order(topic):
+    topic.fill(3)
+    topic.append({0: [random.Random(3).randbytes(300_000)]})
+    topic.fill(3)
+    topic.roll()
+    assert [each.rows for each in entries(topic)] == [9, 1, 9]
+    topic.check()
+
+
+def test_chunks_of_two_leader_epochs_are_not_joined(topic):
+    topic.fill(4)
+    job = topic.job()
+    later = [msgspec.structs.replace(each, leader_epoch=1) for each in job.chunks[2:]]
+    job = msgspec.structs.replace(job, chunks=(*job.chunks[:2], *later), epoch_starts=((0, 0), (1, 6)))
+    topic.handle.submit(MaintainSegments((topic.carry_out(job),)))
+    assert [(each.leader_epoch, each.rows) for each in entries(topic)] == [(0, 6), (1, 6)]
+    topic.check()
+
+
+def test_chunks_of_two_schemas_are_not_joined(topic):
+    topic.fill(2)
+    append_with_headers(topic, [b"x", b"y"])
+    topic.fill(2)
+    topic.roll()
+    assert [(each.schema_id, each.rows) for each in entries(topic)] == [
+        (schema.RECORD_ID, 6),
+        (schema.RECORD_WITH_HEADERS_ID, 2),
+        (schema.RECORD_ID, 6),
+    ]
+    topic.check()
+
+
+def test_merging_gives_the_same_rows(topic):
+    for _ in range(5):
+        topic.fill(3)
+        topic.roll()
+    topic.merge(4)
+    assert [(each.base_offset, each.level) for each in topic.handle.journal.state.partitions[0].segments] == [
+        (0, 2),
+        (36, 1),
+    ]
+    topic.check()
+
+
+def test_what_the_journal_says_of_a_segment_is_so(topic):
+    topic.append({0: [b"a", b"b"]}, times_ms=[50, 10])
+    topic.append({0: [b"c"]}, times_ms=[30])
+    topic.roll()
+    [ref] = topic.handle.journal.state.partitions[0].segments
+    assert (ref.base_offset, ref.end_offset, ref.chunks, ref.level) == (0, 3, 1, 1)
+    assert (ref.min_timestamp, ref.max_timestamp, ref.timestamp_reached) == (10_000, 50_000, 50_000)
+    assert ref.log_bytes == topic.store.size(f"{topic.segment_key()}.log")
+
+
+def test_rows_before_the_log_start_do_no_harm(topic):
+    topic.fill(4)
+    topic.handle.submit(DeleteRecords(0, 4))
+    topic.roll()
+    topic.fill(2)
+    topic.roll()
+    topic.merge()
+    topic.check()
+    assert topic.read()[0] == b"row 4 of 0"
+
+
+# Damage
+
+
+def test_a_damaged_chunk_fails_the_job_with_an_error_that_names_it_and_leaves_nothing(topic):
+    topic.fill(3)
+    file = topic.handle.journal.state.files[1].name
+    damage(topic, topic.handle.append_file(file))
+    with pytest.raises(CorruptObject, match=f"topic 't', partition 0, offset 3.*{file}"):
+        topic.carry_out(topic.job())
+    assert topic.keys("0/") == []
+
+
+def test_a_damaged_segment_fails_a_merge_with_an_error_that_names_it_and_leaves_nothing(topic):
+    for _ in range(2):
+        topic.fill(2)
+        topic.roll()
+    damage(topic, f"{topic.segment_key(1)}.log")
+    before = topic.keys("0/")
+    with pytest.raises(CorruptObject, match=topic.segment_key(1)):
+        topic.carry_out(topic.merge_job())
+    assert topic.keys("0/") == before
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_segment_that_was_cut_between_two_chunks_fails_a_merge(topic, number):
+    for _ in range(2):
+        topic.fill(1)
+        topic.append({0: [random.Random(4).randbytes(300_000)]})
+        topic.roll()
+    key = topic.segment_key(number)
+    cut = segment.scan(topic.store, key)[-1].position
+    topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:cut])
+    with pytest.raises(CorruptObject, match=key.rsplit("/", 1)[1]):
+        topic.carry_out(topic.merge_job())
+
+
+def test_an_index_that_is_damaged_does_not_stop_a_merge(topic):
+    for _ in range(2):
+        topic.fill(2)
+        topic.roll()
+    damage(topic, f"{topic.segment_key(1)}.index")
+    topic.merge()
+    topic.check()
+
+
+def test_a_disk_that_is_not_the_one_that_was_mounted_fails_the_job(topic):
+    topic.fill(3)
+    job = topic.job()
+    topic.store.delete(layout.KEY)
+    with pytest.raises(NodeMissing):
+        topic.carry_out(job)

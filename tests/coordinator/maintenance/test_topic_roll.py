@@ -1,0 +1,164 @@
+"""Rolling and merging a whole topic: to the end, beside other processes, and around damage."""
+
+import threading
+
+import pytest
+
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
+from pyspark_log_storage import segment
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+
+NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
+
+
+@pytest.fixture
+def topic():
+    return StoredTopic(**NOW)
+
+
+def entries(topic, number=0):
+    return segment.scan(topic.store, topic.segment_key(number))
+
+
+def damage(topic, key, position=-1):
+    """Turn one bit of an object over."""
+    data = bytearray(topic.store.read(key))
+    data[position] ^= 1
+    topic.store.put(key, bytes(data))
+
+
+def test_maintenance_goes_on_until_nothing_is_left_to_do(topic):
+    for _ in range(MERGE_COUNT):
+        topic.fill(ROLL_CHUNKS)
+        topic_roll.roll_and_merge(topic.handle)
+    [ref] = topic.handle.refresh().partitions[0].segments
+    assert ref.level == 2
+    topic.check()
+
+
+def test_maintenance_says_what_it_did_and_tells_its_progress(topic):
+    topic.fill(ROLL_CHUNKS)
+    size, told = topic.job().bytes, []
+    done = topic_roll.roll_and_merge(topic.handle, told.append)
+    assert done == {"segments": 1, "bytes": size}
+    assert told == [size]
+    assert topic_roll.roll_and_merge(topic.handle) == {
+        "segments": 0,
+        "bytes": 0,
+    }
+
+
+class MeanwhileStore(MemoryStore):
+    """Lets another process act before the next large object is begun."""
+
+    def __init__(self):
+        super().__init__("the url")
+        self.meanwhile = None
+
+    def open_write(self, key, *, durable=True, replace=False):
+        if self.meanwhile is not None:
+            act, self.meanwhile = self.meanwhile, None
+            act()
+        return super().open_write(key, durable=durable, replace=replace)
+
+
+def test_what_another_process_has_done_and_cleaned_up_meanwhile_is_no_error():
+    store = MeanwhileStore()
+    topic = StoredTopic(store, partitions=2, **NOW)
+    topic.fill(ROLL_CHUNKS, partitions=(0, 1))
+    other = topic.open().topic("t")
+
+    def act():
+        topic_roll.roll_and_merge(other)
+        topic_cleanup.clean_up_topic(other)
+
+    store.meanwhile = act
+    assert topic_roll.roll_and_merge(topic.handle) == {
+        "segments": 0,
+        "bytes": 0,
+    }
+    topic.check()
+
+
+def test_a_file_that_is_missing_and_still_needed_is_an_error(topic):
+    topic.fill(ROLL_CHUNKS)
+    topic.store.delete(topic.handle.append_file(topic.handle.journal.state.files[5].name))
+    with pytest.raises(ObjectMissing):
+        topic_roll.roll_and_merge(topic.handle)
+
+
+def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
+    topic = StoredTopic(partitions=4, **NOW)
+    topic.fill(ROLL_CHUNKS, partitions=(0, 1, 2, 3))
+    topic.roll(2, partition=3)
+    topic.fill(ROLL_CHUNKS, partitions=(0, 1, 2, 3))
+    file = topic.handle.append_file(topic.handle.journal.state.files[0].name)
+    whole = topic.store.read(file)
+    damage(topic, file, topic.handle.journal.state.partitions[0].chunks[0].position + 70)
+    told = []
+    done = topic_roll.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
+    [(job, error)] = told
+    assert (job.partition, isinstance(error, CorruptObject)) == (0, True)
+    assert file in error.message
+    assert done["segments"] >= 3
+    state = topic.handle.refresh()
+    assert [len(each.chunks) for each in state.partitions] == [2 * ROLL_CHUNKS, 0, 0, 0]
+    # Nothing of what is damaged was dropped: once it is mended all is there.
+    topic_cleanup.clean_up_topic(topic.handle)
+    topic.store.put(file, whole)
+    assert topic_roll.roll_and_merge(topic.handle)["segments"] > 0
+    topic.check()
+
+
+def test_without_somebody_to_tell_what_cannot_be_done_is_an_error(topic):
+    topic.fill(ROLL_CHUNKS)
+    damage(topic, topic.handle.append_file(topic.handle.journal.state.files[3].name))
+    with pytest.raises(CorruptObject):
+        topic_roll.roll_and_merge(topic.handle)
+
+
+def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
+    topic = StoredTopic(partitions=2, **NOW)
+    for _ in range(MERGE_COUNT):
+        topic.fill(1, partitions=(0, 1))
+        for partition in (0, 1):
+            topic.roll(partition=partition)
+    damage(topic, f"{topic.segment_key(3, partition=0)}.log")
+    told = []
+    topic_roll.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
+    assert [job.partition for job, _ in told] == [0]
+    assert [len(each.segments) for each in topic.handle.refresh().partitions] == [MERGE_COUNT, 1]
+
+
+def test_many_maintainers_and_a_writer_at_once_leave_the_same_rows(tmp_path):
+    store = LocalStore(str(tmp_path / "root"))
+    topic = StoredTopic(store, partitions=2, retention_ms="-1", file_delete_delay_ms="0")
+    stop, errors = threading.Event(), []
+
+    def maintain():
+        log = topic.open()
+        handle = log.topic("t")
+        try:
+            while not stop.is_set():
+                topic_roll.roll_and_merge(handle)
+                topic_cleanup.clean_up_topic(handle)
+        except Exception as error:  # noqa: BLE001 -- told by the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=maintain) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        topic.fill(250, partitions=(0, 1))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+    topic.check()
+    assert all(len(each.segments) >= 1 for each in topic.handle.refresh().partitions)
+    assert StoredTopic.read(topic, 1, handle=topic.open().topic("t")) == topic.expected[1]
