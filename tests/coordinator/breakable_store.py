@@ -1,4 +1,4 @@
-"""A store in memory that a test can take away, as a disk that is unplugged, or for which rights are missing."""
+"""A store in memory that a test can break, like an unplugged disk or one without access rights."""
 
 from collections.abc import Iterator
 

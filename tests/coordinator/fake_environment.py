@@ -1,4 +1,4 @@
-"""An environment in which time passes only when somebody waits, and every nonce is a number."""
+"""An environment in which time passes only by `sleep`, and every nonce is a number."""
 
 import itertools
 

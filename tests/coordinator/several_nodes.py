@@ -1,4 +1,4 @@
-"""A cluster whose nodes are stores in memory: what several tests look at."""
+"""A cluster whose nodes are stores in memory."""
 
 from collections.abc import Callable, Sequence
 

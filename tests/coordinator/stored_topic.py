@@ -1,4 +1,4 @@
-"""A topic with real bytes in a store, a clock that a test sets, and a plain list of what was written."""
+"""A topic with real bytes in a store, a clock that the test sets, and a plain list of the rows written."""
 
 import itertools
 from collections import defaultdict

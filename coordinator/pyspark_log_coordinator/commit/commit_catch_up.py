@@ -194,7 +194,7 @@ def _copy(log: Log, key: str, file: SequencedFile, source: NodeId, node: NodeId,
 def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
     """Copy what a node lacks, for a bounded time. A node that fails is left behind."""
     try:
-        catch_up.catch_up(handle, node, until=handle.log.environment.monotonic() + seconds)
+        catch_up.catch_up(handle, node, deadline=handle.log.environment.monotonic() + seconds)
     except (StoreError, CorruptObject) as error:
         if not is_node_failure(error):
             raise

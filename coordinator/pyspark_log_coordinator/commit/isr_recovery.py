@@ -86,6 +86,6 @@ def _out_of_sync(handle: TopicHandle) -> list[NodeId]:
 
 def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
     try:
-        catch_up.catch_up(handle, node, until=handle.log.environment.monotonic() + seconds)
+        catch_up.catch_up(handle, node, deadline=handle.log.environment.monotonic() + seconds)
     except LogError as error:
         _logger.warning("node %r stays out of sync in topic %r: %s", node, handle.name, error)

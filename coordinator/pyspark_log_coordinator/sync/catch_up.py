@@ -54,12 +54,12 @@ def catch_up(
     *,
     moved: Callable[[int], object] = bool,
     failed: Callable[[LogError], object] = bool,
-    until: float | None = None,
+    deadline: float | None = None,
 ) -> CopyResult:
     """Copy what a node lacks of a topic until it lacks nothing, and submit that it holds the copies.
 
     `moved` gets the number of bytes copied since its last call, and may wait (`Throttle`). `failed` gets the error of
-    each file that cannot be copied from any holder; the others go on. `until` is a deadline on the environment's
+    each file that cannot be copied from any holder; the others go on. `deadline` is a time of the environment's
     monotonic clock, after which no further file is begun. Raises `NodeMissing` if the node's store is not the one that
     the cluster knows, `StoreError` if it cannot be written.
     """
@@ -69,7 +69,7 @@ def catch_up(
     # While the disk is not mounted, copies would be written below its mount point.
     node_marker.require_marker(target, node_id, member.incarnation)
     update_topic(handle, node_id)
-    copier = _Copier(handle, node_id, moved, until)
+    copier = _Copier(handle, node_id, moved, deadline)
     reported: dict[str, LogError] = {}
     state = handle.refresh()
     may_join = _is_out_of_an_isr(state, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
@@ -83,17 +83,17 @@ def catch_up(
     while True:
         handle.refresh()
         wanted = missing(handle, node_id)
-        for piece in wanted:
+        for file in wanted:
             # The file is still needed: it was not rolled or expired meanwhile.
-            if piece.key in copier.errors and piece.key not in reported:
-                reported[piece.key] = copier.errors[piece.key]
-                failed(reported[piece.key])
-        todo = [] if copier.is_past_deadline() else [piece for piece in wanted if piece.key not in copier.errors]
+            if file.key in copier.errors and file.key not in reported:
+                reported[file.key] = copier.errors[file.key]
+                failed(reported[file.key])
+        todo = [] if copier.is_past_deadline() else [file for file in wanted if file.key not in copier.errors]
         done = copier.copy_some(todo)
         if done:
             node_marker.require_marker(target, node_id, member.incarnation)
             # Copies made while the disk was not mounted are below the mount point.
-            done = [piece for piece in done if is_stored(target, piece)]
+            done = [file for file in done if is_stored(target, file)]
         elif todo:
             continue  # none of them could be copied
         elif submitted_nothing_new or not _has_news(handle, node_id):
@@ -103,29 +103,29 @@ def catch_up(
             damage_reports.report(handle, *copier.damaged.pop())
         submitted_nothing_new = not done
         objects += len(done)
-        size += sum(piece.bytes for piece in done)
+        size += sum(file.bytes for file in done)
 
 
-def copy_again(handle: TopicHandle, node_id: NodeId, piece: ReplicaFile) -> None:
+def copy_again(handle: TopicHandle, node_id: NodeId, file: ReplicaFile) -> None:
     """Replace a damaged or lost copy that goes on counting.
 
     Raises `CorruptObject`, `StoreError` and changes nothing if no whole copy can be read or the node cannot be written.
     """
-    _Copier(handle, node_id, bool, None).copy(piece)
+    _Copier(handle, node_id, bool, None).copy(file)
 
 
 class _Copier:
     """Copies files of a topic to a node."""
 
     def __init__(
-        self, handle: TopicHandle, node_id: NodeId, moved: Callable[[int], object], until: float | None
+        self, handle: TopicHandle, node_id: NodeId, moved: Callable[[int], object], deadline: float | None
     ) -> None:
         self._handle = handle
         self._log = handle.log
         self._node_id = node_id
         self._target = handle.log.node_store(node_id)
         self._moved = moved
-        self._until = until
+        self._deadline = deadline
         self.damaged: list[tuple[NodeId, ReplicaFile]] = []
         """Damaged and lost copies on other nodes, of files that were then copied from another holder."""
         self.errors: dict[str, LogError] = {}
@@ -133,15 +133,15 @@ class _Copier:
 
     def is_past_deadline(self) -> bool:
         """Return whether no further file may be begun."""
-        return self._until is not None and self._log.environment.monotonic() >= self._until
+        return self._deadline is not None and self._log.environment.monotonic() >= self._deadline
 
     def restore_lost(self) -> CopyResult:
         """Copy the files that the node has lost; return the outcome."""
         objects = size = 0
-        while todo := [piece for piece in absent(self._handle, self._node_id) if piece.key not in self.errors]:
+        while todo := [file for file in absent(self._handle, self._node_id) if file.key not in self.errors]:
             done = self.copy_some(todo)
             objects += len(done)
-            size += sum(piece.bytes for piece in done)
+            size += sum(file.bytes for file in done)
             if self.is_past_deadline():
                 break
             self._handle.refresh()
@@ -154,29 +154,29 @@ class _Copier:
         end = clock() + SUBMIT_SECONDS
         done: list[ReplicaFile] = []
         size = 0
-        for piece in todo:
+        for file in todo:
             if self.is_past_deadline() or len(done) >= SUBMIT_OBJECTS or size >= SUBMIT_BYTES or clock() >= end:
                 break
             try:
-                self.copy(piece)
+                self.copy(file)
             except (CorruptObject, StoreError) as error:
                 if self._is_ours(error):
                     raise
-                self.errors[piece.key] = error
+                self.errors[file.key] = error
             else:
-                done.append(piece)
-                size += piece.bytes
+                done.append(file)
+                size += file.bytes
         return done
 
-    def copy(self, piece: ReplicaFile) -> None:
+    def copy(self, file: ReplicaFile) -> None:
         """Copy a file from the nearest holder that has it whole. Raises what the last one raised.
 
         Replace a damaged copy on the node in one step, so that two processes that do so do not delete each other's.
         """
         error: CorruptObject | None = None
-        if is_stored(self._target, piece):
+        if is_stored(self._target, file):
             try:
-                check(self._target, piece, self._moved)
+                check(self._target, file, self._moved)
             except CorruptObject as raised:
                 error = raised
             else:
@@ -185,30 +185,30 @@ class _Copier:
         damaged: list[tuple[NodeId, ReplicaFile]] = []
 
         def copy_from(source: NodeId) -> None:
-            replica_file.copy(self._log.node_store(source), self._target, piece, self._moved, replace=is_damaged)
+            replica_file.copy(self._log.node_store(source), self._target, file, self._moved, replace=is_damaged)
 
         def note(source: NodeId, raised: CorruptObject | StoreError) -> None:
             if self._is_ours(raised):
                 raise raised
             if isinstance(raised, (CorruptObject, ObjectMissing)):
-                damaged.append((source, piece))
+                damaged.append((source, file))
 
         try:
-            first_readable(sources(self._handle, piece.holders, self._node_id), copy_from, note)
+            first_readable(sources(self._handle, file.holders, self._node_id), copy_from, note)
         except AllCopiesFailed as failed:
-            names = named({holder.node for holder in piece.holders})
+            names = named({holder.node for holder in file.holders})
             message = f"cannot be copied to node {self._node_id!r}: none of its holders ({names}) is reachable"
-            unreachable = StoreUnavailable("", piece.key, f"{piece.key} {message}; bring one back")
+            unreachable = StoreUnavailable("", file.key, f"{file.key} {message}; bring one back")
             raise [error or unreachable, *failed.errors.values()][-1] from None
         except StoreError as raised:  # of the node's own store
             if is_damaged:
                 raise
-            if not is_stored(self._target, piece):
+            if not is_stored(self._target, file):
                 if type(raised) is StoreError:  # the name was taken; the file has expired since
-                    raise ObjectMissing(self._target.url, piece.key) from raised
+                    raise ObjectMissing(self._target.url, file.key) from raised
                 raise
             # Another process copied it first.
-            check(self._target, piece, self._moved)
+            check(self._target, file, self._moved)
         else:
             self.damaged += damaged
 
@@ -234,6 +234,6 @@ def _has_news(handle: TopicHandle, node_id: NodeId) -> bool:
 
 def _submit(handle: TopicHandle, node_id: NodeId, incarnation: str, done: list[ReplicaFile]) -> None:
     """Submit that the node holds these files."""
-    files = tuple(piece.number for piece in done if piece.segment is None)
-    segments = tuple((piece.number, piece.segment.name) for piece in done if piece.segment is not None)
+    files = tuple(file.number for file in done if file.segment is None)
+    segments = tuple((file.number, file.segment.name) for file in done if file.segment is not None)
     handle.submit(HoldFiles(node_id, incarnation, files, segments))

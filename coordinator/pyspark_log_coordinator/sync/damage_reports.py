@@ -68,7 +68,7 @@ def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
     return SetBack(node, incarnation, files, segments) if lost else None
 
 
-def report(handle: TopicHandle, node: NodeId, piece: ReplicaFile) -> bool:
+def report(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
     """Read a node's copy of a file once more and report it if it is damaged; return whether it stopped counting.
 
     The caller has read a whole copy. Raises what `Journal.submit` raises.
@@ -76,42 +76,42 @@ def report(handle: TopicHandle, node: NodeId, piece: ReplicaFile) -> bool:
     incarnation = handle.journal.state.incarnations.get(node, "")
     try:
         store = handle.log.node_store(node)
-        position = first_bad_byte(store, piece)
+        position = first_bad_byte(store, file)
         require_marker(store, node, incarnation)  # the disk may have been unmounted meanwhile
     except LogError:
         return False
     if position is None:
         return False
-    if piece.segment is None:
-        return _submit(handle, ReportDamage(node, incarnation, ((piece.number, position),)))
-    return _submit(handle, ReportDamage(node, incarnation, (), ((piece.number, piece.segment.name, position),)))
+    if file.segment is None:
+        return _submit(handle, ReportDamage(node, incarnation, ((file.number, position),)))
+    return _submit(handle, ReportDamage(node, incarnation, (), ((file.number, file.segment.name, position),)))
 
 
-def first_bad_byte(store: Store, piece: ReplicaFile) -> int | None:
+def first_bad_byte(store: Store, file: ReplicaFile) -> int | None:
     """Return where in a store's copy of a file the first damaged or missing chunk begins, or None if it is whole.
 
     Raises `StoreError`, `NewerFormat`.
     """
-    if piece.segment is None:
-        for place in sorted(piece.places, key=lambda each: each.position):
+    if file.segment is None:
+        for place in sorted(file.places, key=lambda each: each.position):
             try:
-                append_file.read_bytes(store, piece.key, place, piece.key)
+                append_file.read_bytes(store, file.key, place, file.key)
             except (CorruptObject, ObjectMissing):
                 return place.position
         return None
     try:
-        entries, why = recovery.good_chunks(store, piece.key)
+        entries, why = recovery.good_chunks(store, file.key)
     except ObjectMissing:
         return 0
     if why is None:
         try:
-            check_segment(piece.segment, entries)
+            check_segment(file.segment, entries)
         except CorruptObject:
             pass
         else:
             return None
     end = entries[-1].position + entries[-1].length if entries else 0
-    return min(end, piece.segment.log_bytes - 1)
+    return min(end, file.segment.log_bytes - 1)
 
 
 def _submit(handle: TopicHandle, command: ReportDamage) -> bool:

@@ -47,7 +47,7 @@ class Follower:
     def behind(self) -> int:
         """Return about how many bytes the node has to copy now."""
         handles = self._log.topics_on(self._node_id)
-        return sum(piece.bytes for handle in handles for piece in replica_file.missing(handle, self._node_id))
+        return sum(file.bytes for handle in handles for file in replica_file.missing(handle, self._node_id))
 
     def round(self, moved: Callable[[int], object] = bool) -> FollowerRound:
         """Catch up the node in each topic.

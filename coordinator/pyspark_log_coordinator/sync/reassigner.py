@@ -237,7 +237,7 @@ def _check_nodes_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
 def bytes_behind(handle: TopicHandle) -> int:
     """Return about how many bytes must be copied before the present reassignments can end."""
     state = handle.journal.state
-    return sum(piece.bytes for node in _new_replicas(state) for piece in replica_file.missing(handle, node))
+    return sum(file.bytes for node in _new_replicas(state) for file in replica_file.missing(handle, node))
 
 
 def run(handle: TopicHandle, moved: Callable[[int], object] = bool) -> ReassignmentProgress:

@@ -62,27 +62,27 @@ def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
 
     The oldest rows of each partition come first, segments that only replace what the node has last.
     """
-    return _pieces(handle, file_holders.missing(handle.journal.state, node_id))
+    return _replica_files(handle, file_holders.missing(handle.journal.state, node_id))
 
 
 def held(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return the files that a node holds of its partitions, by the known state."""
-    return _pieces(handle, file_holders.held(handle.journal.state, node_id))
+    return _replica_files(handle, file_holders.held(handle.journal.state, node_id))
 
 
 def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return the files that a node holds by the known state, but that its store does not have."""
-    pieces = held(handle, node_id)
-    if not pieces:
+    files = held(handle, node_id)
+    if not files:
         return []
     stored = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))
-    return [piece for piece in pieces if piece.stored_key not in stored]
+    return [file for file in files if file.stored_key not in stored]
 
 
-def _pieces(handle: TopicHandle, found: file_holders.TopicFiles) -> list[ReplicaFile]:
+def _replica_files(handle: TopicHandle, found: file_holders.TopicFiles) -> list[ReplicaFile]:
     state = handle.journal.state
     places = _places(state, {number for number, _ in found.files})
-    files = [
+    append_files = [
         ReplicaFile(
             key=handle.append_file(file.name),
             number=number,
@@ -93,7 +93,7 @@ def _pieces(handle: TopicHandle, found: file_holders.TopicFiles) -> list[Replica
         for number, file in found.files
     ]
     rolled, staged = ([_segment(handle, *each) for each in some] for some in (found.segments, found.staged))
-    return [*rolled, *files, *staged]
+    return [*rolled, *append_files, *staged]
 
 
 def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
@@ -104,38 +104,38 @@ def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -
 
 
 def all_files(handle: TopicHandle) -> list[ReplicaFile]:
-    """Return all segments, and the append files with unrolled chunks, of a topic, by the known state."""
-    partitions = handle.journal.state.partitions
-    segments = tuple((number, each) for number, one in enumerate(partitions) for each in (*one.segments, *one.staged))
-    files = sorted({chunk.file for one in partitions for chunk in one.chunks})
+    """Return all segments of a topic and its append files with unrolled chunks, by the known state."""
     state = handle.journal.state
-    return _pieces(handle, file_holders.TopicFiles(segments, tuple((each, state.file(each)) for each in files), ()))
+    segments = tuple((n, each) for n, one in enumerate(state.partitions) for each in (*one.segments, *one.staged))
+    numbers = sorted({chunk.file for one in state.partitions for chunk in one.chunks})
+    files = tuple((number, state.file(number)) for number in numbers)
+    return _replica_files(handle, file_holders.TopicFiles(segments, files, ()))
 
 
-def check(store: Store, piece: ReplicaFile, moved: Callable[[int], object] = bool) -> bool:
+def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = bool) -> bool:
     """Read a node's copy of a file. Rebuild a segment's index if that is missing or damaged; return whether it was.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
-    if piece.segment is None:
-        transfer.check_append_file(store, piece.key, piece.places, moved)
+    if file.segment is None:
+        transfer.check_append_file(store, file.key, file.places, moved)
         return False
-    return transfer.check_segment(store, piece.key, _as_stored(piece.segment), moved)
+    return transfer.check_segment(store, file.key, _as_stored(file.segment), moved)
 
 
 def copy(
-    source: Store, target: Store, piece: ReplicaFile, moved: Callable[[int], object] = bool, *, replace: bool
+    source: Store, target: Store, file: ReplicaFile, moved: Callable[[int], object] = bool, *, replace: bool
 ) -> None:
     """Copy a file from store to store; with `replace`, in place of a damaged copy. Raises as `check` does."""
-    if piece.segment is None:
-        transfer.copy_append_file(source, target, piece.key, piece.places, moved, replace=replace)
+    if file.segment is None:
+        transfer.copy_append_file(source, target, file.key, file.places, moved, replace=replace)
     else:
-        transfer.copy_segment(source, target, piece.key, _as_stored(piece.segment), moved, replace=replace)
+        transfer.copy_segment(source, target, file.key, _as_stored(file.segment), moved, replace=replace)
 
 
-def is_stored(store: Store, piece: ReplicaFile) -> bool:
+def is_stored(store: Store, file: ReplicaFile) -> bool:
     """Return whether a store has a copy of a file, whole or damaged."""
-    return transfer.is_there(store, piece.stored_key)
+    return transfer.is_there(store, file.stored_key)
 
 
 def _as_stored(ref: SegmentRef) -> SegmentFile:

@@ -49,43 +49,43 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> S
     repaired: list[str] = []
     failures: list[str] = []
     for handle in log.topics_on(node_id):
-        for piece in replica_file.held(handle, node_id):
+        for file in replica_file.held(handle, node_id):
             try:
-                replica_file.check(store, piece, moved)
+                replica_file.check(store, file, moved)
             except (CorruptObject, ObjectMissing) as error:
                 # On a disk that is not mounted, all would be copied below the mount point.
                 require_marker(store, node_id, member.incarnation)
                 handle.refresh()
                 # Only now, because this looks through all files of the topic.
-                if piece.key not in {each.key for each in replica_file.held(handle, node_id)}:
+                if file.key not in {each.key for each in replica_file.held(handle, node_id)}:
                     continue  # rolled or expired meanwhile
                 try:
-                    repaired += [piece.key] if _repair(handle, node_id, piece, error) else []
+                    repaired += [file.key] if _repair(handle, node_id, file, error) else []
                 except (CorruptObject, StoreError) as why:
                     failures.append(f"topic {handle.name!r}: {why.message}")
             objects += 1
-            size += piece.bytes
+            size += file.bytes
     return ScrubResult(objects, size, tuple(repaired), tuple(failures))
 
 
-def _repair(handle: TopicHandle, node_id: NodeId, piece: ReplicaFile, wrong: LogError) -> bool:
+def _repair(handle: TopicHandle, node_id: NodeId, file: ReplicaFile, wrong: LogError) -> bool:
     """Copy a file to a node again; return whether that was needed. Raises `wrong` if no other copy is whole."""
     stores = handle.log.node_store
-    if _is_whole(stores(node_id), piece):
+    if _is_whole(stores(node_id), file):
         return False
-    if not any(_is_whole(stores(each), piece) for each in replica_file.sources(handle, piece.holders, node_id)):
+    if not any(_is_whole(stores(each), file) for each in replica_file.sources(handle, file.holders, node_id)):
         raise wrong
-    if damage_reports.report(handle, node_id, piece):
+    if damage_reports.report(handle, node_id, file):
         failures = catch_up.catch_up(handle, node_id).failures
         if failures:
             raise failures[0]
     else:
-        catch_up.copy_again(handle, node_id, piece)
+        catch_up.copy_again(handle, node_id, file)
     return True
 
 
-def _is_whole(store: Store, piece: ReplicaFile) -> bool:
+def _is_whole(store: Store, file: ReplicaFile) -> bool:
     try:
-        return damage_reports.first_bad_byte(store, piece) is None
+        return damage_reports.first_bad_byte(store, file) is None
     except LogError:
         return False

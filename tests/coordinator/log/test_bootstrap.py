@@ -1,4 +1,4 @@
-"""Clusters whose journals live on several stores: founded, found by any address, opened with one store away."""
+"""Clusters with several journal nodes: created, found by any address, and opened while one store is unreachable."""
 
 import threading
 
@@ -34,7 +34,7 @@ URLS = ("/disk/a", "/disk/b", "/disk/c")
 
 
 class Disks:
-    """Stores by address, as every process sees them; some may be away."""
+    """Stores by address, the same for every process; some may be unreachable."""
 
     def __init__(self, *urls):
         self.at = {url: MemoryStore(url) for url in urls or URLS}
@@ -63,7 +63,7 @@ class Disks:
         return bootstrap.mark([self.open(url) for url in urls or URLS], fake_environment())
 
     def log(self, *urls, create=False):
-        """Return the log as a process sees it that was given these addresses."""
+        """Return the log of a process that was given these addresses."""
         stores = [self.open(url) for url in urls or URLS]
         log = Log(stores, fake_environment(), open_node=self.open, probe=one_after_another)
         log.open(create=create)

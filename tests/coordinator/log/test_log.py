@@ -29,14 +29,14 @@ PROCESSES = 6
 
 
 def open_log(store, *, create=False):
-    """Return the log as a process sees it that has just begun."""
+    """Return the log of a new process."""
     log = Log(store, fake_environment())
     log.open(create=create)
     return log
 
 
 def rows_for(handle, rows):
-    """Return a file of so many rows for partition 0, held by the topic's node in its incarnation."""
+    """Return a file with this number of rows for partition 0, held by the topic's node."""
     (member, incarnation), *_ = handle.journal.state.incarnations.items()
     return SequencedFile(layout.born_name(0, str(rows)), (Holder(member, incarnation),), file({0: rows}).chunks)
 
@@ -231,7 +231,7 @@ def test_a_writer_that_holds_the_former_life_of_a_topic_is_refused(log, store):
 
 
 def cut_deletion(log, store):
-    """Create a topic, and die after its journal has ended and before its name has gone."""
+    """Create a topic and die during its deletion, after its journal has ended and before its name is free."""
     log.create_topic("flights", 2)
     store.refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):

@@ -1,4 +1,4 @@
-"""Nodes that join, come back and leave, on their stores."""
+"""Nodes join, come back and leave, on their stores."""
 
 import threading
 import time
@@ -202,7 +202,7 @@ def test_a_node_that_comes_back_is_missing_no_longer(stores):
 
 
 class Hanging(MemoryStore):
-    """Answers when it is let go."""
+    """Blocks reads until it is released."""
 
     def __init__(self, url):
         super().__init__(url)

@@ -1,4 +1,4 @@
-"""Files in a log's folders that are not the log's: upkeep deletes none of them, whatever they are called."""
+"""Maintenance deletes no file in a log's folders that the log did not create, whatever its name."""
 
 import contextlib
 import os
@@ -72,7 +72,7 @@ def topic(tmp_path, monkeypatch):
 
 
 def put(topic, *keys):
-    """Put files of somebody's into the log's folders, long ago."""
+    """Put foreign files into the log's folders, with old times."""
     paths = [Path(topic.store.url) / key for key in keys]
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)

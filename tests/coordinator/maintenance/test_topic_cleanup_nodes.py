@@ -1,4 +1,4 @@
-"""Upkeep on several nodes: a segment is made for all of the ISR at once, and who fails is left out."""
+"""Maintenance on several nodes: a segment is written to the whole ISR at once, and a failing node is left out."""
 
 import random
 
@@ -49,7 +49,7 @@ def job(topic, chunks=None):
 
 
 def roll(topic, chunks=None):
-    """Roll the oldest chunks as a task does, which was told what to do and has not opened the log."""
+    """Roll the oldest chunks as a task does, without opening the log."""
     work = roll_task_of(topic.handle, job(topic, chunks))
     task = topic.stores.task()
     swap = run_roll(task.store_at, work, topic.log.environment.nonce())
@@ -99,7 +99,7 @@ def file_key(topic, number=0):
 
 
 def rolled(topic, *names):
-    """Return the chunks of the one segment that these nodes have, which are the same on each."""
+    """Return the chunks of the only segment, after checking that they are the same on these nodes."""
     [ref] = topic.partition().segments
     key = topic.handle.segment(0, ref.name)
     first, *others = [(disk(topic, name).read(f"{key}.log"), segment.scan(disk(topic, name), key)) for name in names]
@@ -278,7 +278,7 @@ def test_what_was_released_goes_from_every_node(topic):
 
 
 def orphan(topic, name):
-    """Leave a file on a node that nobody will ever name; return its key."""
+    """Leave a file on a node that no entry will ever name; return its key."""
     key = topic.handle.append_file(born_name(0, topic.log.environment.nonce()))
     disk(topic, name).create(key, b"nobody names it")
     return key

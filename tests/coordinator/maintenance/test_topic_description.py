@@ -1,4 +1,4 @@
-"""A topic's description: what its folder does not say by itself."""
+"""A topic's description survives a round trip, and cleaning up keeps it up to date."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Copying: a node gets what it misses, whatever happens in between, and the journal learns of it."""
+"""Catch-up: a node gets the files that it lacks, despite interruptions and damage, and the journal records it."""
 
 import itertools
 
@@ -22,7 +22,7 @@ from tests.coordinator.troubled_store import TroubledStore
 
 
 class Watched(MemoryStore):
-    """Notes what is read of append files and segments, and may do something else first."""
+    """Records reads of append files and segments, and may call something else first."""
 
     def __init__(self, url):
         super().__init__(url)
@@ -71,7 +71,7 @@ def damage(topic, name, number=0):
 
 
 def reads(topic, name):
-    """Return which files were read from a node since this was asked last."""
+    """Return which files were read from a node since the last call."""
     store = topic.log.node_store(name)
     found = sorted({key.rsplit("/", 1)[1] for key in store.reads})
     store.reads.clear()
@@ -278,7 +278,7 @@ def test_what_was_copied_to_a_disk_that_is_gone_is_not_told(topic):
 
 
 def interrupt_after(objects):
-    """Return what is called for each object that has passed, and ends the process in the one after these."""
+    """Return a callback that ends the process in the object after this number of objects."""
     passed = []
 
     def moved(count):
@@ -322,10 +322,10 @@ def test_past_its_time_it_begins_nothing_more(topic):
     for _ in range(5):
         topic.append()
     clock = topic.log.environment
-    copied = copy(topic, until=clock.monotonic() + 3, moved=lambda _: clock.sleep(1))
+    copied = copy(topic, deadline=clock.monotonic() + 3, moved=lambda _: clock.sleep(1))
     assert copied.objects == 3
     assert topic.partition().log_end_offsets["1"] == 3
-    assert copy(topic, until=clock.monotonic()).objects == 0
+    assert copy(topic, deadline=clock.monotonic()).objects == 0
 
 
 def test_what_is_rolled_and_removed_meanwhile_is_no_failure(topic):

@@ -1,4 +1,4 @@
-"""Watching: nodes that go are found out in time, and leaders that are back lead again."""
+"""The controller notices failed nodes in time, and preferred leaders that are back lead again."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.coordinator.several_nodes import Stores
 
 
 class Watched(ReplicatedTopic):
-    """A topic that node 1 leads, of which all rows are on all nodes, and a process that watches."""
+    """A topic that node 1 leads, with all rows on all nodes, and a controller."""
 
     def __init__(self, replicas=(("1", "2", "0"),), config=None, **settings):
         super().__init__(Stores(BreakableStore), replicas=replicas, **config or {})

@@ -1,4 +1,4 @@
-"""Copies in real files that are damaged or gone: found by scrubbing, copying, repair and who looks, and made again."""
+"""Damaged and lost copies in real files: found by scrubber, catch-up, repair and failure detector, and copied again."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""A node that follows: all of its topics, its checkpoints, and what it removes."""
+"""A follower catches up all topics of its node, writes checkpoints, and deletes files that no entry names."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def topic():
 
 
 def checkpoint(topic, name, file):
-    """Return a checkpoint that a node has of topic t."""
+    """Return a node's checkpoint of topic t."""
     folder = layout.topic_folder("t", topic.handle.topic_id)
     data = topic.log.node_store(name).read(f"{folder}{file}")
     return checkpoints.decode_epochs(data, file) if "/" in file else checkpoints.decode_offsets(data, file)

@@ -1,4 +1,4 @@
-"""Carrying out reassignments: copies are made, whoever began it, and it ends where it can."""
+"""Reassignments are carried out whichever process began them, and end as soon as they can."""
 
 import pytest
 
@@ -167,7 +167,7 @@ def test_fewer_replicas_than_min_insync_asks_for_are_refused():
 
 
 def fence_at_the_last_moment(topic, monkeypatch, *commands):
-    """Change the cluster between the look at it and the topic's entry."""
+    """Change the cluster between the reading of it and the topic's entry."""
     submit = topic.handle.submit
 
     def late(command):
