@@ -47,13 +47,20 @@ class RollTask(msgspec.Struct, frozen=True):
 def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
     """Return the task of a job, by the known state of the topic."""
     state, members = handle.journal.state, handle.log.cluster.state.nodes
-    readable = _Readable(handle, job.partition)
+    nodes = nearest_first(handle.log, leader=state.partitions[job.partition].leader)
+    known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
+
+    def source(file: FileRef | SegmentRef) -> RollSource:
+        if file.holders not in known:  # most files of a topic have the same holders
+            known[file.holders] = tuple(reachable_holders(handle.log, state, nodes, file.holders))
+        return RollSource(file.name, known[file.holders])
+
     return RollTask(
         job=job,
         topic=handle.name,
         topic_id=handle.topic_id,
-        files={each.file: readable.source(state.file(each.file)) for each in job.chunks},
-        segments=tuple(readable.source(each) for each in job.segments),
+        files={each.file: source(state.file(each.file)) for each in job.chunks},
+        segments=tuple(source(each) for each in job.segments),
         targets=write_targets(state, "all", handle.log.missing_nodes)[job.partition],
         addresses={name: member.url for name, member in members.items()},
         schemas=handle.schemas,
@@ -61,20 +68,3 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
         incarnations=state.incarnations,
         born=handle.journal.number,
     )
-
-
-class _Readable:
-    """The nodes to read a partition's files from, nearest first."""
-
-    def __init__(self, handle: TopicHandle, partition: int) -> None:
-        self._log = handle.log
-        self._state = handle.journal.state
-        self._nodes = nearest_first(self._log, leader=self._state.partitions[partition].leader)
-        self._known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
-
-    def source(self, file: FileRef | SegmentRef) -> RollSource:
-        nodes = self._known.get(file.holders)
-        if nodes is None:  # most files of a topic have the same holders
-            nodes = tuple(reachable_holders(self._log, self._state, self._nodes, file.holders))
-            self._known[file.holders] = nodes
-        return RollSource(file.name, nodes)
