@@ -27,8 +27,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pyspark_log.garbage import freeze_imports
 from pyspark_log.source.row import row_schema
+from pyspark_log.spark_calls import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from pyspark_log.options import check_source, parse_sink, parse_source
-from pyspark_log.spark_errors import spark_entry
+from pyspark_log.spark_calls import spark_entry
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -27,7 +27,7 @@ from pyspark_log.client.opening import canonical, open_log, stores_at
 from pyspark_log.client.write.retrying_staging import RetryingStaging
 from pyspark_log.client.write.rows import check_columns, rows_of
 from pyspark_log.client.write.staging import Destination, Staging, destination_of
-from pyspark_log.spark_errors import spark_entry
+from pyspark_log.spark_calls import spark_entry
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.retry import RetryPolicy, retry

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_log.source.row import chosen_columns
 from pyspark_log.source.split_reader import partitions_of, read_split
-from pyspark_log.spark_errors import spark_entry, spark_iterator
+from pyspark_log.spark_calls import spark_entry, spark_iterator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

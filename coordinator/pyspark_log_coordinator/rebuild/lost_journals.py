@@ -39,7 +39,7 @@ class LostJournals:
     def __init__(self, given: Sequence[GivenNode]) -> None:
         self._given = given
         self._known: dict[NodeId, JournalNodes | None] = {each.node_id: _journal_nodes(each.store) for each in given}
-        """The journal nodes that each node names; None if the journals were at the root, as far as it knows."""
+        """The journal nodes that each node names; None if it names none: they were at the root."""
         self._generations = [each.generation for each in self._known.values() if each is not None]
 
     @property
@@ -132,7 +132,7 @@ class LostJournals:
             return (
                 f"the journals were also on node {named({each.node for each in absent})} at {urls}, which is not given"
             )
-        return "none of the given nodes has had the journals, as far as they know"
+        return "none of the given nodes is known to have had the journals"
 
 
 def _journal_nodes(store: Store) -> JournalNodes | None:

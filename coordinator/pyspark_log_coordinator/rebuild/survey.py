@@ -91,18 +91,18 @@ def survey(
     journals = LostJournals(given)
     journal_stores = journals.stores_to_begin_on(journal_urls)
     journals.refuse_readable(environment, open_node)
+    node_stores = {each.node_id: each.store for each in given}
     found: dict[TopicFolder, dict[NodeId, FolderContents]] = {}
-    for each in given:
-        for folder in folder_scan.topic_folders(each.store):
-            found.setdefault(folder, {})[each.node_id] = folder_scan.scan(each.store, folder, environment, progress)
+    for name, store in node_stores.items():
+        for folder in folder_scan.topic_folders(store):
+            found.setdefault(folder, {})[name] = folder_scan.scan(store, folder, environment, progress)
     chosen, left_out = _choose(found)
-    plans = [_plan(given, folder, found[folder]) for folder in chosen]
+    plans = [_plan(node_stores, folder, found[folder]) for folder in chosen]
     known = sorted((one for plan in plans if (one := plan.description) is not None), key=lambda one: one.number)
     nodes = {each.node_id: each for one in known for each in one.nodes}
     former = {(each.node_id, each.marker.incarnation) for each in given}
     former |= {(each.node_id, each.incarnation) for one in known for each in one.nodes}
     former |= {pair for one in known for pair in one.topic.incarnations.items()}
-    here = {each.node_id for each in given}
     return Survey(
         cluster_id=given[0].marker.cluster,
         given=given,
@@ -110,9 +110,9 @@ def survey(
         topics=tuple(plans),
         left_out=left_out,
         unplaced=tuple(
-            _unplaced(given, found[plan.folder], plan.folder, name) for plan in plans for name in plan.unplaced
+            _unplaced(node_stores, found[plan.folder], plan.folder, name) for plan in plans for name in plan.unplaced
         ),
-        absent=tuple(nodes[name] for name in sorted(nodes, key=by_number) if name not in here),
+        absent=tuple(nodes[name] for name in sorted(nodes, key=by_number) if name not in node_stores),
         damaged=tuple(text for each in found.values() for folder in each.values() for text in folder.damaged),
         racks={name: each.rack for name, each in nodes.items()},
         former=frozenset(former),
@@ -149,25 +149,26 @@ def _age(contents: Mapping[NodeId, FolderContents]) -> tuple[int, int]:
     return (0 if description is None else description.created_ms), newest
 
 
-def _plan(given: Sequence[GivenNode], folder: TopicFolder, found: Mapping[NodeId, FolderContents]) -> TopicPlan:
+def _plan(stores: Mapping[NodeId, Store], folder: TopicFolder, found: Mapping[NodeId, FolderContents]) -> TopicPlan:
     description = topic_plan.newest_description(found)
-    good = {each.node_id: _good_chunks(each.store, folder, description) for each in given if each.node_id in found}
-    names = [each.node_id for each in given]
-    return topic_plan.plan_topic(folder, found, good, names, _salvages(given, folder, found))
+    good = {name: _good_chunks(stores[name], folder, description) for name in found}
+    return topic_plan.plan_topic(folder, found, good, tuple(stores), _salvages(stores, folder, found))
 
 
-def _salvages(given: Sequence[GivenNode], folder: TopicFolder, found: Mapping[NodeId, FolderContents]) -> list[Salvage]:
+def _salvages(
+    stores: Mapping[NodeId, Store], folder: TopicFolder, found: Mapping[NodeId, FolderContents]
+) -> list[Salvage]:
     """Return what remains of the segments that no node has whole."""
     damaged: dict[tuple[int, str], dict[NodeId, Store]] = {}
     whole: set[tuple[int, str]] = set()
-    for each in given:
-        for one in found[each.node_id].segments if each.node_id in found else ():
-            name = one.partition, one.file.name
-            if one.why is None:
-                whole.add(name)
+    for name, contents in found.items():
+        for each in contents.segments:
+            key = each.partition, each.file.name
+            if each.why is None:
+                whole.add(key)
             else:
-                damaged.setdefault(name, {})[each.node_id] = each.store
-    remains = (salvage.find(stores, folder.prefix, *name) for name, stores in damaged.items() if name not in whole)
+                damaged.setdefault(key, {})[name] = stores[name]
+    remains = (salvage.find(copies, folder.prefix, *key) for key, copies in damaged.items() if key not in whole)
     return [each for each in remains if each is not None]
 
 
@@ -190,10 +191,9 @@ def _good_chunks(store: Store, folder: TopicFolder, description: Description | N
 
 
 def _unplaced(
-    given: Sequence[GivenNode], found: Mapping[NodeId, FolderContents], folder: TopicFolder, name: str
+    stores: Mapping[NodeId, Store], found: Mapping[NodeId, FolderContents], folder: TopicFolder, name: str
 ) -> Unplaced:
     key = layout.append_file(*folder, name)
-    having = [each for each in given if each.node_id in found and name in found[each.node_id].append_files]
-    copies = [(folder_scan.rows_in(each.store, key), each.store.size(key)) for each in having]
-    rows, size = max(copies)
-    return Unplaced(folder.topic, key, tuple(each.node_id for each in having), size, rows)
+    nodes = tuple(node for node, contents in found.items() if name in contents.append_files)
+    rows, size = max((folder_scan.rows_in(stores[node], key), stores[node].size(key)) for node in nodes)
+    return Unplaced(folder.topic, key, nodes, size, rows)

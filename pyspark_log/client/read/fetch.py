@@ -21,7 +21,7 @@ from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark_log_storage.index import IndexEntry
     from pyspark_log_storage.store import Store
@@ -85,24 +85,30 @@ def fetch(
     `find_again(offset)` is called once: it returns a new split of the rows from `offset`, which maintenance may have
     moved. Raises the nearest node's `CorruptObject`, which names topic, partition and offset, or `StoreError`.
     """
-    waiting: list[pa.RecordBatch] = []
-    first, rows, size = split.start, 0, 0
-    for batch in _chunks(store_at, split, find_again):
-        if waiting and (
-            rows + batch.num_rows > BATCH_ROWS
-            or size + batch.nbytes > BATCH_BYTES_MAX
-            or batch.schema != waiting[0].schema
-        ):
-            yield first, _joined(waiting)
-            first, waiting, rows, size = first + rows, [], 0, 0
-        waiting.append(batch)
+    offset = split.start
+    for batches in _grouped(_chunks(store_at, split, find_again)):
+        joined = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        yield offset, joined
+        offset += joined.num_rows
+
+
+def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield groups of batches that are to be joined."""
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        is_full = rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES_MAX
+        if group and (is_full or batch.schema != group[0].schema):
+            yield group
+            group, rows, size = [], 0, 0
+        group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        if 2 * rows > BATCH_ROWS or 2 * size > BATCH_BYTES_MAX:  # another like it would be too much
-            yield first, _joined(waiting)
-            first, waiting, rows, size = first + rows, [], 0, 0
-    if waiting:
-        yield first, _joined(waiting)
+        if 2 * rows > BATCH_ROWS or 2 * size > BATCH_BYTES_MAX:  # another one as large would not fit
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
 
 
 def _chunks(
@@ -142,7 +148,7 @@ def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordB
         batch = _recent.take(known)
         if batch is None:
             batch = read_one(failover, nodes, place, schemas)
-        if place.end_offset > split.end:  # the next micro-batch goes on in the same chunk
+        if place.end_offset > split.end:  # the next micro-batch continues in the same chunk
             _recent.keep(known, batch)
         yield _cut(batch, place, split)
 
@@ -211,7 +217,3 @@ def _cut(batch: pa.RecordBatch, place: Place, split: Split) -> pa.RecordBatch:
     start = max(split.start, place.base_offset) - place.base_offset
     end = min(split.end, place.end_offset) - place.base_offset
     return batch if (start, end) == (0, batch.num_rows) else batch.slice(start, end - start)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
