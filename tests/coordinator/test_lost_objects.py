@@ -156,7 +156,7 @@ def hold(contents: Contents, url: str, key: str, damage) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_any_one_object_that_is_damaged_on_one_root_costs_no_row(damage, monkeypatch):
+def test_one_damaged_object_on_one_root_loses_no_row(damage, monkeypatch):
     make_constants_small(monkeypatch.setattr)
     contents = filled(ROOT)
     for key in contents["/root"]:
@@ -164,7 +164,7 @@ def test_any_one_object_that_is_damaged_on_one_root_costs_no_row(damage, monkeyp
 
 
 @pytest.mark.slow
-def test_any_one_object_that_is_damaged_on_one_of_three_nodes_costs_no_row(monkeypatch):
+def test_one_damaged_object_on_one_of_three_nodes_loses_no_row(monkeypatch):
     """An object that is on all three is lost on one, cut on the next and flipped on the third, each in a log alone."""
     make_constants_small(monkeypatch.setattr)
     contents = filled(THREE)

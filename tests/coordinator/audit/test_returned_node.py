@@ -35,13 +35,13 @@ def elect_uncleanly(topic, node):
     assert topic.partition().leader == node
 
 
-def test_what_it_has_of_the_log_is_left_alone(topic):
+def test_segments_of_the_log_are_left_alone(topic):
     (found,) = returned_node.inspect(topic.log, topic.handle, "0")
     assert (found.strays, found.lacking) == ((), ())
     assert found.known_end == found.belongs_to == found.log_end == 3
 
 
-def test_a_segment_of_rows_that_were_cut_is_reported_and_goes(topic):
+def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
     elect_uncleanly(topic, "2")
     topic.append(on=("1", "2"), acks="all")
     (found,) = returned_node.inspect(topic.log, topic.handle, "0")
@@ -60,7 +60,7 @@ def test_a_segment_of_rows_that_were_cut_is_reported_and_goes(topic):
     assert verify.verify(topic.log, topic.handle).findings == []
 
 
-def test_a_segment_that_is_only_not_in_its_place_yet_stays(topic):
+def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     """Somebody made it a moment ago, and its entry is still to come."""
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
@@ -70,14 +70,14 @@ def test_a_segment_that_is_only_not_in_its_place_yet_stays(topic):
     assert found.strays == ()
 
 
-def test_a_disk_that_lacks_what_the_journal_says_it_has_is_told(topic):
+def test_a_disk_that_lacks_a_segment_is_reported(topic):
     segment = topic.partition().segments[0].name
     topic.log.node_store("1").delete(f"{topic.handle.segment(0, segment)}.log")
     (found,) = returned_node.inspect(topic.log, topic.handle, "1")
     assert found.lacking == (segment,)
 
 
-def test_a_disk_that_lacks_a_segment_that_waits_for_others_is_told():
+def test_a_disk_that_lacks_a_staged_segment_is_reported():
     topic = ReplicatedTopic(retention_ms="-1")
     topic.append(on=ALL, acks="all")
     name = topic.roll(1)

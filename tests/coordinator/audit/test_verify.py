@@ -103,7 +103,7 @@ def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
     assert report.rows == sum(each.log_end - each.log_start for each in topic.handle.journal.state.partitions)
 
 
-def test_orphans_are_told_and_no_fault(topic):
+def test_orphans_are_reported_and_are_no_fault(topic):
     lost = topic.stage({0: [b"lost"]})
     topic.fill(1)
     topic.clock.now_ms = 10**9
@@ -115,14 +115,14 @@ def test_orphans_are_told_and_no_fault(topic):
     assert [key.rsplit("/", 1)[1] for key in report.orphans] == [lost.name]
 
 
-def test_progress_is_told_as_much_as_there_is(topic):
+def test_progress_reports_all_bytes(topic):
     told = []
     report = verify(topic.log, topic.handle, told.append)
     assert sum(told) == report.bytes
     assert len(told) == 2 + 4 + 13
 
 
-def test_a_batch_that_comes_while_it_reads_is_no_fault(topic, monkeypatch):
+def test_a_batch_during_the_audit_is_no_fault(topic, monkeypatch):
     handle, history = topic.open().topic("t"), verify_module.history
 
     def history_after_a_batch(journal):
@@ -146,7 +146,7 @@ def test_a_flipped_bit_of_a_log_is_named(topic, position):
 
 
 @pytest.mark.parametrize("position", DAMAGE)
-def test_a_flipped_bit_of_an_index_is_named_and_can_be_mended(topic, position):
+def test_a_flipped_bit_of_an_index_is_named_and_repairable(topic, position):
     key = topic.segment_key(1)
     flip(topic, f"{key}.index", position)
     found = finding(topic)
@@ -209,14 +209,14 @@ def test_a_missing_append_file_is_named(topic):
     assert all(key in said(found) for found in report.findings)
 
 
-def test_a_missing_index_is_named_and_can_be_mended(topic):
+def test_a_missing_index_is_named_and_repairable(topic):
     key = topic.segment_key(0)
     topic.store.delete(f"{key}.index")
     found = finding(topic)
     assert (f"{key}.index" in said(found), found.repairable) == (True, True)
 
 
-def test_a_log_that_was_cut_between_two_chunks_is_named_and_cannot_be_mended(topic):
+def test_a_log_that_was_cut_between_two_chunks_is_named_and_not_repairable(topic):
     topic.append({0: [random.Random(1).randbytes(300_000)]})
     topic.roll()
     key = topic.segment_key(2)
@@ -231,7 +231,7 @@ def cut_last_chunk(topic, key):
     topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:last])
 
 
-def test_a_log_that_was_cut_behind_its_header_is_named(topic):
+def test_a_log_that_was_cut_after_its_header_is_named(topic):
     key = topic.segment_key(1)
     topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:64])
     assert key in said(finding(topic))
@@ -251,7 +251,7 @@ def test_an_index_of_another_segment_is_named(topic):
     assert (f"{one}.index" in said(found), found.repairable) == (True, True)
 
 
-def test_everything_that_is_wrong_is_told_at_once(topic):
+def test_all_faults_are_reported_at_once(topic):
     flip(topic, f"{topic.segment_key(0)}.log", -1)
     topic.store.delete(f"{topic.segment_key(1)}.index")
     assert len(audit(topic).findings) == 2
@@ -267,7 +267,7 @@ def test_an_entry_that_is_lost_with_its_spare_is_named_and_the_one_that_it_hides
         audit(topic)
 
 
-def test_an_entry_that_comes_while_it_looks_for_holes_is_no_fault(topic, monkeypatch):
+def test_an_entry_during_the_search_for_holes_is_no_fault(topic, monkeypatch):
     handle = topic.open().topic("t")
     real = handle.journal.entries.numbers_after
 
@@ -327,7 +327,7 @@ def test_a_sound_cluster_is_sound(cluster):
     assert (report.topic, report.sound, report.entries, report.orphans) == (None, True, 40, [])
 
 
-def test_a_cluster_is_sound_after_deleted_topics_have_gone_and_its_journal_was_trimmed(cluster):
+def test_a_cluster_is_sound_after_deleted_topics_were_cleaned_up_and_its_journal_was_trimmed(cluster):
     cluster.clock.now_ms = 10**9
     assert len(clean_up_cluster(cluster.log).deleted_topics) == 2
     report = audit_cluster(cluster)
@@ -375,7 +375,7 @@ def test_a_flipped_bit_of_a_snapshot_of_the_cluster_is_named(cluster, number):
     assert key in said(found)
 
 
-def test_a_snapshot_of_the_cluster_that_says_other_than_its_entries_is_named(cluster):
+def test_a_snapshot_of_the_cluster_that_differs_from_its_entries_is_named(cluster):
     key = f"cluster/snapshots/{newest_first(16)}"
     whole = snapshot.decode(cluster.store.read(key), key)
     forged = msgspec.structs.replace(whole, state=msgspec.Raw(msgspec.msgpack.encode({"cluster_id": "other"})))
@@ -397,7 +397,7 @@ def test_a_damaged_manifest_of_the_cluster_is_named(cluster, monkeypatch):
     assert key in said(found)
 
 
-def test_a_cluster_that_was_set_back_to_an_old_copy_is_named_with_the_topics_that_it_lost(cluster):
+def test_the_topics_that_a_cluster_restored_from_an_old_copy_does_not_know_are_named(cluster):
     for key in list(cluster.store.list("cluster/")):
         if "/snapshots/" in key or key.rsplit("/", 1)[1] > layout.number(38):
             cluster.store.delete(key)
@@ -406,7 +406,7 @@ def test_a_cluster_that_was_set_back_to_an_old_copy_is_named_with_the_topics_tha
     assert "does not know it" in one.detail
 
 
-def test_a_topic_that_is_made_while_the_cluster_is_verified_is_no_fault(cluster, monkeypatch):
+def test_a_topic_created_during_the_audit_is_no_fault(cluster, monkeypatch):
     real = cluster.store.folders
 
     def folders_after_another_topic(prefix):
@@ -419,7 +419,7 @@ def test_a_topic_that_is_made_while_the_cluster_is_verified_is_no_fault(cluster,
     assert verify_cluster(log).findings == []
 
 
-def test_what_killed_writers_left_is_told_and_no_fault(tmp_path):
+def test_files_that_killed_writers_left_are_reported_and_are_no_fault(tmp_path):
     topic = StoredTopic(LocalStore(str(tmp_path / "root")))
     left = tmp_path / "root" / ".tmp" / LEFT
     left.write_bytes(b"half")
@@ -463,7 +463,7 @@ def test_a_partition_in_order_has_no_finding():
         ({"epoch_starts": ((0, 0), (0, 10))}, "do not rise"),
     ],
 )
-def test_bounds_that_do_not_fit_are_named(facts, detail):
+def test_wrong_bounds_are_named(facts, detail):
     assert any(detail in each for each in told(state_with(**facts)))
 
 
@@ -473,7 +473,7 @@ def test_a_gap_and_an_overlap_are_named():
     assert any("a gap or an overlap" in each for each in told(state_with(segments=one.segments * 2)))
 
 
-def test_rows_that_nothing_holds_are_named():
+def test_rows_without_a_file_are_named():
     empty = msgspec.structs.replace(filled(0).partitions[0], log_end=5, high_watermark=5)
     assert told(empty) == ["rows from 0 to 4 are missing"]
 
@@ -482,7 +482,7 @@ def test_rows_that_nothing_holds_are_named():
 
 
 @pytest.mark.parametrize("how", ["missing", "flipped", "of another"])
-def test_repair_makes_the_index_as_it_was(topic, how):
+def test_repair_rebuilds_the_index(topic, how):
     key = f"{topic.segment_key(0)}.index"
     whole = topic.store.read(key)
     if how == "missing":
@@ -503,7 +503,7 @@ def test_repair_of_a_sound_topic_changes_nothing(topic):
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut between chunks", "cut behind the header", "missing"])
-def test_repair_leaves_what_cannot_be_made_again_and_the_index_that_tells_of_it(topic, how):
+def test_repair_leaves_a_segment_without_another_copy_and_its_index(topic, how):
     topic.append({0: [random.Random(1).randbytes(300_000)]})
     topic.roll()
     key = topic.segment_key(2)

@@ -85,7 +85,7 @@ def test_all_copies_are_read_and_sound(topic):
     assert report.bytes == 3 * bytes_to_read(log, handle, "1") > 0
 
 
-def test_of_one_node_only_its_copies_are_read(topic):
+def test_with_a_node_only_its_copies_are_read(topic):
     report = audit(topic, "2")
     assert (report.sound, report.rows) == (True, 10)
     spoil(topic, "1", log_key(topic), "flipped")
@@ -104,7 +104,7 @@ def test_a_follower_that_lags_is_no_fault(topic):
     assert audit(topic).findings == []
 
 
-def test_orphans_are_told_with_their_node(topic):
+def test_orphans_are_reported_with_their_node(topic):
     key = topic.handle.append_file(born_name(0, "ab" * 16))
     disk(topic, "2").create(key, b"nobody names it")
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_orphans_are_told_with_their_node(topic):
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("name", ALL)
-def test_a_bad_copy_of_a_segment_is_named_and_made_again(topic, name, how):
+def test_a_bad_copy_of_a_segment_is_named_and_repaired(topic, name, how):
     key = log_key(topic)
     whole = disk(topic, name).read(key)
     spoil(topic, name, key, how)
@@ -133,7 +133,7 @@ def test_a_bad_copy_of_a_segment_is_named_and_made_again(topic, name, how):
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("name", ALL)
-def test_a_bad_copy_of_an_append_file_is_named_and_made_again(topic, name, how):
+def test_a_bad_copy_of_an_append_file_is_named_and_repaired(topic, name, how):
     key = file_key(topic, 1)
     whole = disk(topic, name).read(key)
     spoil(topic, name, key, how)
@@ -146,7 +146,7 @@ def test_a_bad_copy_of_an_append_file_is_named_and_made_again(topic, name, how):
 
 
 @pytest.mark.parametrize("how", ["flipped", "missing"])
-def test_a_bad_index_of_one_node_is_named_and_made_again(topic, how):
+def test_a_bad_index_of_one_node_is_named_and_repaired(topic, how):
     key = log_key(topic).removesuffix(".log") + ".index"
     whole = disk(topic, "1").read(key)
     spoil(topic, "1", key, how)
@@ -156,7 +156,7 @@ def test_a_bad_index_of_one_node_is_named_and_made_again(topic, how):
     assert disk(topic, "1").read(key) == whole
 
 
-def test_two_bad_copies_are_made_again_from_the_third(topic):
+def test_two_bad_copies_are_repaired_from_the_third(topic):
     key = log_key(topic)
     for name in ("0", "1"):
         spoil(topic, name, key, "flipped")
@@ -165,7 +165,7 @@ def test_two_bad_copies_are_made_again_from_the_third(topic):
     assert audit(topic).findings == []
 
 
-def test_where_every_copy_is_bad_none_is_removed(topic):
+def test_no_copy_is_deleted_if_every_copy_is_bad(topic):
     for key in (log_key(topic), file_key(topic, 0)):
         for name in ALL:
             spoil(topic, name, key, "flipped")
@@ -177,7 +177,7 @@ def test_where_every_copy_is_bad_none_is_removed(topic):
     assert {name: topic.content(name) for name in ALL} == before
 
 
-def test_a_copy_that_was_not_mounted_for_a_moment_is_not_removed(topic, monkeypatch):
+def test_a_copy_that_was_not_mounted_for_a_moment_is_not_replaced(topic, monkeypatch):
     store, removed = disk(topic, "1"), []
     check = transfer.check_append_file
 
@@ -193,7 +193,7 @@ def test_a_copy_that_was_not_mounted_for_a_moment_is_not_removed(topic, monkeypa
     assert removed == []
 
 
-def test_a_bad_copy_that_another_has_made_again_meanwhile_is_not_removed(topic, monkeypatch):
+def test_a_bad_copy_that_another_process_repaired_first_is_not_replaced(topic, monkeypatch):
     key, removed = file_key(topic, 0), []
     spoil(topic, "1", key, "flipped")
     real = disk(topic, "2").read
@@ -210,7 +210,7 @@ def test_a_bad_copy_that_another_has_made_again_meanwhile_is_not_removed(topic, 
     assert disk(topic, "1").read(key) == disk(topic, "0").read(key)
 
 
-def test_a_bad_copy_stays_where_no_good_one_can_be_read(topic, monkeypatch):
+def test_a_bad_copy_stays_if_no_good_one_can_be_read(topic, monkeypatch):
     key = file_key(topic, 0)
     spoil(topic, "1", key, "flipped")
     disk(topic, "2").delete(key)
@@ -226,7 +226,7 @@ def test_a_bad_copy_stays_where_no_good_one_can_be_read(topic, monkeypatch):
     assert disk(topic, "1").read(key) == bad
 
 
-def test_only_the_copies_of_the_node_that_is_named_are_made_again(topic):
+def test_with_a_node_only_its_copies_are_repaired(topic):
     key = log_key(topic)
     for name in ("0", "1"):
         spoil(topic, name, key, "flipped")
@@ -263,7 +263,7 @@ def test_a_segment_that_waits_for_the_isr_is_read_too(topic):
 # Nodes that are not there
 
 
-def test_a_missing_node_is_told_once(topic):
+def test_a_missing_node_is_reported_once(topic):
     disk(topic, "1").broken = StoreUnavailable
     [found] = audit(topic).findings
     assert (found.what, found.node) == ("node '1'", "1")
@@ -273,7 +273,7 @@ def test_a_missing_node_is_told_once(topic):
     assert audit(topic, "2").sound
 
 
-def test_rows_that_no_node_that_is_there_has_are_named(topic):
+def test_rows_that_no_reachable_node_has_are_named(topic):
     topic.append(on=("0",), acks="1")
     log, handle = topic.open()
     log.missing_nodes = {"0": StoreUnavailable("/cluster", "", "away")}
@@ -283,7 +283,7 @@ def test_rows_that_no_node_that_is_there_has_are_named(topic):
     assert away.what == "node '0'"
 
 
-def test_a_fenced_node_is_read_where_it_answers_and_else_no_fault(topic):
+def test_a_fenced_node_is_read_if_it_answers_and_is_no_fault_otherwise(topic):
     node_admin.set_fenced(topic.log, "2", fenced=True)
     spoil(topic, "2", log_key(topic), "flipped")
     assert [each.node for each in audit(topic).findings] == ["2"]
@@ -292,7 +292,7 @@ def test_a_fenced_node_is_read_where_it_answers_and_else_no_fault(topic):
     assert [each.what for each in audit(topic, "2").findings] == ["node '2'"]
 
 
-def test_a_wiped_node_that_joined_again_is_not_asked_for_what_it_had(topic):
+def test_a_wiped_node_is_not_asked_for_its_former_files(topic):
     for key in list(disk(topic, "1").list("")):
         disk(topic, "1").delete(key)
     node_admin.renew(topic.log, "1")
@@ -335,5 +335,5 @@ def test_a_leader_that_lacks_rows_is_named(topic):
     assert said == ["node '0' is the leader, but its LEO 8 is not the log end 10"]
 
 
-def test_an_isr_that_is_no_part_of_the_replicas_is_named(topic):
+def test_an_isr_with_nodes_besides_the_replicas_is_named(topic):
     assert replication(topic, isr=("0", "9")) == ["the ISR (0, 9) has nodes besides the replicas (0, 1, 2)"]

@@ -96,7 +96,7 @@ def opened(stores):
     return log
 
 
-def test_a_rebuild_that_was_killed_is_done_again(lost):
+def test_a_rebuild_that_was_killed_can_be_repeated(lost):
     expected = None
     rebuild(clone(lost))
     changes = MortalStore.countdown.made
@@ -118,7 +118,7 @@ def test_a_rebuild_that_was_killed_is_done_again(lost):
     assert expected == [b"row of batch %d" % number for number in range(6)]
 
 
-def test_one_that_was_killed_before_its_end_says_nothing_about_the_log(lost):
+def test_before_its_last_step_a_killed_rebuild_leaves_no_cluster(lost):
     """It was given one node that had been away, and had begun the topic's journal by that."""
     rebuild(clone(lost), URLS[2:])
     changes = MortalStore.countdown.made
@@ -131,7 +131,7 @@ def test_one_that_was_killed_before_its_end_says_nothing_about_the_log(lost):
     assert len(read(opened(stores), "t")) == 6
 
 
-def test_of_two_at_once_one_gives_up(lost):
+def test_of_two_rebuilds_at_once_one_fails(lost):
     environment = fake_environment()
     found = survey([lost.open(url) for url in URLS], environment, open_node=lost.open)
 

@@ -71,7 +71,7 @@ def staged(cluster, handle):
 
 
 @pytest.mark.parametrize("nodes", [ALL, ("0", "1"), ("1", "2"), ("0",), ("2",)], ids="+".join)
-def test_all_that_was_described_is_back_from_any_of_the_nodes(cluster, nodes):
+def test_everything_described_is_restored_from_any_nodes(cluster, nodes):
     before = {name: cluster.log.topic(name).journal.state for name in ("t", "u")}
     cluster.lose_journals()
     for node in set(ALL) - set(nodes):
@@ -90,7 +90,7 @@ def test_all_that_was_described_is_back_from_any_of_the_nodes(cluster, nodes):
 
 
 @pytest.mark.parametrize("nodes", [ALL, ("1", "2")], ids="+".join)
-def test_writers_and_readers_go_on(cluster, nodes):
+def test_writers_and_readers_continue_after_a_rebuild(cluster, nodes):
     cluster.lose_journals()
     cluster.rebuild(nodes, journals_are_lost=True)
     cluster.append("t", 3, on=nodes)
@@ -100,7 +100,7 @@ def test_writers_and_readers_go_on(cluster, nodes):
     sound(cluster.log)
 
 
-def test_it_can_be_lost_and_rebuilt_again(cluster):
+def test_a_rebuilt_cluster_can_be_lost_and_rebuilt_again(cluster):
     for _ in range(2):
         cluster.lose_journals()
         cluster.rebuild()
@@ -121,7 +121,7 @@ def test_journals_may_be_on_several_nodes_afterwards(cluster):
     sound(again)
 
 
-def test_rows_behind_the_last_description_are_set_aside_and_counted(cluster):
+def test_rows_after_the_last_description_are_set_aside_and_counted(cluster):
     name = cluster.append("t", 2)
     key = cluster.log.topic("t").append_file(name)
     cluster.lose_journals()
@@ -135,7 +135,7 @@ def test_rows_behind_the_last_description_are_set_aside_and_counted(cluster):
     cluster.check(lost={("t", 0): 4, ("t", 1): 4})
 
 
-def test_rows_in_segments_are_back_without_any_description(cluster):
+def test_rows_in_segments_are_restored_without_a_description(cluster):
     cluster.append("u")
     cluster.roll("u", 2)
     for each in cluster.path.glob("node*/topics/*/*/description"):
@@ -152,7 +152,7 @@ def test_rows_in_segments_are_back_without_any_description(cluster):
     cluster.check(lost={("u", 0): 2})
 
 
-def test_the_longest_prefix_is_taken_where_one_node_has_an_older_state(cluster):
+def test_the_longest_prefix_is_chosen_if_one_node_has_an_older_state(cluster):
     shutil.copytree(cluster.url("0"), cluster.path / "backup")
     cluster.append("t", 2)
     cluster.roll("t")
@@ -170,7 +170,7 @@ def test_the_longest_prefix_is_taken_where_one_node_has_an_older_state(cluster):
     sound(cluster.log)
 
 
-def test_a_copy_that_is_damaged_on_one_node_is_taken_from_another(cluster):
+def test_a_damaged_copy_is_replaced_from_another_node(cluster):
     names = [each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments]
     flip_bit(cluster.segment("0", "t", names[0]), 8 * 100)
     flip_bit(cluster.segment("1", "t", names[1]), 8 * 100)
@@ -190,7 +190,7 @@ def test_a_copy_that_is_damaged_on_one_node_is_taken_from_another(cluster):
     sound(cluster.log)
 
 
-def test_what_is_damaged_everywhere_ends_the_partition_and_nothing_is_removed(cluster):
+def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(cluster):
     second = cluster.log.topic("t").journal.state.partitions[0].segments[1].name
     for node in ALL:
         flip_bit(cluster.segment(node, "t", second), 8 * 100)
@@ -205,7 +205,7 @@ def test_what_is_damaged_everywhere_ends_the_partition_and_nothing_is_removed(cl
         assert len(kept) == 2 + 6
 
 
-def test_a_segment_of_a_history_that_was_cut_is_no_part_of_the_log(cluster):
+def test_a_segment_with_rows_that_an_election_cut_is_not_used(cluster):
     """Node 2 was elected uncleanly while 0 and 1 were away, and the rows that it lacked were cut."""
     handle = cluster.log.topic("u")
     cluster.roll("u")
@@ -223,7 +223,7 @@ def test_a_segment_of_a_history_that_was_cut_is_no_part_of_the_log(cluster):
     assert [each.name for each in cluster.set_aside("0")][:2] == [f"{zombie}.index", f"{zombie}.log"]
 
 
-def test_a_batch_that_was_described_is_not_appended_again(cluster):
+def test_the_replay_of_a_described_batch_appends_nothing(cluster):
     cluster.lose_journals()
     cluster.rebuild()
     cluster.batches -= 1  # the last batch of u
@@ -231,7 +231,7 @@ def test_a_batch_that_was_described_is_not_appended_again(cluster):
     cluster.check()
 
 
-def test_the_replay_of_a_batch_of_which_a_part_is_lost_is_an_error(cluster):
+def test_the_replay_of_a_partly_lost_batch_is_an_error(cluster):
     last = cluster.log.topic("u").journal.state.files[-1].name
     cluster.lose_journals()
     for node in ALL:
@@ -242,7 +242,7 @@ def test_the_replay_of_a_batch_of_which_a_part_is_lost_is_an_error(cluster):
         write(cluster.log, cluster.log.topic("u"), cluster.batches - 1, {0: [b"again", b"again"]}, ALL, "all")
 
 
-def test_a_process_of_before_adds_nothing_and_goes_on_with_what_there_is(cluster):
+def test_a_process_from_before_the_rebuild_appends_nothing_and_reads_the_rebuilt_log(cluster):
     """It knows the old journal, and has files in hand."""
     old = cluster.log
     handle = old.topic("u")
@@ -255,7 +255,7 @@ def test_a_process_of_before_adds_nothing_and_goes_on_with_what_there_is(cluster
     cluster.check()
 
 
-def test_the_disk_of_a_node_that_was_left_out_is_refused_when_it_comes_back(cluster):
+def test_the_disk_of_a_node_that_was_not_given_is_refused_later(cluster):
     cluster.lose_journals()
     cluster.rebuild(("0", "1"))
     with pytest.raises(InvalidInput, match="ids are never used again"):
@@ -273,7 +273,7 @@ def test_a_deleted_topic_stays_deleted(cluster):
     assert [(folder.topic, why) for folder, why in found.left_out] == [("u", "it was deleted")]
 
 
-def test_of_two_lives_of_a_topic_the_later_is_made_again(cluster):
+def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):
     former = cluster.folder("0", "u").name
     for node in ALL:
         shutil.copytree(cluster.folder(node, "u"), cluster.path / f"kept{node}")
@@ -291,7 +291,7 @@ def test_of_two_lives_of_a_topic_the_later_is_made_again(cluster):
     cluster.check()
 
 
-def test_what_is_left_of_a_topics_journal_is_used(cluster):
+def test_the_remains_of_a_topics_journal_are_used(cluster):
     """Only the cluster's journal is gone: the topics' know more than any description."""
     cluster.append("t", 2)
     shutil.rmtree(cluster.path / "node0" / "cluster")
@@ -305,7 +305,7 @@ def test_a_cluster_whose_journal_can_be_read_is_refused(cluster):
         cluster.survey()
 
 
-def test_a_journal_that_may_be_alive_elsewhere_must_be_given_up_by_hand(cluster):
+def test_a_journal_that_may_be_alive_elsewhere_needs_journals_lost(cluster):
     found = cluster.survey(("1", "2"))
     assert found.journals_may_live is not None
     with pytest.raises(InvalidOption, match="--journals-lost"):

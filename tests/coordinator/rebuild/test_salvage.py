@@ -61,7 +61,7 @@ def sound(cluster):
     assert verify.verify(cluster.log, cluster.log.topic("t")).findings == []
 
 
-def test_damage_in_other_chunks_of_each_copy_costs_nothing(cluster):
+def test_damage_in_different_chunks_of_each_copy_loses_no_row(cluster):
     cluster.spoil(1, node0=[0, 1], node1=[1, 3], node2=[0, 2])
     assert rebuild(cluster).lost == 0
     cluster.check()
@@ -72,7 +72,7 @@ def test_damage_in_other_chunks_of_each_copy_costs_nothing(cluster):
     assert all(f"{cluster.names[1]}.log" in {each.name for each in cluster.set_aside(node)} for node in ALL)
 
 
-def test_the_log_ends_before_the_first_chunk_that_is_whole_nowhere(cluster):
+def test_the_log_ends_before_the_first_chunk_that_no_node_has_whole(cluster):
     cluster.spoil(1, node0=[1, 2], node1=[0, 2], node2=[2])
     found = rebuild(cluster)
     assert found.lost == 3 * ROWS
@@ -91,14 +91,14 @@ def test_a_header_that_is_damaged_on_one_node_is_read_from_another(cluster):
     cluster.check(lost={("t", 0): 2 * ROWS})
 
 
-def test_where_every_header_is_damaged_nothing_is_had(cluster):
+def test_nothing_is_salvaged_if_every_header_is_damaged(cluster):
     for node in ALL:
         cluster.spoil_header(1, node)
     assert rebuild(cluster).lost == 5 * ROWS
     cluster.check(lost={("t", 0): 5 * ROWS})
 
 
-def test_what_is_had_never_costs_rows_behind_it(cluster):
+def test_a_salvaged_segment_never_costs_later_rows(cluster):
     """Without the first two segments the log begins with the third; a part of the second would end it before that."""
     for node in ALL:
         cluster.spoil_header(0, node)
@@ -107,7 +107,7 @@ def test_what_is_had_never_costs_rows_behind_it(cluster):
     assert cluster.read("t") == cluster.expected["t", 0][5 * ROWS :]
 
 
-def test_the_first_segment_is_had_too_where_the_second_is_whole(cluster):
+def test_the_first_segment_is_salvaged_too_if_the_second_is_whole(cluster):
     cluster.spoil(1, node0=[1], node1=[2], node2=[3])
     cluster.spoil(0, node0=[0], node1=[0])
     cluster.spoil_header(0, "2")
@@ -116,7 +116,7 @@ def test_the_first_segment_is_had_too_where_the_second_is_whole(cluster):
     sound(cluster)
 
 
-def test_a_copy_of_another_segment_in_its_place_is_not_taken_for_it(cluster):
+def test_another_segment_under_the_name_is_not_salvaged(cluster):
     other = cluster.path_of(2, "0").read_bytes()
     for node in ("0", "1"):
         cluster.path_of(1, node).write_bytes(other)
@@ -125,14 +125,14 @@ def test_a_copy_of_another_segment_in_its_place_is_not_taken_for_it(cluster):
     cluster.check(lost={("t", 0): 4 * ROWS})
 
 
-def test_a_segment_that_is_whole_on_some_node_is_copied_as_it_is(cluster):
+def test_a_segment_that_is_whole_on_one_node_is_copied_unchanged(cluster):
     cluster.spoil(1, node0=[1], node1=[2])
     found = rebuild(cluster)
     assert [each.file.name for each in found.topics[0].partitions[0].segments] == cluster.names
     cluster.check()
 
 
-def test_a_survey_changes_nothing_and_who_was_stopped_begins_again(cluster, monkeypatch):
+def test_a_survey_changes_nothing_and_a_stopped_rebuild_can_be_repeated(cluster, monkeypatch):
     cluster.spoil(1, node0=[0, 3], node1=[1, 3], node2=[2, 3])
     cluster.lose_journals()
     before = {each: each.stat().st_mtime_ns for each in cluster.path.rglob("*")}
@@ -153,7 +153,7 @@ def test_a_survey_changes_nothing_and_who_was_stopped_begins_again(cluster, monk
     sound(cluster)
 
 
-def test_of_a_leader_epoch_that_begins_behind_what_is_had_nothing_is_said(tmp_path):
+def test_a_leader_epoch_that_begins_after_the_salvaged_rows_is_dropped(tmp_path):
     cluster = LostCluster(tmp_path)
     handle = cluster.create("t")
     cluster.append("t", rows=ROWS)

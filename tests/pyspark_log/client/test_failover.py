@@ -130,7 +130,7 @@ def rolled(topic, chunks):
 # One node fails
 
 
-def test_the_leader_is_read_and_nobody_else(topic):
+def test_only_the_leader_is_read(topic):
     assert read(topic, planned(topic)) == ROWS
     assert reads(topic) == {"0": BATCHES}
 
@@ -151,7 +151,7 @@ def test_a_chunk_that_is_damaged_on_the_leader_is_read_from_another(topic, caplo
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreRefused])
-def test_a_node_that_goes_while_it_is_read_costs_no_row_and_is_left_alone(topic, caplog, error):
+def test_a_node_that_fails_during_the_read_loses_no_row_and_is_avoided(topic, caplog, error):
     def go(got):
         if got >= BATCHES // 2:
             store(topic, "0").error = error
@@ -172,7 +172,7 @@ def test_a_node_that_lost_its_files_is_asked_once_in_a_task_and_again_in_the_nex
         assert reads(topic) == {"0": 1, "1": BATCHES}
 
 
-def test_two_nodes_that_fail_one_after_the_other_cost_no_row(topic):
+def test_two_nodes_that_fail_one_after_the_other_lose_no_row(topic):
     def go(got):
         store(topic, "0").error = StoreUnavailable if got > 5 else None
         store(topic, "1").error = StoreUnavailable if got > 15 else None
@@ -181,7 +181,7 @@ def test_two_nodes_that_fail_one_after_the_other_cost_no_row(topic):
     assert set(reads(topic)) == {"0", "1", "2"}
 
 
-def test_what_each_node_has_only_a_part_of_is_put_together(topic):
+def test_rows_are_put_together_from_nodes_that_each_have_a_part(topic):
     split = planned(topic)
     for number in range(BATCHES):
         for node in ALL:
@@ -204,7 +204,7 @@ def test_a_node_is_trusted_again_after_some_time(topic, monkeypatch):
 # All of them fail
 
 
-def test_where_all_copies_are_damaged_the_error_is_the_leaders(topic):
+def test_if_all_copies_are_damaged_the_error_is_the_leaders(topic):
     split = planned(topic)
     for node in ALL:
         damage(topic, node, file_key(topic, 20))
@@ -214,7 +214,7 @@ def test_where_all_copies_are_damaged_the_error_is_the_leaders(topic):
     assert 0 < max(got) <= 20
 
 
-def test_where_no_node_answers_the_error_is_the_leaders(topic):
+def test_if_no_node_answers_the_error_is_the_leaders(topic):
     split = planned(topic)
     for node in ALL:
         store(topic, node).error = StoreUnavailable
@@ -242,7 +242,7 @@ def test_only_the_last_node_is_waited_for_long(topic, monkeypatch):
     assert given[: len(ALL)] == [failover.ANSWER_SECONDS] * 2 + [failover.LAST_ANSWER_SECONDS]
 
 
-def test_where_no_node_and_no_journal_answers_the_error_is_of_the_rows(topic):
+def test_if_no_node_and_no_journal_answers_the_error_names_the_rows(topic):
     split = planned(topic)
     for node in ALL:
         damage(topic, node, file_key(topic, 0))
@@ -254,7 +254,7 @@ def test_where_no_node_and_no_journal_answers_the_error_is_of_the_rows(topic):
         read(topic, split, again=no_journal)
 
 
-def test_what_maintenance_moved_is_found_again_once_all_nodes_said_that_they_lack_it(topic, caplog):
+def test_rows_that_maintenance_moved_are_found_again_after_all_nodes_lack_the_file(topic, caplog):
     split, asked = planned(topic), []
     rolled(topic, BATCHES)
     for node in ALL:
@@ -273,7 +273,7 @@ def test_what_maintenance_moved_is_found_again_once_all_nodes_said_that_they_lac
     assert caplog.records == []
 
 
-def test_what_nobody_holds_any_more_is_an_error_that_says_so(topic):
+def test_rows_without_a_holder_are_an_error(topic):
     state = topic.handle.journal.state
     gone = dict.fromkeys(state.incarnations, "another life")
     topic.handle.journal.state = msgspec.structs.replace(state, incarnations=gone)
@@ -283,7 +283,7 @@ def test_what_nobody_holds_any_more_is_an_error_that_says_so(topic):
         read(topic, split)
 
 
-def test_rows_that_an_unclean_election_cuts_while_they_are_read_are_a_loss(topic):
+def test_rows_that_an_unclean_election_cuts_during_the_read_are_a_loss(topic):
     topic.append(on=("0", "2"), acks="all")
     split = planned(topic)
     for node in ("0", "2"):
@@ -324,7 +324,7 @@ def test_a_node_that_hangs_is_waited_for_once(hanging, caplog):
     assert "/cluster does not answer" in warning.getMessage()
 
 
-def test_a_node_that_hangs_is_asked_last_and_not_waited_for_where_the_others_fail(hanging):
+def test_a_node_that_hangs_is_asked_last_and_not_waited_for_if_the_others_fail(hanging):
     assert read(hanging, planned(hanging)) == ROWS
     begin = time.monotonic()
     for node in ("1", "2"):
@@ -384,7 +384,7 @@ def test_another_nodes_index_is_read_before_the_whole_log_is(topic, spoil):
     assert "2" not in counts
 
 
-def test_where_no_index_is_whole_the_log_is_scanned(topic, caplog):
+def test_the_log_is_scanned_if_no_index_is_whole(topic, caplog):
     key = rolled(topic, 20)
     for node in ALL:
         damage(topic, node, f"{key}.index", 80)
@@ -392,7 +392,7 @@ def test_where_no_index_is_whole_the_log_is_scanned(topic, caplog):
     assert caplog.records == []
 
 
-def test_where_no_node_answers_for_the_index_the_log_is_not_asked_for_either(topic):
+def test_the_log_is_not_read_if_no_node_answers_for_the_index(topic):
     rolled(topic, 20)
     split = planned(topic, 5, 6)
     for node in ALL:
@@ -402,7 +402,7 @@ def test_where_no_node_answers_for_the_index_the_log_is_not_asked_for_either(top
     assert reads(topic) == {"0": 1, "1": 1, "2": 1}
 
 
-def test_where_no_index_and_one_log_is_whole_that_is_scanned(topic):
+def test_the_only_whole_log_is_scanned_if_no_index_is_whole(topic):
     key = rolled(topic, 20)
     for node in ALL:
         store(topic, node).delete(f"{key}.index")
@@ -454,7 +454,7 @@ def test_a_position_by_time_is_found_on_another_node(rolls, trouble):
     assert offsets_of_times(topic, 1) is None
 
 
-def test_where_no_node_has_it_a_position_by_time_is_the_leaders_error(topic):
+def test_a_position_by_time_that_no_node_can_give_is_the_leaders_error(topic):
     for node in ALL:
         lose(topic, node)
     with pytest.raises(ObjectMissing, match="/cluster"):
@@ -521,7 +521,7 @@ def test_a_node_that_only_holds_a_file_is_read_too():
     assert read(topic, planned(topic)) == [b"a"]
 
 
-def test_only_those_who_hold_a_piece_are_asked_for_it():
+def test_only_holders_are_asked_for_a_file():
     topic = ReplicatedTopic(Stores(Fallible))
     topic.append({0: [b"a"]}, on=ALL, acks="all")
     topic.append({0: [b"b"]}, on=["0", "2"], acks="all")
@@ -534,7 +534,7 @@ def test_only_those_who_hold_a_piece_are_asked_for_it():
     assert "1" in reads(topic)
 
 
-def test_the_former_life_of_a_node_holds_nothing(topic):
+def test_a_former_incarnation_holds_nothing(topic):
     state = topic.handle.journal.state
     topic.handle.journal.state = msgspec.structs.replace(state, incarnations={**state.incarnations, "1": "former"})
     split = split_of(topic.log, topic.handle, Range("t", 0, 0, BATCHES))
@@ -555,7 +555,7 @@ def disks(tmp_path):
     return tmp_path
 
 
-def test_a_query_reads_on_when_the_rows_are_damaged_on_the_leader(disks, caplog):
+def test_a_query_continues_if_the_leaders_copy_is_damaged(disks, caplog):
     (file,) = disks.glob("0/topics/t/*/append/*")
     flip_bit(file, 8 * 100)
     assert [row["value"] for row in direct.read(disks / "0", subscribe="t")] == [b"a", b"b"]
@@ -598,7 +598,7 @@ def leaderless(disks):
     return observer, handle
 
 
-def test_a_partition_that_nobody_leads_is_read_as_far_as_a_node_that_is_there_has_it(disks, leaderless):
+def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leaderless):
     until = {"endingOffsets": '{"u": {"0": 2}}'}
     assert [row["value"] for row in direct.read(disks / "0", subscribe="u", **until)] == [b"a", b"b"]
     stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", maxOffsetsPerTrigger=2)
@@ -613,9 +613,7 @@ def test_a_partition_that_nobody_leads_is_read_as_far_as_a_node_that_is_there_ha
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_rows_that_were_read_and_that_an_unclean_election_cut_are_a_loss_though_others_are_at_their_offsets(
-    disks, leaderless, fails
-):
+def test_rows_that_were_read_and_then_cut_are_a_loss_even_if_others_took_their_offsets(disks, leaderless, fails):
     (disks / "1.away").rename(disks / "1")
     fail = {"failOnDataLoss": str(fails).lower()}
     stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", **fail)
@@ -653,7 +651,7 @@ def test_with_one_node_nothing_costs_more():
     assert threading.active_count() <= threads
 
 
-def test_with_one_copy_among_several_nodes_there_is_no_thread_and_no_limit_of_time():
+def test_a_single_copy_is_read_without_a_thread_or_a_time_limit():
     topic = ReplicatedTopic(Stores(Fallible), replicas=[["1"]])
     topic.append({0: [b"a"]}, on=["1"])
     threads = threading.active_count()

@@ -79,7 +79,7 @@ def test_chunks_with_and_without_headers_are_read_in_order():
     assert values(found) == [b"%d" % number for number in range(6)]
 
 
-def test_headers_of_some_rows_are_nulls_for_the_others(tmp_path):
+def test_headers_of_some_rows_are_null_for_the_others(tmp_path):
     log = PlainLog(tmp_path)
     log.create("t")
     log.append_rows("t", Rows(record([b"a"]), None, None))

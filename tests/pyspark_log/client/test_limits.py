@@ -27,7 +27,7 @@ def test_partitions_share_the_limit_by_what_they_have_waiting():
     assert share_out(10, {"a": 0, "b": 100}, {"a": 80, "b": 120}) == {"a": 8, "b": 102}
 
 
-def test_a_small_partition_does_not_starve_beside_a_large_one():
+def test_a_large_partition_does_not_starve_a_small_one():
     assert share_out(10, {"a": 0, "b": 0}, {"a": 1_000_000, "b": 1}) == {"a": 9, "b": 1}
 
 
@@ -35,7 +35,7 @@ def test_a_partition_without_backlog_stays_where_it_is():
     assert share_out(2, {"a": 7, "b": 0}, {"a": 7, "b": 9}) == {"a": 7, "b": 2}
 
 
-def test_every_backlog_goes_on_even_where_the_limit_is_below_their_number():
+def test_every_backlog_advances_even_if_the_limit_is_below_their_number():
     assert share_out(1, dict.fromkeys("abc", 0), dict.fromkeys("abc", 5)) == dict.fromkeys("abc", 1)
 
 

@@ -24,7 +24,7 @@ def test_a_partition_is_a_split_unless_more_is_asked_for():
     assert divide(ranges(5, 7), None, None) == ranges(5, 7)
 
 
-def test_what_has_no_rows_has_no_split():
+def test_an_empty_range_has_no_split():
     assert divide([Range("t", 0, 5, 5), Range("t", 1, 5, 4), Range("t", 2, 5, 6)], 3, 1) == [Range("t", 2, 5, 6)]
 
 

@@ -35,7 +35,7 @@ def found(path, **options):
     return values(read(path, subscribe="t", **options))
 
 
-def test_a_batch_reads_everything_unless_told_otherwise(path):
+def test_a_batch_reads_everything_by_default(path):
     assert found(path) == {0: A, 1: B}
 
 
@@ -71,7 +71,7 @@ def test_specific_offsets_begin_and_end_the_read(path):
     assert found(path, startingOffsets=start, endingOffsets=end) == {0: A[1:3], 1: B}
 
 
-def test_earliest_and_latest_can_be_said(path):
+def test_earliest_and_latest_can_be_given(path):
     assert found(path, startingOffsets="earliest", endingOffsets="latest") == {0: A, 1: B}
 
 
@@ -86,19 +86,19 @@ def test_offsets_for_other_partitions_are_an_error(path):
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_an_offset_that_the_log_does_not_have_is_a_loss(path, option):
+def test_an_offset_outside_the_log_is_a_loss(path, option):
     with pytest.raises(DataLoss, match="topic 't', partition 0 has no offset 7: its offsets are 0 to 6"):
         found(path, **{option: '{"t":{"0":7,"1":0,"2":0}}'})
 
 
-def test_an_offset_that_the_log_does_not_have_means_the_nearest_where_losses_do_not_matter(path):
+def test_an_offset_outside_the_log_means_the_nearest_if_losses_do_not_matter(path):
     offsets = '{"t":{"0":7,"1":1,"2":0}}'
     assert found(path, startingOffsets=offsets, failOnDataLoss="false") == {1: B[1:]}
     assert found(path, endingOffsets=offsets, failOnDataLoss="false") == {0: A, 1: B[:1]}
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_an_offset_far_above_the_end_is_told_where_losses_do_not_matter(path, option, caplog):
+def test_an_offset_far_above_the_end_is_logged_if_losses_do_not_matter(path, option, caplog):
     warn_of_loss.cache_clear()
     found(path, **{option: '{"t":{"0":1000000,"1":0,"2":0}}'}, failOnDataLoss="false")
     [told] = [record.getMessage() for record in caplog.records]
@@ -227,7 +227,7 @@ def test_a_stream_that_starts_at_a_time_that_no_row_has_reached_fails(path):
 
 
 @pytest.mark.parametrize(("seconds", "first"), [(0, 2), (2, 2), (3, 3), (4, 4)])
-def test_a_time_is_looked_for_where_the_log_starts_in_the_middle_of_a_chunk(tmp_path, seconds, first):
+def test_a_time_is_found_if_the_log_starts_in_the_middle_of_a_chunk(tmp_path, seconds, first):
     log = PlainLog(tmp_path)
     log.create("t")
     log.append("t", {0: A}, [NOON_MS + 1000 * i for i in range(len(A))])
@@ -260,18 +260,18 @@ def test_an_end_at_the_start_reads_nothing(path):
     assert found(path, startingTimestamp=NOON_MS, endingTimestamp=NOON_MS, **LATEST_STRATEGY) == {}
 
 
-def test_whole_topics_begin_and_end_by_name_beside_offsets_of_partitions(path):
+def test_topic_wide_offsets_can_be_mixed_with_offsets_of_partitions(path):
     start, end = '{"t":{"0":4,"1":-2,"2":0},"u":"earliest"}', '{"t":"Latest","u":{"0":1}}'
     rows = read(path, subscribe="t,u", startingOffsets=start, endingOffsets=end)
     assert [row["value"] for row in rows if row["topic"] == "u"] == [b"u0"]
     assert values([row for row in rows if row["topic"] == "t"]) == {0: A[4:], 1: B}
 
 
-def test_a_whole_topic_by_name_is_of_the_assigned_partitions(path):
+def test_a_topic_wide_offset_is_for_the_assigned_partitions(path):
     assert values(read(path, assign='{"t":[1]}', startingOffsets='{"t":"earliest"}')) == {1: B}
 
 
-def test_a_whole_topic_by_name_has_the_partitions_that_are_there_when_the_read_is_planned(tmp_path):
+def test_a_topic_wide_offset_is_for_the_partitions_at_planning(tmp_path):
     log = PlainLog(tmp_path)
     log.create("t")
     log.append("t", {0: [b"a"]})
@@ -280,12 +280,12 @@ def test_a_whole_topic_by_name_has_the_partitions_that_are_there_when_the_read_i
     assert values(read(tmp_path, subscribe="t", startingOffsets='{"t":"earliest"}')) == {0: [b"a"], 1: [b"b"]}
 
 
-def test_a_whole_topic_by_name_must_be_subscribed(path):
+def test_a_topic_wide_offset_must_be_of_a_subscribed_topic(path):
     with pytest.raises(InvalidInput, match=r"for topic 'x', which is not subscribed \(subscribed: t\)"):
         found(path, startingOffsets='{"t":"earliest","x":"earliest"}')
 
 
-def test_every_subscribed_topic_has_an_offset_where_some_are_given_by_name(path):
+def test_every_subscribed_topic_needs_an_offset_if_one_has_a_topic_wide_offset(path):
     with pytest.raises(InvalidInput, match="for no other: u-0 has none"):
         read(path, subscribe="t,u", startingOffsets='{"t":"earliest"}')
 

@@ -9,14 +9,14 @@ def batch(number):
     return pa.record_batch([pa.array([number] * 100, pa.int64())], names=["n"])
 
 
-def test_what_is_taken_is_forgotten():
+def test_a_taken_chunk_is_removed():
     recent = RecentChunks()
     recent.keep("a", batch(1))
     assert recent.take("a") == batch(1)
     assert recent.take("a") is None
 
 
-def test_the_least_recently_kept_go_when_there_is_no_room():
+def test_the_least_recently_kept_chunks_are_evicted():
     recent = RecentChunks(bytes_max=2 * batch(0).nbytes)
     for number in range(3):
         recent.keep(number, batch(number))
@@ -28,7 +28,7 @@ def test_the_least_recently_kept_go_when_there_is_no_room():
     assert [number for number in range(4) if recent.take(number) is not None] == [2, 3]
 
 
-def test_a_chunk_larger_than_all_the_room_is_not_kept_and_drives_out_nothing():
+def test_a_chunk_larger_than_the_limit_is_not_kept_and_evicts_nothing():
     recent = RecentChunks(bytes_max=batch(0).nbytes)
     recent.keep("small", batch(0))
     recent.keep("large", pa.concat_batches([batch(0), batch(1)]))

@@ -22,15 +22,15 @@ def test_the_same_offset_is_always_the_same_text():
     assert json.dumps(to_json(OFFSET)) == TEXT
 
 
-def test_an_offset_comes_back_from_its_text():
+def test_an_offset_round_trips():
     assert parse(json.loads(TEXT)) == OFFSET
 
 
-def test_the_sentinel_is_known_again():
+def test_the_sentinel_is_recognized():
     assert parse(json.loads(json.dumps(INITIAL))).initial
 
 
-def test_a_batch_begins_where_its_predecessor_ended_unless_it_says_so():
+def test_a_batch_begins_where_its_predecessor_ended_unless_it_has_a_begin():
     before = SourceOffset({"b": TopicPositions("id-b", {2: Position(1, 0), 10: Position(6, 1)})})
     after = SourceOffset({"b": OFFSET.topics["b"]})
     assert after.begins(before) == {("b", 2): Position(3, 0), ("b", 10): Position(6, 1)}
@@ -42,7 +42,7 @@ def test_a_begin_at_offset_0_counts():
     assert after.begins(before) == {("t", 0): Position(0, 0)}
 
 
-def test_a_batch_of_which_nobody_knows_where_it_begins_is_an_error():
+def test_a_batch_without_a_known_begin_is_an_error():
     after = SourceOffset({"t": TopicPositions("id", {0: Position(4, 0)})})
     with pytest.raises(CorruptObject, match="it has no begin for partition 0 of topic 't'"):
         after.begins(SourceOffset())
@@ -65,6 +65,6 @@ def test_an_offset_of_a_newer_version_is_not_guessed_at():
         {"version": 1, "topics": {"t": {"id": "x", "end": {"0": [-1, 0]}}}},
     ],
 )
-def test_what_is_no_offset_of_this_source_is_refused(foreign):
+def test_an_offset_of_another_source_is_refused(foreign):
     with pytest.raises(CorruptObject, match="the offset in the checkpoint is damaged"):
         parse(foreign)

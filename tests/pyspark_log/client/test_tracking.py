@@ -32,12 +32,12 @@ def ended(log, ends, topic="t"):
     return SourceOffset({topic: TopicPositions(topic_id, {p: Position(at, 0) for p, at in ends.items()})})
 
 
-def test_a_partition_goes_on_where_its_last_batch_ended(log):
+def test_a_partition_continues_where_its_last_batch_ended(log):
     starts = go_on(ended(log, {0: 2, 1: 1}), now(log), fail_on_data_loss=True)
     assert starts == {("t", 0): Start(Position(2, 0), explicit=False), ("t", 1): Start(Position(1, 0), explicit=False)}
 
 
-def test_a_new_partition_begins_at_its_first_row_and_says_so(log):
+def test_a_new_partition_begins_explicitly_at_its_first_row(log):
     starts = go_on(ended(log, {0: 2}), now(log), fail_on_data_loss=True)
     assert starts["t", 1] == Start(Position(0, 0), explicit=True)
 
@@ -58,7 +58,7 @@ def test_a_recreated_topic_is_a_loss(log):
         go_on(before, now(log), fail_on_data_loss=True)
 
 
-def test_a_recreated_topic_begins_anew_where_losses_do_not_matter(log):
+def test_a_recreated_topic_begins_anew_if_losses_do_not_matter(log):
     before = ended(log, {0: 3, 1: 1})
     log.delete("t")
     log.create("t", 2)
@@ -73,7 +73,7 @@ def test_a_deleted_topic_is_a_loss(log):
         go_on(before, now(log), fail_on_data_loss=True)
 
 
-def test_a_deleted_topic_is_left_out_where_losses_do_not_matter(log):
+def test_a_deleted_topic_is_left_out_if_losses_do_not_matter(log):
     before = ended(log, {0: 3, 1: 1})
     log.delete("t")
     assert go_on(before, now(log), fail_on_data_loss=False) == {}

@@ -71,7 +71,7 @@ def test_a_file_that_is_missing_for_good_is_named_with_topic_partition_and_offse
 
 
 @pytest.mark.parametrize("before", [1, 5, 10])
-def test_rows_that_were_deleted_meanwhile_are_data_loss(log, before):
+def test_rows_deleted_during_the_read_are_data_loss(log, before):
     split = planned(log)
     log.log.topic("t").submit(DeleteRecords(0, before))
     move(log)

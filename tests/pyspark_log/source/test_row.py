@@ -31,7 +31,7 @@ def read(stored):
         [],
     ],
 )
-def test_a_row_without_headers_has_null_also_if_it_was_written_with_an_empty_array(written):
+def test_a_row_without_headers_or_with_an_empty_array_has_null(written):
     found = read(record([b"v"] * len(written), headers=written))
     assert found.to_pylist() == [each or None for each in written]
     assert found.type == schema.HEADERS
@@ -45,7 +45,7 @@ def test_a_part_of_a_batch_has_its_own_rows_headers(written, data):
     assert read(part).to_pylist() == [each or None for each in written[first : first + count]]
 
 
-def test_headers_that_are_nowhere_empty_are_not_copied():
+def test_headers_without_empty_lists_are_not_copied():
     stored = record([b"v"] * 3, headers=[None, [HEADER], [NAMELESS]])
     assert read(stored).buffers()[1].address == stored.column("headers").buffers()[1].address
 

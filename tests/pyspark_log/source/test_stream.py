@@ -38,7 +38,7 @@ def poll(stream):
     raise AssertionError("no batch came")
 
 
-def test_what_is_there_is_one_batch_and_then_what_comes(log):
+def test_the_present_rows_are_one_batch_and_then_new_ones(log):
     stream = earliest(log)
     assert len(stream.batch()) == 10
     log.append("t", {1: [b"new"]})
@@ -73,7 +73,7 @@ def test_all_available_ignores_limits(log):
     assert len(stream.all_available()) == 10
 
 
-def test_available_now_ends_with_what_was_there_at_its_start(log):
+def test_available_now_ends_where_the_log_ended_at_its_start(log):
     stream = earliest(log, maxOffsetsPerTrigger=6, minOffsetsPerTrigger=6)
     stream.reader.prepareForTriggerAvailableNow()
     log.append("t", {0: [b"late"]})
@@ -82,7 +82,7 @@ def test_available_now_ends_with_what_was_there_at_its_start(log):
     assert [len(batch) for batch in batches] == [5, 5]
 
 
-def test_available_now_leaves_a_topic_that_came_later_where_its_log_starts(log):
+def test_available_now_leaves_a_later_topic_at_its_log_start(log):
     options = {"subscribePattern": "t.*", "startingOffsets": "earliest"}
     stream = Stream(log.path, **options, maxOffsetsPerTrigger=6)
     stream.reader.prepareForTriggerAvailableNow()
@@ -113,7 +113,7 @@ def test_few_rows_wait_no_longer_than_the_delay(log):
     assert time.monotonic() - begun > 0.5
 
 
-def test_an_idle_wait_sees_news_at_once(log):
+def test_an_idle_wait_ends_with_new_rows(log):
     stream = earliest(log)
     stream.batch()
     log.append("t", {0: [b"x"]})
@@ -131,7 +131,7 @@ def test_a_topic_that_a_pattern_finds_later_is_read_from_its_first_row(log):
     assert values(stream.batch()) == {0: [b"first"], 1: [b"second"]}
 
 
-def test_partitions_that_come_while_the_query_runs_are_read_from_their_first_row(log):
+def test_partitions_added_while_the_query_runs_are_read_from_their_first_row(log):
     stream = Stream(log.path, subscribe="t", startingOffsets="latest")
     initial = stream.start
     assert stream.batch() == []
@@ -158,12 +158,12 @@ def test_a_pattern_that_matches_nothing_yet_waits_for_a_topic(log):
     assert values(stream.batch()) == {0: [b"x"]}
 
 
-def test_a_named_topic_that_is_not_there_is_an_error(log):
+def test_a_named_topic_that_does_not_exist_is_an_error(log):
     with pytest.raises(UnknownTopic, match="there is no topic 'x'"):
         Stream(log.path, subscribe="t,x").batch()
 
 
-def test_a_replayed_batch_has_the_same_rows_whatever_came_since(log):
+def test_a_replayed_batch_has_the_same_rows(log):
     stream = Stream(log.path, subscribePattern="t.*", startingOffsets="latest", maxOffsetsPerTrigger=3)
     initial = stream.start
     stream.batch()
@@ -215,7 +215,7 @@ def test_a_recreated_topic_fails_the_query(log):
         stream.batch()
 
 
-def test_a_recreated_topic_is_read_from_its_start_where_losses_do_not_matter(log):
+def test_a_recreated_topic_is_read_from_its_start_if_losses_do_not_matter(log):
     stream = earliest(log, failOnDataLoss="false")
     stream.batch()
     recreate(log, b"again")
@@ -264,7 +264,7 @@ def test_available_now_leaves_a_topic_that_was_recreated_before_its_first_batch_
     assert values(Stream(log.path, stream.start, subscribe="t").batch()) == {0: [b"again"]}
 
 
-def test_a_topic_that_goes_between_the_start_of_available_now_and_its_first_batch_is_a_loss(log):
+def test_a_topic_deleted_between_the_start_of_available_now_and_its_first_batch_is_a_loss(log):
     recreated, deleted = earliest(log), Stream(log.path, subscribePattern="t.*", startingOffsets="earliest")
     for stream in (recreated, deleted):
         stream.reader.prepareForTriggerAvailableNow()
@@ -305,7 +305,7 @@ def test_a_deleted_topic_fails_the_query(log):
         stream.batch()
 
 
-def test_the_other_topics_go_on_where_losses_do_not_matter(log):
+def test_the_other_topics_continue_if_losses_do_not_matter(log):
     log.create("u")
     stream = Stream(log.path, subscribe="t,u", startingOffsets="earliest", failOnDataLoss="false")
     stream.batch()
@@ -315,7 +315,7 @@ def test_the_other_topics_go_on_where_losses_do_not_matter(log):
     assert values(stream.batch()) == {0: [b"still here"]}
 
 
-def test_a_topic_that_comes_back_is_read_from_its_start_where_losses_do_not_matter(log):
+def test_a_topic_that_returns_is_read_from_its_start_if_losses_do_not_matter(log):
     log.create("u")
     stream = Stream(log.path, subscribe="t,u", startingOffsets="earliest", failOnDataLoss="false")
     stream.batch()
@@ -327,7 +327,7 @@ def test_a_topic_that_comes_back_is_read_from_its_start_where_losses_do_not_matt
     assert values(stream.batch()) == {0: [b"back"]}
 
 
-def test_the_lag_is_of_the_last_plan(log):
+def test_the_lag_is_that_of_the_last_plan(log):
     stream = earliest(log, maxOffsetsPerTrigger=5)
     stream.batch()
     assert stream.reader.reportLatestOffset() == {

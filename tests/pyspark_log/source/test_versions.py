@@ -26,7 +26,7 @@ def newest(log):
     return log.log.topic("t").journal.number
 
 
-def test_every_version_is_the_rows_that_were_there_then_whatever_came_since(log, monkeypatch):
+def test_every_version_has_the_rows_of_its_time(log, monkeypatch):
     rows, versions = {0: [], 1: []}, {newest(log): {}}
     for i in range(6):
         for p, added in ((0, [b"a%d" % i]), (1, [b"b%d" % i, b"c%d" % i])):
@@ -58,12 +58,12 @@ def test_a_partition_that_came_later_has_no_row_in_a_version(log):
     assert as_of(log, version) == {0: [b"a"]}
 
 
-def test_a_version_that_is_not_there_yet_is_an_error_that_names_those_that_are(log):
+def test_a_future_version_is_an_error_that_names_those_kept(log):
     with pytest.raises(UnknownVersion, match=f"versions 1 to {newest(log)}"):
         as_of(log, newest(log) + 1)
 
 
-def test_a_version_that_was_trimmed_is_an_error_that_names_those_that_are(log, monkeypatch):
+def test_a_trimmed_version_is_an_error_that_names_those_kept(log, monkeypatch):
     monkeypatch.setattr(journals, "SNAPSHOT_EVERY", 4)
     for i in range(30):
         log.append("t", {0: [b"%d" % i]})
@@ -73,7 +73,7 @@ def test_a_version_that_was_trimmed_is_an_error_that_names_those_that_are(log, m
     assert as_of(log, 16) == {0: [b"%d" % i for i in range(15)]}
 
 
-def test_a_version_whose_rows_are_gone_is_a_loss_or_empty(log):
+def test_a_version_whose_rows_have_expired_is_a_loss_or_empty(log):
     log.append("t", {0: [b"a"]})
     version = newest(log)
     log.append("t", {0: [b"b", b"c"]})

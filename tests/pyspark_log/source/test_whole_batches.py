@@ -102,7 +102,7 @@ def test_a_stream_sees_whole_batches_though_writes_come_between_its_steps(path, 
     assert interrupting.written >= so_far
 
 
-def test_a_reader_beside_a_busy_writer_sees_whole_batches(path):
+def test_a_reader_sees_whole_batches_of_a_busy_writer(path):
     seen = set()
     with BusyWriter(path) as writer:
         for _ in range(READS):
