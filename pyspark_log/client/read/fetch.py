@@ -51,14 +51,14 @@ class Split(msgspec.Struct, frozen=True):
     schemas: tuple[bytes, ...]
     nodes: tuple[ReadReplica, ...]
     """The nodes to read from, nearest first."""
-    partly: dict[str, tuple[int, ...]]
+    partial_holders: dict[str, tuple[int, ...]]
     """The indexes in `nodes` of the holders, for each file that not all of the nodes hold."""
     rack: str = ""
     """The reader's rack."""
 
     def holders(self, key: str) -> tuple[ReadReplica, ...]:
         """Return the nodes that hold a segment or an append file, nearest first."""
-        numbers = self.partly.get(key)
+        numbers = self.partial_holders.get(key)
         return self.nodes if numbers is None else tuple(self.nodes[number] for number in numbers)
 
 

@@ -97,7 +97,7 @@ def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Spli
     files = {chunk.file: state.file(chunk.file) for chunk in chunks}
     held = {handle.segment(part.partition, each.name): each.holders for each in segments}
     held |= {handle.append_file(each.name): each.holders for each in files.values()}
-    nodes, partly = _holders(state, nearest_first(log, rack=rack, leader=partition.leader), held)
+    nodes, partial_holders = _holders(state, nearest_first(log, rack=rack, leader=partition.leader), held)
     return Split(
         topic=part.topic,
         topic_id=handle.topic_id,
@@ -110,7 +110,7 @@ def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Spli
         chunks=chunks,
         schemas=state.schemas,
         nodes=nodes,
-        partly=partly,
+        partial_holders=partial_holders,
         rack=rack,
     )
 
@@ -123,15 +123,17 @@ def read_replicas(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]
 def _holders(
     state: Topic, nodes: Sequence[Node], held: Mapping[str, Sequence[Holder]]
 ) -> tuple[tuple[ReadReplica, ...], dict[str, tuple[int, ...]]]:
-    """Return `Split.nodes` and `Split.partly` for files with these holders."""
+    """Return `Split.nodes` and `Split.partial_holders` for files with these holders."""
     if len(nodes) == 1:
         return read_replicas(state, nodes, ()), {}
     found = {key: read_replicas(state, nodes, holders) for key, holders in held.items()}
     used = {each.node for some in found.values() for each in some}
     all_used = [ReadReplica(each.node_id, each.url) for each in nodes if each.node_id in used]
     numbers = {each: number for number, each in enumerate(all_used)}
-    partly = {key: tuple(numbers[each] for each in some) for key, some in found.items() if len(some) < len(all_used)}
-    return tuple(all_used), partly
+    partial_holders = {
+        key: tuple(numbers[each] for each in some) for key, some in found.items() if len(some) < len(all_used)
+    }
+    return tuple(all_used), partial_holders
 
 
 def find_again(log: Log, split: Split, offset: int) -> Split:

@@ -644,7 +644,7 @@ def test_with_one_node_nothing_costs_more():
     one.forget()
     split = split_of(log.log, handle, Range("t", 0, 0, 20))
     assert one.reads == 0
-    assert ([each.url for each in split.nodes], split.partly) == (["."], {})
+    assert ([each.url for each in split.nodes], split.partial_holders) == (["."], {})
     rows = [value for _, batch in fetch(log.log.store_at, split) for value in batch.column("value").to_pylist()]
     assert rows == [b"%d" % number for number in range(20)]
     assert one.reads == len(split.chunks) == 20
