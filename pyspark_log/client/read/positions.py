@@ -6,6 +6,7 @@ Rules and precedence are those of Spark's Kafka source (KafkaOffsetReader, Kafka
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,16 +45,14 @@ if TYPE_CHECKING:
 US_PER_MS = 1000
 
 
+@dataclass(frozen=True)
 class Subscribed:
-    """The partitions that a subscription names now, with the handles of their topics."""
+    """The partitions that a subscription names now, ascending by topic, and the topics' handles."""
 
-    def __init__(
-        self, handles: Mapping[str, TopicHandle], partitions: Mapping[str, tuple[int, ...]], rack: str = ""
-    ) -> None:
-        """`partitions` has those of each topic in `handles`, ascending. `rack` is the reader's."""
-        self.handles = handles
-        self.partitions = partitions
-        self.rack = rack
+    handles: Mapping[str, TopicHandle]
+    partitions: Mapping[str, tuple[int, ...]]
+    rack: str = ""
+    """The reader's."""
 
     def topic_partitions(self) -> list[tuple[str, int]]:
         """Return every (topic, partition), in order."""
