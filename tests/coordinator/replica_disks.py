@@ -56,7 +56,7 @@ class Node(NamedTuple):
     """The number of the file that it has copied and not reported."""
     high_watermark: int = 0
     """What it knew of the HW when it last had to do with the journal; only where a variant asks for it."""
-    life: int = 0
+    incarnation: int = 0
 
 
 class State(NamedTuple):

@@ -22,7 +22,7 @@ def acknowledged_rows_stay(state: State, known: Known, disks: Disks, min_insync:
 
 def committed_rows_stay(state: State, known: Known, disks: Disks, min_insync: int) -> str | None:
     """Hold that what readers may see survives the loss of fewer stores than min.insync.replicas."""
-    if sum(node.life + node.wiped for node in state.nodes) >= min_insync:
+    if sum(node.incarnation + node.wiped for node in state.nodes) >= min_insync:
         return None
     for offset, row in enumerate(known.log[: known.partition.high_watermark]):
         if not any(disk.get(offset) == row for disk in disks.values()):

@@ -188,8 +188,8 @@ class Model:
                 cut = self.flaws.truncation(node.disk, known, node.high_watermark)
                 yield f"restart {name}", _with(state, i, node._replace(disk=node.disk.cut(cut), copied=NOTHING))
             if node.wiped:
-                after = self._submit(state.topic, AlterReplicaNode(name, f"{name}{node.life + 1}"))
-                renewed = _with(state, i, Node(life=node.life + 1))
+                after = self._submit(state.topic, AlterReplicaNode(name, f"{name}{node.incarnation + 1}"))
+                renewed = _with(state, i, Node(incarnation=node.incarnation + 1))
                 yield from self._to(f"renew {name}", renewed, after)
             if name in known.partition.isr and name != known.partition.leader:
                 lagging = Lagging(0, (name,), known.partition.leader_epoch, known.partition.leader_end)
@@ -200,9 +200,9 @@ class Model:
             gone = ShrinkIsr((), (Suspicion(name, 1),))
             yield from self._to(f"leave {name}", state, self._submit(state.topic, gone))
         yield from self._elect(state, known, there)
-        if sum(node.life + node.wiped for node in state.nodes) < self.wipes:
+        if sum(node.incarnation + node.wiped for node in state.nodes) < self.wipes:
             for i in there:
-                yield f"wipe {self.names[i]}", _with(state, i, Node(wiped=True, life=state.nodes[i].life))
+                yield f"wipe {self.names[i]}", _with(state, i, Node(wiped=True, incarnation=state.nodes[i].incarnation))
         if state.rebuilds < self.rebuilds:
             for found in _subsets(there):
                 yield from self._rebuild(state, known, found)
@@ -211,7 +211,7 @@ class Model:
         row = state.produced
         for acks in ("1", "all"):
             for on in _subsets(there):
-                holders = tuple(Holder(self.names[i], f"{self.names[i]}{state.nodes[i].life}") for i in on)
+                holders = tuple(Holder(self.names[i], f"{self.names[i]}{state.nodes[i].incarnation}") for i in on)
                 file = SequencedFile(born_name(0, str(row)), holders, (StagedChunk(0, 0, 64, 1, 0, 0, 0, 0),))
                 number = self._submit(state.topic, CommitBatch(None, (file,), acks))  # type: ignore[arg-type]
                 if number is None:
@@ -227,7 +227,7 @@ class Model:
     def _follow(self, state: State, known: Known, i: int) -> Iterator[tuple[str, State]]:
         partition, node, name = known.partition, state.nodes[i], self.names[i]
         if node.copied != NOTHING:
-            command = HoldFiles(name, f"{name}{node.life}", (node.copied,))
+            command = HoldFiles(name, f"{name}{node.incarnation}", (node.copied,))
             reported = node._replace(copied=NOTHING, high_watermark=self._told(known))
             number = self._submit(state.topic, command)
             yield from self._to(f"report {name}", _with(state, i, reported), state.topic if number is None else number)
@@ -236,7 +236,7 @@ class Model:
         if offset == partition.log_end:
             if name not in partition.isr:
                 yield from self._to(
-                    f"report {name}", state, self._submit(state.topic, HoldFiles(name, f"{name}{node.life}"))
+                    f"report {name}", state, self._submit(state.topic, HoldFiles(name, f"{name}{node.incarnation}"))
                 )
             return
         disk, row, file = self._cut(node, known), known.log[offset], partition.chunks[offset].file
@@ -254,7 +254,7 @@ class Model:
 
     def _elect(self, state: State, known: Known, there: list[int]) -> Iterator[tuple[str, State]]:
         leader = known.partition.leader
-        everybody = [Holder(self.names[i], f"{self.names[i]}{state.nodes[i].life}") for i in there]
+        everybody = [Holder(self.names[i], f"{self.names[i]}{state.nodes[i].incarnation}") for i in there]
         yield from self._to("prefer", state, self._submit(state.topic, ElectPreferred(tuple(everybody))))
         for chosen in ((), *_subsets(range(len(everybody)))):
             live = tuple(everybody[i] for i in chosen if everybody[i].node != leader)

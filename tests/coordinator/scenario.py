@@ -10,9 +10,9 @@ A topic made by hand, for the rules alone: no store, no clock, no data.
 Or topics of a cluster on a store in memory, numbered as they are created.
 
     cluster                        begins an empty cluster
-    create NAME [partitions=N]     -> life N | refused ERROR
+    create NAME [partitions=N]     -> incarnation N | refused ERROR
     delete NAME [cut]              -> done | refused ERROR      cut: the process dies between the two entries
-    open NAME                      -> life N | refused ERROR    the topic that the lines below are about
+    open NAME                      -> incarnation N | refused ERROR    the topic that the lines below are about
 
 What happens to the topic:
 
@@ -95,7 +95,7 @@ class Stage:
     def __init__(self) -> None:
         self._topic: HandMade | OnTheStore | None = None
         self._log: Log | None = None
-        self._lives: list[str] = []
+        self._topic_ids: list[str] = []
         self._files = 0
         self._commands: dict[str, Callable[[list[str]], str]] = {
             "topic": self._begin_topic,
@@ -142,8 +142,8 @@ class Stage:
         name, *rest = words
         given = settings(rest, "partitions")
         handle = self._cluster.create_topic(name, int(given.get("partitions", "1")))
-        self._lives.append(handle.topic_id)
-        return self._life(handle)
+        self._topic_ids.append(handle.topic_id)
+        return self._incarnation(handle)
 
     def _delete(self, words: list[str]) -> str:
         name, *rest = words
@@ -160,7 +160,7 @@ class Stage:
         fresh.open(create=False)
         handle = fresh.topic(name)
         self._topic = OnTheStore(handle)
-        return self._life(handle)
+        return self._incarnation(handle)
 
     def _write(self, words: list[str]) -> str:
         batch, *rest = words
@@ -225,8 +225,8 @@ class Stage:
             rows += [state.file(chunk.file).name.removeprefix(born_name(0, "")).rpartition("x")[0]] * chunk.rows
         return " ".join(rows) or "nothing"
 
-    def _life(self, handle: TopicHandle) -> str:
-        return f"life {self._lives.index(handle.topic_id) + 1}"
+    def _incarnation(self, handle: TopicHandle) -> str:
+        return f"incarnation {self._topic_ids.index(handle.topic_id) + 1}"
 
     @property
     def _here(self) -> HandMade | OnTheStore:

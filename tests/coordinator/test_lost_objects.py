@@ -13,7 +13,7 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.several_nodes import one_after_another
-from tests.processes.small_topic import SNAPSHOT_EVERY, Life, error_of, make_constants_small, rows_of_all, seeded
+from tests.processes.small_topic import SNAPSHOT_EVERY, TopicClient, error_of, make_constants_small, rows_of_all, seeded
 
 ROOT = ("/root",)
 THREE = ("/disk/a", "/disk/b", "/disk/c")
@@ -34,7 +34,7 @@ class Cluster:
                 self.stores[url].put(key, data)
         self._lives = itertools.count(1)
 
-    def begin(self) -> Life:
+    def begin(self) -> TopicClient:
         """Return a process that has just begun. Raises `LogError`."""
         log = Log(
             list(self.stores.values()),
@@ -42,7 +42,7 @@ class Cluster:
             open_node=self.stores.__getitem__,
             probe=one_after_another,
         )
-        return Life(log)
+        return TopicClient(log)
 
     def contents(self) -> Contents:
         return {url: {key: store.read(key) for key in store.list("")} for url, store in self.stores.items()}
@@ -53,22 +53,22 @@ def filled(urls: tuple[str, ...]) -> Contents:
     cluster = Cluster({url: {} for url in urls})
     if len(urls) > 1:
         bootstrap.mark(list(cluster.stores.values()), seeded(1))
-    life = cluster.begin()
-    life.create()
-    life.log.create_topic("other", 1)
-    life.log.delete_topic("other")
-    life.fill(PRODUCER, range(BATCHES - 3))
-    life.maintain()
-    life.housekeep()
-    life.tidy()
-    life.fill(PRODUCER, range(BATCHES - 3, BATCHES))
+    client = cluster.begin()
+    client.create()
+    client.log.create_topic("other", 1)
+    client.log.delete_topic("other")
+    client.fill(PRODUCER, range(BATCHES - 3))
+    client.maintain()
+    client.housekeep()
+    client.tidy()
+    client.fill(PRODUCER, range(BATCHES - 3, BATCHES))
     # No snapshot has the newest entries.
     for number in itertools.count():
-        if life.log.cluster.number % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
+        if client.log.cluster.number % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
             break
-        life.log.create_topic(f"empty-{number}", 1)
-    while life.handle.journal.number % SNAPSHOT_EVERY != SNAPSHOT_EVERY - 1:
-        life.fill(PRODUCER, [life.batches(PRODUCER)])
+        client.log.create_topic(f"empty-{number}", 1)
+    while client.handle.journal.number % SNAPSHOT_EVERY != SNAPSHOT_EVERY - 1:
+        client.fill(PRODUCER, [client.batches(PRODUCER)])
     return cluster.contents()
 
 
@@ -113,24 +113,24 @@ class Story:
                 error = error_of(lambda act=act, begin=begin: act(begin()))
                 self.errors += [error] if error is not None else []
 
-    def read(self, life: Life) -> None:
+    def read(self, client: TopicClient) -> None:
         """Hold what a reader gets against what was acknowledged; the next batch may be there, too."""
-        state = life.handle.journal.state
+        state = client.handle.journal.state
         assert state.producers[PRODUCER].batch_id + 1 in {self.acknowledged, self.acknowledged + 1}
         expected = rows_of_all(PRODUCER, state.producers[PRODUCER].batch_id + 1)
         for partition, values in expected.items():
-            begin, found = life.read(partition)
+            begin, found = client.read(partition)
             assert found == values[begin:]
             assert found
 
-    def write(self, life: Life) -> None:
-        life.write(PRODUCER, self.acknowledged)
+    def write(self, client: TopicClient) -> None:
+        client.write(PRODUCER, self.acknowledged)
         self.acknowledged += 1
 
-    def maintain(self, life: Life) -> None:
-        life.maintain()
-        life.housekeep()
-        life.tidy()
+    def maintain(self, client: TopicClient) -> None:
+        client.maintain()
+        client.housekeep()
+        client.tidy()
 
     def put_back(self) -> None:
         """Restore the object from a backup, if it is as the damage left it."""

@@ -31,7 +31,7 @@ def test_there_are_stories():
         "write 0 takeover p0=1 -> p0 0..0",
         "hw please -> p0=0",
         "read 0 -> nothing",
-        "create t -> life 1",
+        "create t -> incarnation 1",
     ],
 )
 def test_a_line_that_is_not_understood_fails_the_story(tmp_path, line):

@@ -18,9 +18,9 @@ from tests.coordinator.troubled_store import ALWAYS, TroubledStore
 ENTRIES = "entries/"
 
 
-def mark(store: MemoryStore, number: int, life: str = "life") -> None:
+def mark(store: MemoryStore, number: int, incarnation: str = "incarnation") -> None:
     """Give a store the marker under which `ThreeStores` expects it."""
-    store.put(layout.KEY, node.encode(Marker("c", str(number), f"{life}-{number}")))
+    store.put(layout.KEY, node.encode(Marker("c", str(number), f"{incarnation}-{number}")))
 
 
 def marked_stores() -> list[MemoryStore]:
@@ -45,7 +45,7 @@ class ThreeStores:
 
     def place(self) -> SeveralStores:
         """Return the place of the journals, as a process sees it that has just begun."""
-        joined = [Member(store, str(i), f"life-{i}") for i, store in enumerate(self.connections)]
+        joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.connections)]
         self._opened.append(self._calls())
         return SeveralStores(Members(joined, self._opened[-1]))
 

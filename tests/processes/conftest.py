@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import nursery as nurseries
+from tests.processes.fork_server import ForkServer
 from tests.processes.small_topic import make_constants_small
 
 MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nurseries.Nursery]:
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """A warm process that forks workers."""
-    with nurseries.nursery(tmp_path_factory.mktemp("nursery")) as started:
-        yield started
+    started = ForkServer(tmp_path_factory.mktemp("fork_server"))
+    yield started
+    started.end()
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pyspark_log_coordinator.sync.controller import Controller, ControllerSettin
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import BatchMismatch, LogError
 from tests.direct import Stream
-from tests.processes.diary import Diary
+from tests.processes.line_file import LineFile
 from tests.processes.nodes import NODES
-from tests.processes.small_topic import PARTITIONS, TOPIC, Life, Values
+from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, Values
 
 SESSION_TIMEOUT_MS = 150
 PAUSE_S = 0.02
@@ -28,30 +28,30 @@ class Seen(msgspec.Struct):
     failed: int
 
 
-def write(root: str, producer: str, acks: Acks, diary: str, stop: str) -> int:
+def write(root: str, producer: str, acks: Acks, progress: str, stop: str) -> int:
     """Write batch after batch, each until it is acknowledged or reported lost; return how often one was tried again.
 
-    Goes on with the first batch that is not in the diary.
+    Start with the first batch that has no line in the progress file.
     """
-    life, outcomes, again = Life(root), Diary(diary), 0
+    client, outcomes, again = TopicClient(root), LineFile(progress), 0
     batch = len(outcomes.lines())
     pending = False
-    while pending or not Diary(stop).lines():
+    while pending or not LineFile(stop).lines():
         pending = True
         try:
-            life.log.open(create=False)  # as Spark does for each batch
-            life.write(producer, batch, PATIENCE, acks=acks)
+            client.log.open(create=False)  # as Spark does for each batch
+            client.write(producer, batch, PATIENCE, acks=acks)
         except BatchMismatch:
             if acks == "all":
                 raise
-            outcomes.note("lost")
+            outcomes.append("lost")
         except LogError:
             again += 1
             time.sleep(PAUSE_S)
             continue
         else:
             time.sleep(PAUSE_S)  # whoever is killed here writes the batch again
-            outcomes.note("done")
+            outcomes.append("done")
         batch += 1
         pending = False
     return again
@@ -59,10 +59,10 @@ def write(root: str, producer: str, acks: Acks, diary: str, stop: str) -> int:
 
 def keep(root: str, end: str) -> None:
     """Do what `pyspark-log node run` does, for every node."""
-    life = Life(root)
-    watcher = Controller(life.log, ControllerSettings(SESSION_TIMEOUT_MS))
-    followers = [Follower(life.log, node) for node in NODES]
-    while not Diary(end).lines():
+    client = TopicClient(root)
+    watcher = Controller(client.log, ControllerSettings(SESSION_TIMEOUT_MS))
+    followers = [Follower(client.log, node) for node in NODES]
+    while not LineFile(end).lines():
         with contextlib.suppress(LogError):
             watcher.watch(lambda *_: None)
         for follower in followers:
@@ -76,7 +76,7 @@ def read(root: str, end: str) -> Seen:
     seen = Seen({p: [] for p in range(PARTITIONS)}, 0, 0)
     stream = Stream(root, subscribe=TOPIC, startingOffsets="earliest")
     while True:
-        is_last = bool(Diary(end).lines())
+        is_last = bool(LineFile(end).lines())
         seen.polls += 1
         try:
             rows = stream.batch()

@@ -15,7 +15,7 @@ from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.append_file import read_chunk
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.segment import entries_between
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, Life
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
 
 NODES = ("0", "1", "2")
 
@@ -37,13 +37,13 @@ class Nodes:
         urls = [str(self[node]) for node in NODES]
         if journals == 1:
             self.root = urls[0]
-            log = Life(self.root).log
+            log = TopicClient(self.root).log
             for url in urls[1:]:
                 node_admin.join(log, url)
         else:
             self.root = ",".join(urls)
             bootstrap.mark([LocalStore(url) for url in urls], real_environment())
-            log = Life(self.root).log
+            log = TopicClient(self.root).log
         order = [first, *(node for node in NODES if node != first)]
         log.create_topic(TOPIC, PARTITIONS, config, replicas=[order] * PARTITIONS)
 
@@ -77,22 +77,22 @@ class Nodes:
 
     def fill_up(self, node: str) -> None:
         """Bring a node up to date, as `pyspark-log node run NODE --once` does."""
-        assert Follower(Life(self.root).log, node).round().failures == ()
+        assert Follower(TopicClient(self.root).log, node).round().failures == ()
 
     def check_all_are_equal(self, *nodes: str) -> None:
         """Hold that these nodes are in sync, and have all that they are said to have, with the same bytes."""
-        life = Life(self.root)
-        state = life.handle.journal.state
+        client = TopicClient(self.root)
+        state = client.handle.journal.state
         for p, partition in enumerate(state.partitions):
             assert set(nodes) <= set(partition.isr), f"partition {p}: {partition.isr} are in sync"
             assert partition.high_watermark == partition.log_end
         for node in nodes:
-            assert replica_file.absent(life.handle, node) == []
-        rows = [self._rows_on(life, node) for node in nodes]
+            assert replica_file.absent(client.handle, node) == []
+        rows = [self._rows_on(client, node) for node in nodes]
         assert all(each == rows[0] for each in rows)
 
-    def _rows_on(self, life: Life, node: str) -> list[list[bytes]]:
-        handle, store = life.handle, life.log.node_store(node)
+    def _rows_on(self, client: TopicClient, node: str) -> list[list[bytes]]:
+        handle, store = client.handle, client.log.node_store(node)
         state, found = handle.journal.state, []
         for p, partition in enumerate(state.partitions):
             places = [

@@ -81,8 +81,8 @@ def rows_of_all(producer: str, batches: int) -> Values:
     return found
 
 
-class Life:
-    """One life of a process, with a hold on the log of its own."""
+class TopicClient:
+    """A log and one topic, as a process has them open."""
 
     def __init__(self, root: str | Log, environment: Environment | None = None, topic: str = TOPIC) -> None:
         """`root` has commas between several journal nodes, or is a log of the test's own that is not opened yet."""
@@ -219,10 +219,10 @@ class Life:
         """
         stored = set(self.log.store.list(""))
         stored -= {key for key in stored if spare.FOLDER in key and key.replace(spare.FOLDER, "", 1) in stored}
-        lives = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
+        incarnations = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
         there = {(name, record.topic_id) for name, record in self.log.topics().items()}
         needed = {layout.KEY, *self._journal(layout.CLUSTER_JOURNAL, stored)}
-        for name, topic_id in lives - there:
+        for name, topic_id in incarnations - there:
             journal_folder = layout.topic_journal(name, topic_id)
             last = max(int(key.rsplit("/", 1)[1]) for key in stored if key.startswith(f"{journal_folder}entries/"))
             needed.add(f"{journal_folder}entries/{layout.number(last)}")

@@ -14,8 +14,8 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import DataLoss
 from tests.direct import Stream, read
-from tests.processes.diary import Diary
-from tests.processes.small_topic import PARTITIONS, TOPIC, Life, make_constants_small, rows_of
+from tests.processes.line_file import LineFile
+from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, make_constants_small, rows_of
 
 ROWS_KEPT = 500
 """So many rows of a partition stay at least."""
@@ -68,10 +68,10 @@ class Followed(msgspec.Struct):
 def write(root: str, producer: str, stop: str) -> tuple[int, float]:
     """Write batch after batch; return how many, and how long the slowest took (seconds)."""
     make_constants_small()
-    life, batch, slowest = Life(root), 0, 0.0
-    while not Diary(stop).lines():
+    client, batch, slowest = TopicClient(root), 0, 0.0
+    while not LineFile(stop).lines():
         begun = time.monotonic()
-        life.write(producer, batch, RetryPolicy())
+        client.write(producer, batch, RetryPolicy())
         slowest = max(slowest, time.monotonic() - begun)
         batch += 1
     return batch, slowest
@@ -82,7 +82,7 @@ def follow(root: str, stop: str, progress: str) -> Followed:
     make_constants_small()
     stream, checked = Stream(root, subscribe=TOPIC, startingOffsets="earliest"), Checked()
     while True:
-        is_last = bool(Diary(stop).lines())
+        is_last = bool(LineFile(stop).lines())
         rows = stream.batch()
         if rows is None and is_last:
             break
@@ -97,7 +97,7 @@ def read_again_and_again(root: str, stop: str) -> tuple[int, int]:
     """Read all that there is; return how often, and how often rows were deleted under it."""
     make_constants_small()
     reads = deleted = 0
-    while not Diary(stop).lines():
+    while not LineFile(stop).lines():
         try:
             rows = read(root, subscribe=TOPIC)
         except DataLoss:
@@ -126,10 +126,10 @@ def _hold(rows: list[dict[str, Any]]) -> None:
 def maintain(root: str, stop: str) -> int:
     """Roll, merge, expire and clean up, as fast as it goes; return how often."""
     make_constants_small()
-    life, times = Life(root), 0
-    while not Diary(stop).lines():
-        life.maintain()
-        life.housekeep()
+    client, times = TopicClient(root), 0
+    while not LineFile(stop).lines():
+        client.maintain()
+        client.housekeep()
         times += 1
     return times
 
@@ -137,12 +137,12 @@ def maintain(root: str, stop: str) -> int:
 def delete_what_was_read(root: str, stop: str, progress: list[str]) -> int:
     """Delete old rows that all have read that follow the topic; return how many went."""
     make_constants_small()
-    life, start = Life(root), [0] * PARTITIONS
-    while not Diary(stop).lines():
+    client, start = TopicClient(root), [0] * PARTITIONS
+    while not LineFile(stop).lines():
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):  # not there yet, or being written
             reached = [json.loads(Path(each).read_text()) for each in progress]
             start = [max(0, min(each) - ROWS_KEPT) for each in zip(*reached, strict=True)]
             for p, offset in enumerate(start):
-                life.handle.submit(DeleteRecords(p, offset))
+                client.handle.submit(DeleteRecords(p, offset))
         time.sleep(0.5)
     return sum(start)

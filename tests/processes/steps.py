@@ -1,4 +1,4 @@
-"""The steps of a log's long life, one at a time: a topic in which the step is due, and what carries it out."""
+"""The steps of a log's long client, one at a time: a topic in which the step is due, and what carries it out."""
 
 import re
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import DeleteRecords
-from tests.processes.diary import Diary
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, Life, make_constants_small, rows_of
+from tests.processes.line_file import LineFile
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, TopicClient, make_constants_small, rows_of
 
 NEVER = 10**9
 PRODUCER = "q"
@@ -27,8 +27,8 @@ Done = tuple[str, str]
 class Step(msgspec.Struct):
     """What is prepared, what is done, and what that must come to, so that a test of it is one of this step."""
 
-    prepare: Callable[[Life], None]
-    act: Callable[[Life, "Writing"], None]
+    prepare: Callable[[TopicClient], None]
+    act: Callable[[TopicClient, "Writing"], None]
     does: set[Done]
     config: TopicConfig = AT_ONCE
 
@@ -60,121 +60,121 @@ def leave_undone(set_attribute: Callable[[Any, str, Any], object] = setattr) -> 
         set_attribute(module, name, NEVER)
 
 
-def a_snapshot_is_due(life: Life) -> None:
+def a_snapshot_is_due(client: TopicClient) -> None:
     """Write until the next entry gets a snapshot, and older ones have been trimmed."""
-    while life.handle.journal.number < 4 * SNAPSHOT_EVERY or (life.handle.journal.number + 1) % SNAPSHOT_EVERY:
-        life.write(PRODUCER, life.batches(PRODUCER))
+    while client.handle.journal.number < 4 * SNAPSHOT_EVERY or (client.handle.journal.number + 1) % SNAPSHOT_EVERY:
+        client.write(PRODUCER, client.batches(PRODUCER))
 
 
-def unrolled(life: Life) -> None:
+def unrolled(client: TopicClient) -> None:
     """Make more chunks than should be unrolled, and more entries and snapshots than are kept."""
     leave_undone()
-    life.fill(PRODUCER, range(14))
+    client.fill(PRODUCER, range(14))
 
 
-def small_segments(life: Life) -> None:
+def small_segments(client: TopicClient) -> None:
     """Make small segments that wait to be merged, and append files that wait to go."""
     leave_undone()
     roll_plan.ROLL_CHUNKS = 2
-    life.fill(PRODUCER, range(11))
+    client.fill(PRODUCER, range(11))
 
 
-def merged_segments(life: Life) -> None:
+def merged_segments(client: TopicClient) -> None:
     """Make segments that have replaced others, which wait to go."""
-    small_segments(life)
+    small_segments(client)
     make_constants_small()
-    life.maintain()
+    client.maintain()
 
 
-def files_of_the_dead(life: Life) -> None:
+def files_of_the_dead(client: TopicClient) -> None:
     """Leave what killed tasks and rollers leave, old enough to go."""
     leave_undone()
-    life.fill(PRODUCER, range(6))
-    life.stage(rows_of("dead", 0))
-    life.stage(rows_of("dead", 1))
-    handle = life.handle
+    client.fill(PRODUCER, range(6))
+    client.stage(rows_of("dead", 0))
+    client.stage(rows_of("dead", 1))
+    handle = client.handle
     roll_plan.ROLL_CHUNKS = 4
     for job in roll_plan.plan(handle.journal.state, handle.now_ms(), NEVER):
-        swap = run_roll(life.log.store_at, roll_task_of(handle, job), life.log.environment.nonce())
+        swap = run_roll(client.log.store_at, roll_task_of(handle, job), client.log.environment.nonce())
         if swap.partition == 1:  # its roller was killed between the two files
-            life.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")
+            client.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")
     leave_undone()
-    life.write(PRODUCER, 6)
-    life.housekeep()
-    life.write(PRODUCER, 7)
+    client.write(PRODUCER, 6)
+    client.housekeep()
+    client.write(PRODUCER, 7)
 
 
 class Writing:
-    """The batches that are due, one after the other; the diary has those that were acknowledged."""
+    """The batches to write, one after the other; `progress` has a line for each that was acknowledged."""
 
-    def __init__(self, first: int, diary: Diary) -> None:
+    def __init__(self, first: int, progress: LineFile) -> None:
         self._first = first
-        self._diary = diary
+        self._progress = progress
 
     @property
     def next(self) -> int:
         """The first batch that is not known to be in the log."""
-        return self._first + len(self._diary.lines())
+        return self._first + len(self._progress.lines())
 
-    def go_on(self, life: Life) -> None:
+    def go_on(self, client: TopicClient) -> None:
         """Write the next batch: where that has failed before, the same again."""
         batch = self.next
-        life.write(PRODUCER, batch)
-        self._diary.note(batch)
+        client.write(PRODUCER, batch)
+        self._progress.append(batch)
 
 
-def deleted_topics(life: Life) -> None:
+def deleted_topics(client: TopicClient) -> None:
     """Make topics and delete them, so that the cluster's journal is long and has something to remove."""
-    a_snapshot_is_due(life)
+    a_snapshot_is_due(client)
     for number in range(3):
-        make_and_delete(life, f"gone{number}")
+        make_and_delete(client, f"gone{number}")
 
 
-def make_and_delete(life: Life, name: str) -> None:
+def make_and_delete(client: TopicClient, name: str) -> None:
     """Make a topic with a file, and delete it."""
-    other = Life(life.log.store.url, life.log.environment, name)
+    other = TopicClient(client.log.store.url, client.log.environment, name)
     other.create()
     if other.batches(PRODUCER) == 0:  # unless one that was killed has done it
         other.write(PRODUCER, 0)
     other.log.delete_topic(name)
 
 
-def append(life: Life, writing: Writing) -> None:
+def append(client: TopicClient, writing: Writing) -> None:
     """Write the next batch."""
-    writing.go_on(life)
+    writing.go_on(client)
 
 
-def maintain(life: Life, _: Writing) -> None:
-    life.maintain()
+def maintain(client: TopicClient, _: Writing) -> None:
+    client.maintain()
 
 
-def housekeep(life: Life, _: Writing) -> None:
+def housekeep(client: TopicClient, _: Writing) -> None:
     """Do all that is due, and then what that has made due: what was given up goes at the next time."""
-    life.housekeep()
-    life.housekeep()
+    client.housekeep()
+    client.housekeep()
 
 
-def delete_records(life: Life, writing: Writing) -> None:
+def delete_records(client: TopicClient, writing: Writing) -> None:
     """Delete the older half of the rows, in the middle of a segment, and their files."""
     for p in range(PARTITIONS):
-        end = life.handle.journal.state.partitions[p].high_watermark
-        life.handle.submit(DeleteRecords(p, end // 2))
-    housekeep(life, writing)
+        end = client.handle.journal.state.partitions[p].high_watermark
+        client.handle.submit(DeleteRecords(p, end // 2))
+    housekeep(client, writing)
 
 
-def tidy(life: Life, _: Writing) -> None:
+def tidy(client: TopicClient, _: Writing) -> None:
     """Make and delete so many topics that the cluster's journal gets a snapshot, and tidy up."""
     for name in ("new0", "new1"):
-        make_and_delete(life, name)
-    life.tidy()
+        make_and_delete(client, name)
+    client.tidy()
 
 
-def all_of_it(life: Life, writing: Writing) -> None:
+def all_of_it(client: TopicClient, writing: Writing) -> None:
     """Write some batches, with all that is done in passing, and then do the rest of it by hand."""
     for _ in range(2):
-        writing.go_on(life)
-    life.maintain()
-    housekeep(life, writing)
+        writing.go_on(client)
+    client.maintain()
+    housekeep(client, writing)
 
 
 _ROLLS = {("link", "segment"), ("link", "index"), ("link", "entry")}

@@ -13,7 +13,7 @@ from unittest import mock
 
 import msgspec
 
-from tests.processes.diary import Diary
+from tests.processes.line_file import LineFile
 
 CHANGES = ("create", "write", "link", "rename", "unlink", "mkdir")
 FLUSHES = ("fdatasync", "fsync")
@@ -87,25 +87,25 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Bed:
-    """Where a process sleeps. Who it is told by that it may wake continues it afterwards (SIGCONT)."""
+class SuspendPoint:
+    """Where a process suspends itself. A test calls `resume`, and then continues the process (SIGCONT)."""
 
     def __init__(self, path: str) -> None:
-        self._diary = Diary(path)
+        self._lines = LineFile(path)
 
     @property
-    def is_slept_in(self) -> bool:
-        """Whether a process has fallen asleep here, or does so before anything else."""
-        return "asleep" in self._diary.lines()
+    def is_suspended(self) -> bool:
+        """Whether a process is suspended here, or will be before it does anything else."""
+        return "suspended" in self._lines.lines()
 
-    def fall_asleep(self) -> None:
-        """SIGSTOP this process until it may wake, whoever else stops and continues processes here."""
-        self._diary.note("asleep")
-        while "wake" not in self._diary.lines():
+    def suspend(self) -> None:
+        """SIGSTOP this process until `resume`, even if the test also stops and continues it otherwise."""
+        self._lines.append("suspended")
+        while "resume" not in self._lines.lines():
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    def let_wake(self) -> None:
-        self._diary.note("wake")
+    def resume(self) -> None:
+        self._lines.append("resume")
 
 
 class Counter:
@@ -157,24 +157,24 @@ class BrokenFrom:
         raise OSError(self._error, os.strerror(self._error))
 
 
-class AsleepAt:
+class SuspendAt:
     """Stops the process, once, before or after a call about a path that has `part` in it."""
 
-    def __init__(self, bed: str, name: str, part: str, *, after: bool = False) -> None:
-        self._bed = Bed(bed)
+    def __init__(self, point: str, name: str, part: str, *, after: bool = False) -> None:
+        self._point = SuspendPoint(point)
         self._name = name
         self._part = part
         self._after = after
-        self._is_awake = True
+        self._is_pending = True
 
     def __call__(self, call: Call) -> Any:
-        if not self._is_awake or call.name != self._name or self._part not in call.path:
+        if not self._is_pending or call.name != self._name or self._part not in call.path:
             return call.go()
-        self._is_awake = False
+        self._is_pending = False
         if not self._after:
-            self._bed.fall_asleep()
+            self._point.suspend()
             return call.go()
         try:
             return call.go()
         finally:
-            self._bed.fall_asleep()
+            self._point.suspend()

@@ -16,7 +16,7 @@ import pytest
 from pyspark_log_storage.errors import StoreRefused
 from tests.command_line import CommandLine
 from tests.processes import workers
-from tests.processes.small_topic import Life, error_of, rows_of
+from tests.processes.small_topic import TopicClient, error_of, rows_of
 from tests.processes.steps import PRODUCER, leave_undone
 from tests.processes.system_calls import CHANGES, FLUSHES, READS, BrokenFrom
 
@@ -49,38 +49,38 @@ TROUBLES = {"EIO once": EIO_ONCE, "EIO": EIO, "full": FULL, "unreadable": UNREAD
     [("append and roll in passing", name) for name in TROUBLES]
     + [(step, name) for step in ("rolling", "retention") for name in TROUBLES if name != "EIO once"],
 )
-def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(nursery, folder, step, name):
+def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(fork_server, folder, step, name):
     trouble = TROUBLES[name]
-    prepared = nursery.run(workers.prepare, step, str(folder), trouble.calls)
+    prepared = fork_server.run(workers.prepare, step, str(folder), trouble.calls)
     errors = 0
     for at in range(len(prepared.calls)):
         root = folder / str(at)
         shutil.copytree(prepared.template, root)
         broken = BrokenFrom(at, trouble.error, trouble.times)
-        failure = nursery.run(workers.fail_in, step, str(root), prepared.batches, broken, trouble.calls)
+        failure = fork_server.run(workers.fail_in, step, str(root), prepared.batches, broken, trouble.calls)
         assert failure.failed > 0
         if failure.error is not None:
             errors += 1
             assert trouble.words in failure.error
-        Life(str(root)).check(PRODUCER, failure.batches)
+        TopicClient(str(root)).check(PRODUCER, failure.batches)
         shutil.rmtree(root)
     assert errors > 0
 
 
 @pytest.mark.parametrize("name", TROUBLES)
 def test_a_batch_without_a_name_is_there_once_or_its_error_says_that_it_is_not_or_that_nobody_knows(
-    nursery, folder, name
+    fork_server, folder, name
 ):
     """Such a batch is no replay when it comes again: an error that is tried again would double its rows."""
     trouble = TROUBLES[name]
-    prepared = nursery.run(workers.prepare, "append", str(folder), trouble.calls)
+    prepared = fork_server.run(workers.prepare, "append", str(folder), trouble.calls)
     outcomes = Counter()
     for at in range(len(prepared.calls)):
         root = folder / str(at)
         shutil.copytree(prepared.template, root)
         broken = BrokenFrom(at, trouble.error, trouble.times)
-        outcome = nursery.run(workers.write_without_a_name, str(root), broken, trouble.calls)
-        there = Life(str(root)).rows_there("unnamed")
+        outcome = fork_server.run(workers.write_without_a_name, str(root), broken, trouble.calls)
+        there = TopicClient(str(root)).rows_there("unnamed")
         whole = there == rows_of("unnamed", 0)
         assert whole or there == {p: [] for p in there}
         assert outcome.startswith("OutcomeUnknown") or whole == (outcome == "done")
@@ -122,77 +122,77 @@ def disk(tmp_path):
 
 
 def test_a_write_on_a_full_disk_is_refused_wherever_the_space_ends_and_goes_on_when_there_is_some(disk):
-    life = Life(disk.root)
-    life.create()
-    life.fill(PRODUCER, range(7))
+    client = TopicClient(disk.root)
+    client.create()
+    client.fill(PRODUCER, range(7))
     refused = 0
     for batch, pages in enumerate(range(12), 7):
         disk.fill(pages * PAGE)
-        error = error_of(lambda batch=batch: life.write(PRODUCER, batch))
+        error = error_of(lambda batch=batch: client.write(PRODUCER, batch))
         if error is not None:
             refused += 1
             assert isinstance(error, StoreRefused)
             assert "the disk is full; free some space, then try again" in error.message
-        Life(disk.root).check(PRODUCER, batch + (error is None))
+        TopicClient(disk.root).check(PRODUCER, batch + (error is None))
         disk.free()
-        life.write(PRODUCER, batch)
-        Life(disk.root).check(PRODUCER, batch + 1)
+        client.write(PRODUCER, batch)
+        TopicClient(disk.root).check(PRODUCER, batch + 1)
     assert 0 < refused < 12
-    life.clean_up()
-    assert life.rubbish() == []
+    client.clean_up()
+    assert client.rubbish() == []
 
 
 def test_upkeep_on_a_full_disk_is_refused_and_is_done_when_there_is_space(disk, monkeypatch):
-    life = Life(disk.root)
-    life.create()
+    client = TopicClient(disk.root)
+    client.create()
     with monkeypatch.context() as undone:
         leave_undone(undone.setattr)
-        life.fill(PRODUCER, range(14))
+        client.fill(PRODUCER, range(14))
     disk.fill(0)
-    for upkeep in (life.maintain, life.housekeep):
+    for upkeep in (client.maintain, client.housekeep):
         error = error_of(upkeep)
         assert isinstance(error, StoreRefused)
         assert "the disk is full; free some space, then try again" in error.message
-    Life(disk.root).check(PRODUCER, 14)
+    TopicClient(disk.root).check(PRODUCER, 14)
     disk.free()
-    life.clean_up()
-    assert life.handle.journal.state.partitions[0].segments
-    assert life.rubbish() == []
-    Life(disk.root).check(PRODUCER, 14)
+    client.clean_up()
+    assert client.handle.journal.state.partitions[0].segments
+    assert client.rubbish() == []
+    TopicClient(disk.root).check(PRODUCER, 14)
 
 
 def test_housekeeping_on_a_full_disk_first_removes_what_is_due(disk, monkeypatch):
-    life = Life(disk.root)
-    life.create()
+    client = TopicClient(disk.root)
+    client.create()
     with monkeypatch.context() as undone:
         leave_undone(undone.setattr)
-        life.fill(PRODUCER, range(14))
-    life.maintain()
+        client.fill(PRODUCER, range(14))
+    client.maintain()
     disk.fill(0)
-    life.housekeep()
+    client.housekeep()
     disk.free()
-    life.clean_up()
-    assert life.rubbish() == []
-    Life(disk.root).check(PRODUCER, 14)
+    client.clean_up()
+    assert client.rubbish() == []
+    TopicClient(disk.root).check(PRODUCER, 14)
 
 
 def test_a_disk_that_became_read_only_refuses_writes_and_can_be_read(disk, monkeypatch):
-    life = Life(disk.root)
-    life.create()
+    client = TopicClient(disk.root)
+    client.create()
     with monkeypatch.context() as undone:
         leave_undone(undone.setattr)
-        life.fill(PRODUCER, range(14))
+        client.fill(PRODUCER, range(14))
     disk.remount("ro")
-    for act in (lambda: life.write(PRODUCER, 14), life.maintain, life.housekeep):
+    for act in (lambda: client.write(PRODUCER, 14), client.maintain, client.housekeep):
         error = error_of(act)
         assert isinstance(error, StoreRefused)
         assert "the file system is read-only; mount it for writing, then try again" in error.message
-    for reader in (life, Life(disk.root)):
+    for reader in (client, TopicClient(disk.root)):
         assert reader.check(PRODUCER, 14) == 14
     disk.remount("rw")
-    life.write(PRODUCER, 14)
-    life.clean_up()
-    Life(disk.root).check(PRODUCER, 15)
+    client.write(PRODUCER, 14)
+    client.clean_up()
+    TopicClient(disk.root).check(PRODUCER, 15)
 
 
 def test_the_command_line_says_that_the_disk_is_full_and_what_was_written(disk):
@@ -225,25 +225,25 @@ def test_the_command_line_reads_a_disk_that_is_read_only_and_says_that_it_is(dis
     assert "t: sound" in command.out("verify")
 
 
-def test_a_process_whose_files_may_not_grow_is_refused_and_goes_on_when_they_may(nursery, folder):
+def test_a_process_whose_files_may_not_grow_is_refused_and_goes_on_when_they_may(fork_server, folder):
     """Where nothing can be mounted, a limit of the process (ulimit -f) is what comes nearest to a full disk."""
-    life = Life(str(folder / "root"))
-    life.create()
-    life.fill(PRODUCER, range(7))
-    error = nursery.run(workers.write_with_small_files, life.log.store.url, 7)
+    client = TopicClient(str(folder / "root"))
+    client.create()
+    client.fill(PRODUCER, range(7))
+    error = fork_server.run(workers.write_with_small_files, client.log.store.url, 7)
     assert error.startswith("StoreRefused: cannot use")
     assert "ulimit -f" in error
-    life.check(PRODUCER, 8)
+    client.check(PRODUCER, 8)
 
 
-def test_a_folder_without_permission_is_refused_and_goes_on_when_there_is_one(nursery, folder):
+def test_a_folder_without_permission_is_refused_and_goes_on_when_there_is_one(fork_server, folder):
     folder.chmod(0o755)
-    life = Life(str(folder / "root"))
-    life.create()
-    life.fill(PRODUCER, range(7))
-    error = nursery.run(workers.write_without_permission, life.log.store.url, 7)
+    client = TopicClient(str(folder / "root"))
+    client.create()
+    client.fill(PRODUCER, range(7))
+    error = fork_server.run(workers.write_without_permission, client.log.store.url, 7)
     assert error.startswith("StoreRefused: cannot use")
     assert "permission is denied; check the folder's owner and mode, then try again" in error
-    assert life.check(PRODUCER, 7) == 7
-    life.write(PRODUCER, 7)
-    life.check(PRODUCER, 8)
+    assert client.check(PRODUCER, 7) == 7
+    client.write(PRODUCER, 7)
+    client.check(PRODUCER, 8)

@@ -18,10 +18,10 @@ import msgspec
 import pytest
 
 from tests.processes import jepsen_workers
-from tests.processes.diary import Diary
+from tests.processes.fork_server import ForkServer, Worker
+from tests.processes.line_file import LineFile
 from tests.processes.nodes import NODES, Nodes
-from tests.processes.nursery import Nursery, Worker
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, Life, Values, rows_of, rows_of_all
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TopicClient, Values, rows_of, rows_of_all
 
 SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "5"))
 SEED = 20_260_117
@@ -39,17 +39,17 @@ ONE = "one"
 READERS = 2
 
 
-class Cast:
+class Processes:
     """The processes: those that write and keep are begun anew when they were killed."""
 
-    def __init__(self, nursery: Nursery, begin: dict[str, Callable[[Nursery], Worker]]) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, begin: dict[str, Callable[[ForkServer], Worker]]) -> None:
+        self._fork_server = fork_server
         self._begin = begin
-        self.workers = {name: start(nursery) for name, start in begin.items()}
+        self.workers = {name: start(fork_server) for name, start in begin.items()}
 
     def kill(self, name: str) -> None:
         assert self.workers[name].kill() == -signal.SIGKILL, self.workers[name].output()
-        self.workers[name] = self._begin[name](self._nursery)
+        self.workers[name] = self._begin[name](self._fork_server)
 
     def check(self) -> None:
         """Hold that nobody has ended by itself."""
@@ -60,22 +60,22 @@ class Cast:
 FAULTS = [(with_node, what) for with_node in (*NODES, None) for what in ("", "stop", "kill") if with_node or what]
 
 
-def harass(cast: Cast, nodes: Nodes, dice: random.Random) -> Counter[str]:
+def inject_faults(processes: Processes, nodes: Nodes, dice: random.Random) -> Counter[str]:
     """Stop, kill, and take nodes away, one at a time; return what happened how often."""
     happened: Counter[str] = Counter()
-    mortal = [*ALL, ONE, "keeper"]
+    killable = [*ALL, ONE, "keeper"]
     end = time.monotonic() + SECONDS
     while not happened or time.monotonic() < end:
         for node, what in dice.sample(FAULTS, len(FAULTS)):
-            sleeper = cast.workers[dice.choice(list(cast.workers))]
+            sleeper = processes.workers[dice.choice(list(processes.workers))]
             if what == "stop":
                 sleeper.signal(signal.SIGSTOP)
             if node:
                 nodes.take_away(node)
             time.sleep(dice.uniform(0.1, 0.6))
             if what == "kill":
-                for name in dice.sample(mortal, 2):
-                    cast.kill(name)
+                for name in dice.sample(killable, 2):
+                    processes.kill(name)
             if node:
                 nodes.bring_back(node)
             if what == "stop":
@@ -83,51 +83,60 @@ def harass(cast: Cast, nodes: Nodes, dice: random.Random) -> Counter[str]:
                 sleeper.signal(signal.SIGCONT)
             time.sleep(dice.uniform(0, 0.2))
             happened.update({what or "nothing else": 1, f"node {node}" if node else "no node": 1})
-            cast.check()
+            processes.check()
     return happened
 
 
 @pytest.mark.timeout(SECONDS + 300)
 def test_whatever_happens_to_processes_and_nodes_no_acknowledged_row_is_lost_and_nobody_sees_another_log(
-    nursery, folder
+    fork_server, folder
 ):
     nodes = Nodes(folder, journals=3, config=CONFIG)
-    stop, end, diaries = str(folder / "stop"), str(folder / "end"), {name: str(folder / name) for name in (*ALL, ONE)}
-
-    def writer(name: str, acks: str) -> Callable[[Nursery], Worker]:
-        return lambda nursery: nursery.fork(jepsen_workers.write, nodes.root, name, acks, diaries[name], stop)
-
-    cast = Cast(
-        nursery,
-        {name: writer(name, "all") for name in ALL}
-        | {ONE: writer(ONE, "1"), "keeper": lambda nursery: nursery.fork(jepsen_workers.keep, nodes.root, end)}
-        | {f"reader {n}": lambda nursery: nursery.fork(jepsen_workers.read, nodes.root, end) for n in range(READERS)},
+    stop, end, progress_paths = (
+        str(folder / "stop"),
+        str(folder / "end"),
+        {name: str(folder / name) for name in (*ALL, ONE)},
     )
-    happened = harass(cast, nodes, random.Random(SEED))
-    Diary(stop).note("stop")
-    tried_again = {name: cast.workers[name].result() for name in (*ALL, ONE)}
+
+    def writer(name: str, acks: str) -> Callable[[ForkServer], Worker]:
+        return lambda fork_server: fork_server.fork(
+            jepsen_workers.write, nodes.root, name, acks, progress_paths[name], stop
+        )
+
+    processes = Processes(
+        fork_server,
+        {name: writer(name, "all") for name in ALL}
+        | {ONE: writer(ONE, "1"), "keeper": lambda fork_server: fork_server.fork(jepsen_workers.keep, nodes.root, end)}
+        | {
+            f"reader {n}": lambda fork_server: fork_server.fork(jepsen_workers.read, nodes.root, end)
+            for n in range(READERS)
+        },
+    )
+    happened = inject_faults(processes, nodes, random.Random(SEED))
+    LineFile(stop).append("stop")
+    tried_again = {name: processes.workers[name].result() for name in (*ALL, ONE)}
     for node in NODES:
         nodes.fill_up(node)
-    Diary(end).note("end")
-    cast.workers["keeper"].result()
-    seen = [cast.workers[f"reader {n}"].result() for n in range(READERS)]
+    LineFile(end).append("end")
+    processes.workers["keeper"].result()
+    seen = [processes.workers[f"reader {n}"].result() for n in range(READERS)]
     for node in NODES:
         nodes.fill_up(node)
     nodes.check_all_are_equal(*NODES)
 
-    life = Life(nodes.root)
-    log = {p: life.read(p)[1] for p in range(PARTITIONS)}
+    client = TopicClient(nodes.root)
+    log = {p: client.read(p)[1] for p in range(PARTITIONS)}
     for each in seen:
         assert each.rows == log, "a reader saw other rows, or at other offsets, than the log has"
-    written = {name: Diary(path).lines() for name, path in diaries.items()}
+    written = {name: LineFile(path).lines() for name, path in progress_paths.items()}
     for name in ALL:
         count = len(written[name])
         assert count > len(FAULTS), f"{name} hardly wrote"
-        assert life.rows_there(name) == rows_of_all(name, count)
-    check_rows_of_acks_one(life.rows_there(ONE), written[ONE])
-    epochs = [each.leader_epoch for each in life.handle.journal.state.partitions]
+        assert client.rows_there(name) == rows_of_all(name, count)
+    check_rows_of_acks_one(client.rows_there(ONE), written[ONE])
+    epochs = [each.leader_epoch for each in client.handle.journal.state.partitions]
     assert min(epochs) > 0, "nobody else ever led"
-    report = life.report()
+    report = client.report()
     assert report.sound, report.findings
     batches = {name: len(lines) for name, lines in written.items()}
     print(

@@ -11,8 +11,8 @@ import pytest
 
 from tests.direct import Stream
 from tests.processes import workers
-from tests.processes.diary import Diary
-from tests.processes.small_topic import PARTITIONS, TOPIC, Life, rows_of_all, seeded
+from tests.processes.line_file import LineFile
+from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, rows_of_all, seeded
 from tests.processes.steps import LATER_MS, PRODUCER, RETAIN_LITTLE, STEPS, Writing, kind_of
 
 ROUNDS = 100
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("small_constants")
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_process_that_is_killed_at_any_moment_of_a_step_leaves_a_log_that_goes_on(nursery, folder, step):
-    prepared = nursery.run(workers.prepare, step, str(folder))
+def test_a_process_that_is_killed_at_any_moment_of_a_step_leaves_a_log_that_goes_on(fork_server, folder, step):
+    prepared = fork_server.run(workers.prepare, step, str(folder))
     done = {(call, kind_of(path)) for call, path in prepared.calls}
     assert done >= STEPS[step].does, "the step was not due"
     seen = set()
@@ -32,29 +32,32 @@ def test_a_process_that_is_killed_at_any_moment_of_a_step_leaves_a_log_that_goes
         for torn in [False, True] if call == "write" else [False]:
             root = folder / f"{at}-{torn}"
             shutil.copytree(prepared.template, root)
-            victim = nursery.fork(workers.die_in, step, str(root), prepared.batches, at, torn)
+            victim = fork_server.fork(workers.die_in, step, str(root), prepared.batches, at, torn)
             assert victim.wait() == -signal.SIGKILL, victim.output()
             # Many calls change nothing that anybody can see: then what follows is known.
             left = what_is_left(root)
             if left not in seen:
-                goes_on(str(root), step, prepared.batches + len(Diary(f"{root}.diary").lines()))
+                goes_on(str(root), step, prepared.batches + len(LineFile(f"{root}.progress").lines()))
             seen.add(left)
             shutil.rmtree(root)
 
 
 def goes_on(root: str, step: str, acknowledged: int) -> None:
     """Hold the log of a process that was killed, do again what it was doing, go on, and hold it again."""
-    life, writing = Life(root, seeded(LATER_MS * 2)), Writing(acknowledged, Diary(f"{root}.diary of another"))
-    life.check(PRODUCER, acknowledged)
-    life.maintain()
-    life.housekeep()
+    client, writing = (
+        TopicClient(root, seeded(LATER_MS * 2)),
+        Writing(acknowledged, LineFile(f"{root}.progress of another")),
+    )
+    client.check(PRODUCER, acknowledged)
+    client.maintain()
+    client.housekeep()
     # The killed one's batch again, which may be in the log, and the next one.
-    writing.go_on(life)
-    writing.go_on(life)
-    STEPS[step].act(life, writing)
-    life.clean_up()
-    assert life.rubbish() == []
-    Life(root).check(PRODUCER, writing.next)
+    writing.go_on(client)
+    writing.go_on(client)
+    STEPS[step].act(client, writing)
+    client.clean_up()
+    assert client.rubbish() == []
+    TopicClient(root).check(PRODUCER, writing.next)
 
 
 def what_is_left(root: Path) -> tuple[int, str]:
@@ -63,31 +66,34 @@ def what_is_left(root: Path) -> tuple[int, str]:
     for path in sorted(root.rglob("*")):
         if path.is_file() and path.parent.name != ".tmp":
             digest.update(f"{path.relative_to(root)} {path.stat().st_size} ".encode() + path.read_bytes())
-    return len(Diary(f"{root}.diary").lines()), digest.hexdigest()
+    return len(LineFile(f"{root}.progress").lines()), digest.hexdigest()
 
 
-def test_processes_that_are_killed_at_random_again_and_again_leave_a_log_that_goes_on(nursery, folder):
-    root, diary, dice = str(folder / "root"), str(folder / "diary"), random.Random(SEED)
-    Life(root).create(RETAIN_LITTLE)
+def test_processes_that_are_killed_at_random_again_and_again_leave_a_log_that_goes_on(fork_server, folder):
+    root, progress, dice = str(folder / "root"), str(folder / "progress"), random.Random(SEED)
+    TopicClient(root).create(RETAIN_LITTLE)
     survivor = Stream(root, subscribe=TOPIC, startingOffsets="earliest", failOnDataLoss="false")
     reached = dict.fromkeys(range(PARTITIONS), 0)
     for round_ in range(ROUNDS):
-        victims = [nursery.fork(workers.write_for_ever, root, diary), nursery.fork(workers.maintain_for_ever, root)]
+        victims = [
+            fork_server.fork(workers.write_for_ever, root, progress),
+            fork_server.fork(workers.maintain_for_ever, root),
+        ]
         dice.shuffle(victims)
         for victim in victims:
             time.sleep(dice.uniform(0, 0.03))
             assert victim.kill() == -signal.SIGKILL, victim.output()
-        life = Life(root)
-        batches = life.check(PRODUCER, len(Diary(diary).lines()))
-        read_on(survivor, reached, life, rows_of_all(PRODUCER, batches))
+        client = TopicClient(root)
+        batches = client.check(PRODUCER, len(LineFile(progress).lines()))
+        read_on(survivor, reached, client, rows_of_all(PRODUCER, batches))
         if round_ % CLEAN_UP_EVERY == 0:
-            life.clean_up()
-            assert life.rubbish() == []
+            client.clean_up()
+            assert client.rubbish() == []
     assert batches > ROUNDS / 2, "they hardly lived"
-    assert all(each.log_start > 0 for each in life.handle.journal.state.partitions)
+    assert all(each.log_start > 0 for each in client.handle.journal.state.partitions)
 
 
-def read_on(stream: Stream, reached: dict[int, int], life: Life, expected: dict[int, list[bytes]]) -> None:
+def read_on(stream: Stream, reached: dict[int, int], client: TopicClient, expected: dict[int, list[bytes]]) -> None:
     """Read what is new, and hold it against what was written: each row once, in order; only what expired may miss."""
     rows = stream.batch() or []
     for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
@@ -95,7 +101,7 @@ def read_on(stream: Stream, reached: dict[int, int], life: Life, expected: dict[
         assert reached[p] <= offset
         assert row["value"] == expected[p][offset]
         if offset > reached[p]:
-            assert offset <= life.handle.journal.state.partitions[p].log_start
+            assert offset <= client.handle.journal.state.partitions[p].log_start
         reached[p] = offset + 1
-    for p, one in enumerate(life.handle.journal.state.partitions):
+    for p, one in enumerate(client.handle.journal.state.partitions):
         assert reached[p] == one.high_watermark or one.log_start == one.high_watermark

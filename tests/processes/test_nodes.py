@@ -10,11 +10,11 @@ import pytest
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import BatchMismatch
 from tests.processes import soak_workers, workers
-from tests.processes.diary import Diary
+from tests.processes.fork_server import POLL_S
+from tests.processes.line_file import LineFile
 from tests.processes.nodes import NODES, Nodes
-from tests.processes.nursery import POLL_S
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, Life, error_of, rows_of, rows_of_all
-from tests.processes.system_calls import AsleepAt, Bed
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TopicClient, error_of, rows_of, rows_of_all
+from tests.processes.system_calls import SuspendAt, SuspendPoint
 
 CONFIG = msgspec.structs.replace(AT_ONCE, min_insync_replicas=2, orphan_retention_ms=10**9)
 KILLS = 40
@@ -24,28 +24,28 @@ STEP_S = 0.6
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_a_follower_that_is_killed_at_any_moment_of_copying_leaves_a_node_that_catches_up(nursery, folder):
+def test_a_follower_that_is_killed_at_any_moment_of_copying_leaves_a_node_that_catches_up(fork_server, folder):
     nodes = Nodes(folder, journals=3, config=CONFIG)
     nodes.take_away("2")
-    Life(nodes.root).fill("p", range(6))
+    TopicClient(nodes.root).fill("p", range(6))
     nodes.bring_back("2")
     template = folder / "template"
     shutil.copytree(nodes.folder, template)
-    calls = nursery.run(workers.count_calls_of_following, nodes.root, "2")
+    calls = fork_server.run(workers.count_calls_of_following, nodes.root, "2")
     written = [path for call, path in calls if call == "write" and "/node-2/" in path]
     assert len(written) >= 6, "there was nothing to copy"
     step = max(1, len(calls) // KILLS)
     for at in range(0, len(calls), step):
         shutil.rmtree(nodes.folder)
         shutil.copytree(template, nodes.folder)
-        victim = nursery.fork(workers.follow_and_die, nodes.root, "2", at, calls[at][0] == "write")
+        victim = fork_server.fork(workers.follow_and_die, nodes.root, "2", at, calls[at][0] == "write")
         # Of calls at several stores some may be left out: then it is done before.
         assert victim.wait() in {-signal.SIGKILL, 0, 1}, victim.output()
-        report = Life(nodes.root).report()
+        report = TopicClient(nodes.root).report()
         assert report.sound, report.findings
         nodes.fill_up("2")
         nodes.check_all_are_equal(*NODES)
-        assert Life(nodes.root).rows_there("p") == rows_of_all("p", 6)
+        assert TopicClient(nodes.root).rows_there("p") == rows_of_all("p", 6)
 
 
 A_FILE = "/append/"
@@ -59,34 +59,34 @@ A_COPY = "/node-0/topics/t/{}/append/"
     ("at", "after"), [(A_FILE, False), (A_FILE, True), (AN_ENTRY, False), (AN_ENTRY, True), (A_COPY, False)]
 )
 def test_rows_of_a_writer_with_acks_one_that_sleeps_through_an_election_are_there_or_reported_lost(
-    nursery, folder, at, after, comes_back
+    fork_server, folder, at, after, comes_back
 ):
     nodes = Nodes(folder, journals=3, config=CONFIG)
-    life = Life(nodes.root)
-    life.fill("other", range(3))
-    bed = str(folder / "bed")
-    asleep = AsleepAt(bed, "link", at.format(life.handle.topic_id), after=after)
-    sleeper = nursery.fork(workers.write_with_acks_one_asleep, nodes.root, asleep, "zombie")
-    sleeper.wait_for(lambda: Bed(bed).is_slept_in, "sleep")
+    client = TopicClient(nodes.root)
+    client.fill("other", range(3))
+    point = str(folder / "point")
+    suspend_at = SuspendAt(point, "link", at.format(client.handle.topic_id), after=after)
+    suspended = fork_server.fork(workers.write_with_acks_one_suspended, nodes.root, suspend_at, "zombie")
+    suspended.wait_for(lambda: SuspendPoint(point).is_suspended, "it is suspended")
     nodes.take_away("1")
-    others = Life(nodes.root)
+    others = TopicClient(nodes.root)
     impatient = RetryPolicy(retry_backoff_ms=20, session_timeout_ms=200)
     others.write("other", 3, impatient)
     assert all(each.leader in {"0", "2"} for each in others.handle.journal.state.partitions)
     if comes_back:
         nodes.bring_back("1")
-    Bed(bed).let_wake()
-    while not sleeper.has_ended():
-        sleeper.signal(signal.SIGCONT)
+    SuspendPoint(point).resume()
+    while not suspended.has_ended():
+        suspended.signal(signal.SIGCONT)
         time.sleep(POLL_S)
-    outcome = sleeper.result()
+    outcome = suspended.result()
     if not comes_back:
         nodes.bring_back("1")
     nodes.fill_up("1")
-    Life(nodes.root).write("other", 4, impatient)  # as a new batch of Spark, which looks at the nodes first
+    TopicClient(nodes.root).write("other", 4, impatient)  # as a new batch of Spark, which looks at the nodes first
     nodes.check_all_are_equal(*NODES)
 
-    final = Life(nodes.root)
+    final = TopicClient(nodes.root)
     written, wanted = final.rows_there("zombie"), rows_of("zombie", 0)
     producer = final.handle.journal.state.producers.get("zombie")
     lost = 0 if producer is None else producer.rows_lost
@@ -109,11 +109,11 @@ def test_rows_of_a_writer_with_acks_one_that_sleeps_through_an_election_are_ther
         assert final.rows_there("zombie") == wanted
 
 
-def test_a_disk_that_goes_and_comes_back_as_an_old_copy_while_all_write_and_read_costs_nothing(nursery, folder):
+def test_a_disk_that_goes_and_comes_back_as_an_old_copy_while_all_write_and_read_costs_nothing(fork_server, folder):
     nodes = Nodes(folder, journals=1, config=msgspec.structs.replace(CONFIG, file_delete_delay_ms=5_000))
     stop, end = str(folder / "stop"), str(folder / "end")
-    readers = [nursery.fork(soak_workers.follow, nodes.root, end, str(folder / f"progress {n}")) for n in range(2)]
-    writers = [nursery.fork(soak_workers.write, nodes.root, name, stop) for name in WRITERS]
+    readers = [fork_server.fork(soak_workers.follow, nodes.root, end, str(folder / f"progress {n}")) for n in range(2)]
+    writers = [fork_server.fork(soak_workers.write, nodes.root, name, stop) for name in WRITERS]
     time.sleep(STEP_S)
     restore = nodes.back_up("1")
     time.sleep(STEP_S)
@@ -124,9 +124,9 @@ def test_a_disk_that_goes_and_comes_back_as_an_old_copy_while_all_write_and_read
     nodes.fill_up("1")
     time.sleep(STEP_S)
     assert not any(each.has_ended() for each in (*writers, *readers))
-    Diary(stop).note("stop")
+    LineFile(stop).append("stop")
     written = dict(zip(WRITERS, (each.result() for each in writers), strict=True))
-    Diary(end).note("end")
+    LineFile(end).append("end")
     followed = [each.result() for each in readers]
 
     nodes.fill_up("1")
@@ -135,7 +135,7 @@ def test_a_disk_that_goes_and_comes_back_as_an_old_copy_while_all_write_and_read
     for each in followed:
         assert each.digests == followed[0].digests
         assert each.batches == {(name, p): count for name, (count, _) in written.items() for p in range(PARTITIONS)}
-    final = Life(nodes.root)
+    final = TopicClient(nodes.root)
     for name, (count, _) in written.items():
         assert final.rows_there(name) == rows_of_all(name, count)
     slowest = max(took for _, took in written.values())

@@ -11,8 +11,8 @@ import pytest
 
 from pyspark_log_coordinator.environment import real_environment
 from tests.processes import soak_workers
-from tests.processes.diary import Diary
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, Life
+from tests.processes.line_file import LineFile
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
 
 SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "20"))
 WRITERS = ("a", "b", "c")
@@ -24,26 +24,26 @@ CONFIG = msgspec.structs.replace(AT_ONCE, file_delete_delay_ms=FILES_STAY_MS, or
 
 @pytest.mark.timeout(SECONDS + 300)
 @pytest.mark.usefixtures("small_constants")
-def test_all_at_once_see_the_same_rows_without_an_error(nursery, folder):
+def test_all_at_once_see_the_same_rows_without_an_error(fork_server, folder):
     root, stop, end = str(folder / "root"), str(folder / "stop"), str(folder / "end")
-    life = Life(root)
-    life.create(CONFIG)
+    client = TopicClient(root)
+    client.create(CONFIG)
     progress = [str(folder / f"progress {i}") for i in range(FOLLOWERS)]
-    followers = [nursery.fork(soak_workers.follow, root, end, each) for each in progress]
-    readers = [nursery.fork(soak_workers.read_again_and_again, root, end) for _ in range(READERS)]
-    maintainers = [nursery.fork(soak_workers.maintain, root, stop) for _ in range(MAINTAINERS)]
-    deleter = nursery.fork(soak_workers.delete_what_was_read, root, stop, progress)
-    writers = [nursery.fork(soak_workers.write, root, name, stop) for name in WRITERS]
+    followers = [fork_server.fork(soak_workers.follow, root, end, each) for each in progress]
+    readers = [fork_server.fork(soak_workers.read_again_and_again, root, end) for _ in range(READERS)]
+    maintainers = [fork_server.fork(soak_workers.maintain, root, stop) for _ in range(MAINTAINERS)]
+    deleter = fork_server.fork(soak_workers.delete_what_was_read, root, stop, progress)
+    writers = [fork_server.fork(soak_workers.write, root, name, stop) for name in WRITERS]
     everybody = [*writers, *maintainers, deleter, *followers, *readers]
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and not any(each.has_ended() for each in everybody):
         time.sleep(0.1)
-    Diary(stop).note("stop")
+    LineFile(stop).append("stop")
 
     written = dict(zip(WRITERS, (each.result() for each in writers), strict=True))
     rounds = [each.result() for each in maintainers]
     deleted = deleter.result()
-    Diary(end).note("end")
+    LineFile(end).append("end")
     followed = [each.result() for each in followers]
     read = [each.result() for each in readers]
 
@@ -56,18 +56,18 @@ def test_all_at_once_see_the_same_rows_without_an_error(nursery, folder):
     assert all(reads > 0 for reads, _ in read)
     assert all(times > 0 for times in rounds)
     assert 0 < deleted <= followed[0].rows
-    report = life.report()
+    report = client.report()
     assert report.sound, report.findings
-    before = count_objects(life)
+    before = count_objects(client)
     tidy_up_later(root)
-    assert life.rubbish() == []
+    assert client.rubbish() == []
     slowest = max(took for _, took in written.values())
     print(
         f"\n{SECONDS:.0f} s: {sum(batches.values()):,} batches, {followed[0].rows:,} rows, the same for {FOLLOWERS} "
         f"followers in {sum(each.micro_batches for each in followed):,} micro-batches; "
         f"{sum(reads for reads, _ in read):,} batch reads, {sum(lost for _, lost in read)} more met deleted rows; "
-        f"{sum(rounds):,} rounds of upkeep; {deleted:,} rows deleted; {life.handle.journal.number:,} entries, "
-        f"{before:,} objects, {count_objects(life):,} when tidied up; slowest write {slowest:.2f} s"
+        f"{sum(rounds):,} rounds of upkeep; {deleted:,} rows deleted; {client.handle.journal.number:,} entries, "
+        f"{before:,} objects, {count_objects(client):,} when tidied up; slowest write {slowest:.2f} s"
     )
 
 
@@ -76,12 +76,12 @@ def tidy_up_later(root: str) -> None:
     for times in range(1, 4):
         ahead_ms = 2 * FILES_STAY_MS * times
         now_ms = real_environment().now_ms() + ahead_ms
-        life = Life(root, msgspec.structs.replace(real_environment(), now_ms=lambda now_ms=now_ms: now_ms))
-        life.maintain()
-        life.housekeep()
-        life.tidy()
+        client = TopicClient(root, msgspec.structs.replace(real_environment(), now_ms=lambda now_ms=now_ms: now_ms))
+        client.maintain()
+        client.housekeep()
+        client.tidy()
 
 
-def count_objects(life: Life) -> int:
+def count_objects(client: TopicClient) -> int:
     """Return how many objects the topic has."""
-    return sum(1 for _ in life.log.store.list(f"topics/{TOPIC}/"))
+    return sum(1 for _ in client.log.store.list(f"topics/{TOPIC}/"))

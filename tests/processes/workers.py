@@ -1,4 +1,4 @@
-"""What the processes of these tests do. The nursery imports this, so that each is warm when it begins."""
+"""What the processes of these tests do. The fork_server imports this, so that each is warm when it begins."""
 
 import functools
 import os
@@ -11,10 +11,10 @@ import msgspec
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
-from tests.processes.diary import Diary
-from tests.processes.small_topic import PARTITIONS, Life, error_of, make_constants_small, rows_of, seeded
+from tests.processes.line_file import LineFile
+from tests.processes.small_topic import PARTITIONS, TopicClient, error_of, make_constants_small, rows_of, seeded
 from tests.processes.steps import BEGIN_MS, LATER_MS, PRODUCER, STEPS, Writing
-from tests.processes.system_calls import CHANGES, READS, AsleepAt, BrokenFrom, Counter, DeathAt, watched
+from tests.processes.system_calls import CHANGES, READS, BrokenFrom, Counter, DeathAt, SuspendAt, watched
 
 NOBODY = 65534
 """A user without rights."""
@@ -29,11 +29,11 @@ def warm_up() -> None:
     """Do everything once, so that what is imported or made at its first use is there in every worker."""
     make_constants_small()
     with tempfile.TemporaryDirectory() as folder:
-        life = Life(f"{folder}/root", seeded(BEGIN_MS))
-        life.create()
-        life.fill(PRODUCER, range(20))
-        life.clean_up()
-        life.check(PRODUCER, 20)
+        client = TopicClient(f"{folder}/root", seeded(BEGIN_MS))
+        client.create()
+        client.fill(PRODUCER, range(20))
+        client.clean_up()
+        client.check(PRODUCER, 20)
 
 
 class Prepared(msgspec.Struct):
@@ -48,15 +48,15 @@ def prepare(step: str, folder: str, names: tuple[str, ...] = CHANGES) -> Prepare
     """Make a topic in which a step is due, and find out what the step does."""
     make_constants_small()
     template, copy = f"{folder}/template", f"{folder}/unharmed"
-    life = Life(template, seeded(BEGIN_MS))
-    life.create(STEPS[step].config)
-    STEPS[step].prepare(life)
-    batches = life.batches(PRODUCER)
+    client = TopicClient(template, seeded(BEGIN_MS))
+    client.create(STEPS[step].config)
+    STEPS[step].prepare(client)
+    batches = client.batches(PRODUCER)
     shutil.copytree(template, copy)
     make_constants_small()
-    unharmed, calls = Life(copy, seeded(LATER_MS)), Counter()
+    unharmed, calls = TopicClient(copy, seeded(LATER_MS)), Counter()
     with watched(calls, names):
-        STEPS[step].act(unharmed, Writing(batches, Diary(f"{copy}.diary")))
+        STEPS[step].act(unharmed, Writing(batches, LineFile(f"{copy}.progress")))
     shutil.rmtree(copy)
     return Prepared(template, batches, calls.calls)
 
@@ -64,105 +64,105 @@ def prepare(step: str, folder: str, names: tuple[str, ...] = CHANGES) -> Prepare
 def die_in(step: str, root: str, batches: int, at: int, torn: bool) -> None:
     """Do a step, and be killed before its call number `at`, or in the middle of that."""
     make_constants_small()
-    life = Life(root, seeded(LATER_MS))
+    client = TopicClient(root, seeded(LATER_MS))
     with watched(DeathAt(at, torn=torn)):
-        STEPS[step].act(life, Writing(batches, Diary(f"{root}.diary")))
+        STEPS[step].act(client, Writing(batches, LineFile(f"{root}.progress")))
 
 
-def write_for_ever(root: str, diary: str) -> None:
+def write_for_ever(root: str, progress: str) -> None:
     """Write batch after batch, from the first one on that is not known to be in the log."""
     make_constants_small()
-    life, written = Life(root), Diary(diary)
+    client, written = TopicClient(root), LineFile(progress)
     batch = len(written.lines())
     while True:
         try:
-            life.write(PRODUCER, batch)
+            client.write(PRODUCER, batch)
         except StaleFile:
             continue  # housekeeping is in a hurry here
-        written.note(batch)
+        written.append(batch)
         batch += 1
 
 
 def maintain_for_ever(root: str) -> None:
     """Roll, merge, expire and clean up, as fast as it goes."""
     make_constants_small()
-    life = Life(root)
+    client = TopicClient(root)
     while True:
-        life.maintain()
-        life.housekeep()
+        client.maintain()
+        client.housekeep()
 
 
-def write_asleep(root: str, asleep: AsleepAt, producer: str, batch: int) -> str:
-    """Write a batch, and sleep at a call; return what came of it."""
+def write_suspended(root: str, suspend_at: SuspendAt, producer: str, batch: int) -> str:
+    """Write a batch, and be suspended at a call; return what came of it."""
     make_constants_small()
-    life = Life(root)
-    with watched(asleep, (*CHANGES, *READS)):
-        return told(error_of(lambda: life.write(producer, batch)))
+    client = TopicClient(root)
+    with watched(suspend_at, (*CHANGES, *READS)):
+        return told(error_of(lambda: client.write(producer, batch)))
 
 
-def maintain_asleep(root: str, asleep: AsleepAt) -> str:
-    """Do all upkeep, and sleep at a call; return what came of it."""
+def maintain_suspended(root: str, suspend_at: SuspendAt) -> str:
+    """Do all upkeep, and be suspended at a call; return what came of it."""
     make_constants_small()
-    life = Life(root)
+    client = TopicClient(root)
 
     def act() -> None:
-        life.maintain()
-        life.housekeep()
+        client.maintain()
+        client.housekeep()
 
-    with watched(asleep, (*CHANGES, *READS)):
+    with watched(suspend_at, (*CHANGES, *READS)):
         return told(error_of(act))
 
 
-def look_asleep(root: str, asleep: AsleepAt) -> tuple[int, list[tuple[int, list[bytes]]]]:
-    """Know the topic, look again, and sleep at a call; return the newest entry, and all rows."""
+def look_suspended(root: str, suspend_at: SuspendAt) -> tuple[int, list[tuple[int, list[bytes]]]]:
+    """Know the topic, look again, and be suspended at a call; return the newest entry, and all rows."""
     make_constants_small()
-    life = Life(root)
-    handle = life.handle
-    with watched(asleep, READS):
+    client = TopicClient(root)
+    handle = client.handle
+    with watched(suspend_at, READS):
         handle.refresh()
-    return handle.journal.number, [life.read(p) for p in range(PARTITIONS)]
+    return handle.journal.number, [client.read(p) for p in range(PARTITIONS)]
 
 
-def read_asleep(root: str, asleep: AsleepAt) -> tuple[int, list[bytes]] | str:
-    """Read a partition, and sleep at a call; return its rows, or the error."""
+def read_suspended(root: str, suspend_at: SuspendAt) -> tuple[int, list[bytes]] | str:
+    """Read a partition, and be suspended at a call; return its rows, or the error."""
     make_constants_small()
-    life = Life(root)
-    with watched(asleep, READS):
+    client = TopicClient(root)
+    with watched(suspend_at, READS):
         try:
-            return life.read(0)
+            return client.read(0)
         except LogError as error:
             return told(error)
 
 
-def write_batches(root: str, producer: str, batches: int, diary: str) -> int:
+def write_batches(root: str, producer: str, batches: int, progress: str) -> int:
     """Write so many batches, each until it is acknowledged; return how often one had to be written again."""
     make_constants_small()
-    life, written, again = Life(root), Diary(diary), 0
+    client, written, again = TopicClient(root), LineFile(progress), 0
     for batch in range(batches):
-        while (error := error_of(functools.partial(life.write, producer, batch))) is not None:
+        while (error := error_of(functools.partial(client.write, producer, batch))) is not None:
             assert isinstance(error, (StaleFile, OutcomeUnknown)), error
             again += 1
-        written.note(f"{producer} {batch}")
+        written.append(f"{producer} {batch}")
     return again
 
 
 def trim_until(root: str, stop: str) -> int:
     """Trim the topic's journal as fast as it goes, until it is told to stop; return how many objects went."""
     make_constants_small()
-    life, trimmed = Life(root), 0
-    handle = life.handle
-    while not Diary(stop).lines():
+    client, trimmed = TopicClient(root), 0
+    handle = client.handle
+    while not LineFile(stop).lines():
         trimmed += handle.journal.trim()
     return trimmed
 
 
-def look_until(root: str, diary: str, stop: str) -> int:
+def look_until(root: str, progress: str, stop: str) -> int:
     """Look at the topic again and again: what was acknowledged before a look is there; return how often."""
     make_constants_small()
-    life, looks = Life(root), 0
-    handle = life.handle
-    while not Diary(stop).lines():
-        acknowledged = [line.split() for line in Diary(diary).lines()]
+    client, looks = TopicClient(root), 0
+    handle = client.handle
+    while not LineFile(stop).lines():
+        acknowledged = [line.split() for line in LineFile(progress).lines()]
         least = sum(len(values) for who, batch in acknowledged for values in rows_of(who, int(batch)).values())
         state = handle.refresh()
         shown = sum(one.high_watermark for one in state.partitions)
@@ -173,24 +173,24 @@ def look_until(root: str, diary: str, stop: str) -> int:
 
 def follow_and_die(root: str, node: str, at: int, torn: bool) -> None:
     """Bring a node up to date, and be killed before the call number `at` that changes a disk, or in the middle."""
-    life = Life(root)
+    client = TopicClient(root)
     with watched(DeathAt(at, torn=torn)):
-        Follower(life.log, node).round()
+        Follower(client.log, node).round()
 
 
 def count_calls_of_following(root: str, node: str) -> list[tuple[str, str]]:
     """Bring a node up to date; return the calls that change a disk."""
-    life, calls = Life(root), Counter()
+    client, calls = TopicClient(root), Counter()
     with watched(calls):
-        Follower(life.log, node).round()
+        Follower(client.log, node).round()
     return calls.calls
 
 
-def write_with_acks_one_asleep(root: str, asleep: AsleepAt, producer: str) -> str:
-    """Write the first batch of a producer with acks=1, and sleep at a call; return what came of it."""
-    life = Life(root)
-    with watched(asleep, (*CHANGES, *READS)):
-        return told(error_of(lambda: life.write(producer, 0, acks="1")))
+def write_with_acks_one_suspended(root: str, suspend_at: SuspendAt, producer: str) -> str:
+    """Write the first batch of a producer with acks=1, and be suspended at a call; return what came of it."""
+    client = TopicClient(root)
+    with watched(suspend_at, (*CHANGES, *READS)):
+        return told(error_of(lambda: client.write(producer, 0, acks="1")))
 
 
 class Failure(msgspec.Struct):
@@ -205,46 +205,46 @@ class Failure(msgspec.Struct):
 def fail_in(step: str, root: str, batches: int, broken: BrokenFrom, names: tuple[str, ...]) -> Failure:
     """Do a step on a disk that breaks, and once more, in the same process, when it is well again."""
     make_constants_small()
-    life, writing = Life(root, seeded(LATER_MS)), Writing(batches, Diary(f"{root}.diary"))
+    client, writing = TopicClient(root, seeded(LATER_MS)), Writing(batches, LineFile(f"{root}.progress"))
     with watched(broken, names):
-        error = error_of(lambda: STEPS[step].act(life, writing))
+        error = error_of(lambda: STEPS[step].act(client, writing))
     for p in range(PARTITIONS):
-        life.read(p)
+        client.read(p)
     if error is not None:
-        STEPS[step].act(life, writing)
+        STEPS[step].act(client, writing)
     return Failure(None if error is None else told(error), broken.failed, writing.next)
 
 
 def write_without_a_name(root: str, broken: BrokenFrom, names: tuple[str, ...]) -> str:
     """Write a batch that cannot be told from its repetition, on a disk that breaks; return what came of it."""
     make_constants_small()
-    life = Life(root, seeded(LATER_MS))
+    client = TopicClient(root, seeded(LATER_MS))
     with watched(broken, names):
-        error = error_of(lambda: life.write("unnamed", 0, RetryPolicy(retries=3, retry_backoff_ms=1), named=False))
+        error = error_of(lambda: client.write("unnamed", 0, RetryPolicy(retries=3, retry_backoff_ms=1), named=False))
     return told(error)
 
 
 def write_with_small_files(root: str, batch: int) -> str:
     """Write a batch while files may hardly grow, and once more when they may; return what was said first."""
     make_constants_small()
-    life = Life(root)
+    client = TopicClient(root)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # bytes; Python ignores the signal, and gets EFBIG
-    error = error_of(lambda: life.write(PRODUCER, batch))
+    error = error_of(lambda: client.write(PRODUCER, batch))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    life.write(PRODUCER, batch)
+    client.write(PRODUCER, batch)
     return told(error)
 
 
 def write_without_permission(root: str, batch: int) -> str:
     """Write a batch where this process may only read; return what is said."""
     make_constants_small()
-    life = Life(root)
+    client = TopicClient(root)
     folders = [folder for folder, _, _ in os.walk(root)] if os.geteuid() else []
     for folder in folders:
         os.chmod(folder, 0o500)
     os.seteuid(os.geteuid() or NOBODY)
-    error = error_of(lambda: life.write(PRODUCER, batch))
+    error = error_of(lambda: client.write(PRODUCER, batch))
     os.seteuid(os.getuid())
     for folder in folders:
         os.chmod(folder, 0o700)

@@ -85,7 +85,7 @@ def start_query(world: World, query: Query) -> None:
                 world.counts["zombies"] += 1
                 start_query(world, query)
 
-        process.life.on_sleep = seems_dead
+        process.state.on_sleep = seems_dead
         try:
             _run_query(world, query, process, number)
         except Crashed:

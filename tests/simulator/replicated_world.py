@@ -25,7 +25,7 @@ from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import History, Violation, require
 from tests.simulator.replicas import Ballots, ReplicatedRows
-from tests.simulator.store import Life, Objects, SimulatedStore
+from tests.simulator.store import Objects, ProcessState, SimulatedStore
 from tests.simulator.world import TOPIC, Process, Settings, World
 
 
@@ -52,12 +52,14 @@ class ReplicatedWorld(World):
     def journal_stores(self) -> list[Objects]:
         return [each.real for each in self.disks.values()] if self.several_journals else [self.root.real]
 
-    def connect(self, life: Life, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
+    def connect(self, owner: ProcessState, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
         def traced(disk: Disk) -> Callable[..., None]:
             return lambda *what: trace(disk.node_id, *what)
 
         return {
-            each.url: SimulatedStore(each, self.clock, self.chance, self.weather, traced(each), life=life, url=each.url)
+            each.url: SimulatedStore(
+                each, self.clock, self.chance, self.weather, traced(each), owner=owner, url=each.url
+            )
             for each in self.disks.values()
         }
 

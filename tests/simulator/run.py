@@ -89,7 +89,7 @@ def _found(world: ReplicatedWorld) -> None:
 
     def make() -> None:
         process = world.begin("founder")
-        process.life.weather = CALM
+        process.state.weather = CALM
         if world.several_journals:
             bootstrap.mark(list(process.stores.values()), process.environment)
         process.log.open(create=True)

@@ -105,8 +105,8 @@ class Fixed:
         pass
 
 
-class Life:
-    """One process's life: its connections to stores end with it."""
+class ProcessState:
+    """Whether a process is alive, and its weather: its connections to stores end with it."""
 
     def __init__(self, name: str, weather: Weather) -> None:
         self.name = name
@@ -126,11 +126,11 @@ class SimulatedStore:
         weather: Weather,
         trace: Callable[..., object],
         *,
-        life: Life | None = None,
+        owner: ProcessState | None = None,
         url: str = "simulated",
     ) -> None:
         self.url = url
-        self.life = life or Life("", weather)
+        self.owner = owner or ProcessState("", weather)
         self._place: Place = Fixed(objects) if isinstance(objects, Objects) else objects
         self._clock = clock
         self._chance = chance
@@ -224,7 +224,7 @@ class SimulatedStore:
 
     def live(self) -> None:
         """Raise `Crashed` once the process has: whatever it still does on its way out has no effect."""
-        if not self.life.alive:
+        if not self.owner.alive:
             raise Crashed
 
     def wait(self, seconds: float) -> None:
@@ -245,7 +245,7 @@ class SimulatedStore:
 
     def _acted(self, what: str, key: str, effect: Callable[[], T]) -> T:
         """Do one operation, with what goes wrong at it."""
-        weather, chance = self.life.weather, self._chance
+        weather, chance = self.owner.weather, self._chance
         self._delay(what, key, weather.sleep * (_SLEEPS_BEFORE_CREATE if what == "create" else 1))
         fate = chance.random()
         early = chance.random() < 0.5
@@ -256,7 +256,7 @@ class SimulatedStore:
             self._trace(what, key, "unavailable")
             raise StoreUnavailable(self.url, key, "the store did not answer")
         fate -= weather.unavailable
-        if self._place.silent_to(self.life.name):
+        if self._place.silent_to(self.owner.name):
             self._trace(what, key, "silent")
             raise StoreUnavailable(self.url, key, f"{self.url} does not answer")
         if self._place.read_only and what in _CHANGES:
@@ -278,17 +278,17 @@ class SimulatedStore:
         return result
 
     def _delay(self, what: str, key: str, sleeps: float) -> None:
-        chance, weather = self._chance, self.life.weather
+        chance, weather = self._chance, self.owner.weather
         seconds = chance.expovariate(1 / weather.latency_seconds) * self._place.slowness
         if chance.random() < sleeps:
             seconds = chance.uniform(0, weather.sleep_seconds_max)
             self._trace(what, key, f"sleeps {seconds * 1000:.0f} ms")
-            self.life.on_sleep()
+            self.owner.on_sleep()
         self.wait(seconds)
 
     def _crash(self, what: str, key: str, when: str) -> None:
         self._trace(what, key, f"CRASH {when}")
-        self.life.alive = False
+        self.owner.alive = False
         raise Crashed
 
     def _get(self, key: str) -> bytes:
@@ -311,10 +311,10 @@ class SimulatedStore:
         """Return the next keys, and whether they are the last: how many there are at a time may change until then."""
         self._place.looked(prefix)
         keys = [key for key in self.objects.data if key.startswith(prefix) and key > after]
-        if self.life.weather.stale_list_seconds and not prefix.startswith("selftest/"):
-            newest = self._clock.now - self._chance.choice([0, self.life.weather.stale_list_seconds])
+        if self.owner.weather.stale_list_seconds and not prefix.startswith("selftest/"):
+            newest = self._clock.now - self._chance.choice([0, self.owner.weather.stale_list_seconds])
             keys = [key for key in keys if self.objects.since.get(key, 0) <= newest]
-        size = self.life.weather.page
+        size = self.owner.weather.page
         return sorted(keys)[:size], len(keys) < size
 
 

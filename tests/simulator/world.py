@@ -19,7 +19,7 @@ from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
 from tests.simulator.clock import Clock
 from tests.simulator.invariants import History, Rows, Violation, require
-from tests.simulator.store import CALM, Life, Objects, SimulatedStore, Weather
+from tests.simulator.store import CALM, Objects, ProcessState, SimulatedStore, Weather
 
 TOPIC = "t"
 _OPENED_AGAIN = 0.2
@@ -166,8 +166,8 @@ class Process:
         self.world = world
         self.name = name
         self.chance = world.chance
-        self.life = Life(name, world.weather)
-        self.stores = world.connect(self.life, self._trace)
+        self.state = ProcessState(name, world.weather)
+        self.stores = world.connect(self.state, self._trace)
         """The stores by their addresses; the first is the cluster root, or one of those where the journals are."""
         self.store = next(iter(self.stores.values()))
         skew = self.chance.uniform(-1, 1) * world.settings.skew_seconds
@@ -228,9 +228,9 @@ class World:
         self._tell = tell
         self._processes: list[Process] = []
 
-    def connect(self, life: Life, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
+    def connect(self, owner: ProcessState, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
         """Return a new process's connections to all stores, by their addresses."""
-        return {"simulated": SimulatedStore(self.objects, self.clock, self.chance, self.weather, trace, life=life)}
+        return {"simulated": SimulatedStore(self.objects, self.clock, self.chance, self.weather, trace, owner=owner)}
 
     def log(self, process: Process) -> Log:
         """Return the log as a part of a process sees it that has just begun."""
@@ -260,7 +260,7 @@ class World:
         if self.operations > self.settings.operations and self.weather is not CALM:
             self.weather = CALM
             for process in self._processes:
-                process.life.weather = CALM
+                process.state.weather = CALM
             self.calm_down()
         return self.weather is not CALM
 

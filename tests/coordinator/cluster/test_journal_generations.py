@@ -23,11 +23,11 @@ from tests.coordinator.clusters import NOW, after, refusal
 
 
 def node(name):
-    return Node(name, f"/disk/{name}", "", f"life {name}")
+    return Node(name, f"/disk/{name}", "", f"incarnation {name}")
 
 
-def journal_node(name, life="life"):
-    return JournalNode(name, f"/disk/{name}", f"{life} {name}")
+def journal_node(name, incarnation="incarnation"):
+    return JournalNode(name, f"/disk/{name}", f"{incarnation} {name}")
 
 
 FIRST = tuple(map(journal_node, "012"))
@@ -49,9 +49,9 @@ def six():
 
 
 def test_a_move_names_the_nodes_as_they_are_now(six):
-    state = after(six, RenewNode("0", "/disk/0", "second life 0"), move("034"))
+    state = after(six, RenewNode("0", "/disk/0", "second incarnation 0"), move("034"))
     assert state.journals.generation == cluster.MACHINE.generation(state) == 2
-    assert state.journals.nodes == (journal_node("0", "second life"), journal_node("3"), journal_node("4"))
+    assert state.journals.nodes == (journal_node("0", "second incarnation"), journal_node("3"), journal_node("4"))
     assert state.journals.previous == FIRST
     assert state.journals.waiting == ("id t",)
 
@@ -63,8 +63,8 @@ def test_a_move_to_where_they_are_is_none(six):
 
 
 def test_a_move_to_the_same_nodes_is_one_where_a_node_has_another_store(six):
-    state = after(six, RenewNode("1", "/disk/new", "another life"), move("012"))
-    assert state.journals.nodes[1] == JournalNode("1", "/disk/new", "another life")
+    state = after(six, RenewNode("1", "/disk/new", "another incarnation"), move("012"))
+    assert state.journals.nodes[1] == JournalNode("1", "/disk/new", "another incarnation")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_nodes_that_cannot_hold_journals_are_refused(six, ids, reason):
 
 
 def test_journals_at_the_root_stay_there():
-    state = after(cluster.Cluster(), StartCluster("c", (Node("0", cluster.AT_THE_ROOT, "", "life"),)))
+    state = after(cluster.Cluster(), StartCluster("c", (Node("0", cluster.AT_THE_ROOT, "", "incarnation"),)))
     state = after(state, *(AddNode(node(name)) for name in "123"))
     assert "at the cluster's root, and stay there" in refusal(state, StartJournalMigration(tuple("123"), ()))
     assert "its root, stay there" in refusal(state, StartJournalMigration(tuple("012"), ()))
@@ -127,7 +127,7 @@ def test_a_node_that_has_journals_or_may_have_is_not_removed_and_one_that_they_l
 
 def test_a_topics_journal_moves_once_in_each_generation_and_after_its_end_too():
     state = topic.Topic()
-    start = StartTopic("t", "id", TopicConfig(), (), {"0": "life"}, (("0",),), generation=2)
+    start = StartTopic("t", "id", TopicConfig(), (), {"0": "incarnation"}, (("0",),), generation=2)
     for command, generation in ((start, 2), (MoveTopicJournal(2), 2), (MoveTopicJournal(3), 3), (DeleteTopic(), 3)):
         for event in topic.decide(state, command, NOW):
             state = topic.evolve(state, event)

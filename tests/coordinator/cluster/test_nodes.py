@@ -24,7 +24,7 @@ from tests.coordinator.clusters import NOW, after, refusal
 
 
 def node(name, url="", incarnation="", rack=""):
-    return Node(name, url or f"/disk/{name}", rack, incarnation or f"life of {name}")
+    return Node(name, url or f"/disk/{name}", rack, incarnation or f"incarnation of {name}")
 
 
 def create(name="t", topic_id="1", factor=None, replicas=None, partitions=1, min_insync=1):
@@ -35,7 +35,7 @@ def create(name="t", topic_id="1", factor=None, replicas=None, partitions=1, min
 @pytest.fixture
 def three():
     """A cluster of nodes 0, 1 and 2."""
-    first = StartCluster("c", (Node("0", AT_THE_ROOT, "", "life of 0"),))
+    first = StartCluster("c", (Node("0", AT_THE_ROOT, "", "incarnation of 0"),))
     return after(Cluster(), first, AddNode(node("1")), AddNode(node("2")))
 
 
@@ -44,7 +44,7 @@ def three():
 
 def test_nodes_join(three):
     assert list(three.nodes) == ["0", "1", "2"]
-    assert three.nodes["1"] == Node("1", "/disk/1", "", "life of 1", fenced=False)
+    assert three.nodes["1"] == Node("1", "/disk/1", "", "incarnation of 1", fenced=False)
 
 
 def test_a_rack_is_changed_and_nothing_else(three):
@@ -67,7 +67,7 @@ def test_to_join_again_changes_nothing(three):
 
 
 def test_an_id_that_is_taken_is_refused(three):
-    said = refusal(three, AddNode(node("1", "/disk/other", "another life")))
+    said = refusal(three, AddNode(node("1", "/disk/other", "another incarnation")))
     assert said == "there is a node '1' already, at /disk/1; give another id, or none"
 
 
@@ -76,13 +76,13 @@ def test_an_address_that_is_taken_is_refused(three):
 
 
 def test_a_store_that_is_a_node_by_another_address_is_refused(three):
-    assert "is node '1' already, by another address" in refusal(three, AddNode(node("3", "/link", "life of 1")))
+    assert "is node '1' already, by another address" in refusal(three, AddNode(node("3", "/link", "incarnation of 1")))
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a:b", "a,b", "x" * 250])
 def test_an_id_that_cannot_be_a_name_is_refused(three, name):
     with pytest.raises(InvalidName):
-        cluster.decide(three, AddNode(node(name, "/disk/new", "new life")), NOW)
+        cluster.decide(three, AddNode(node(name, "/disk/new", "new incarnation")), NOW)
 
 
 def test_the_free_id_is_the_lowest_number_that_no_node_has_or_had(three):
@@ -175,30 +175,30 @@ def test_more_in_sync_replicas_than_replicas_are_refused(three):
 
 
 def test_a_renewed_node_has_another_incarnation_and_the_former_one_is_known(three):
-    state = after(three, FenceNode("1"), RenewNode("1", "/disk/1", "second life"))
-    assert state.nodes["1"] == Node("1", "/disk/1", "", "second life", fenced=True)
-    assert [(each.node_id, each.incarnation) for each in state.former_nodes] == [("1", "life of 1")]
+    state = after(three, FenceNode("1"), RenewNode("1", "/disk/1", "second incarnation"))
+    assert state.nodes["1"] == Node("1", "/disk/1", "", "second incarnation", fenced=True)
+    assert [(each.node_id, each.incarnation) for each in state.former_nodes] == [("1", "incarnation of 1")]
 
 
 def test_to_renew_again_changes_nothing(three):
-    renew = RenewNode("1", "/disk/1", "second life")
+    renew = RenewNode("1", "/disk/1", "second incarnation")
     assert cluster.decide(after(three, renew), renew, NOW) == []
 
 
 def test_a_disk_that_was_replaced_does_not_come_back_as_it_was(three):
-    state = after(three, RenewNode("1", "/disk/1", "second life"))
-    said = refusal(state, RenewNode("1", "/disk/1", "life of 1"))
+    state = after(three, RenewNode("1", "/disk/1", "second incarnation"))
+    said = refusal(state, RenewNode("1", "/disk/1", "incarnation of 1"))
     assert said.startswith("the store at /disk/1 was node '1' before that was renewed or removed")
 
 
 def test_a_node_that_moved_to_another_address_keeps_its_life(three):
-    state = after(three, RenewNode("1", "/moved", "life of 1"))
+    state = after(three, RenewNode("1", "/moved", "incarnation of 1"))
     assert (state.nodes["1"].url, state.former_nodes) == ("/moved", ())
 
 
 def test_a_node_does_not_go_on_with_the_store_of_another(three):
     assert "/disk/2 is node '2' already" in refusal(three, RenewNode("1", "/disk/2", "x"))
-    assert "is node '2' already, by another address" in refusal(three, RenewNode("1", "/link", "life of 2"))
+    assert "is node '2' already, by another address" in refusal(three, RenewNode("1", "/link", "incarnation of 2"))
 
 
 # Leaving
@@ -231,10 +231,12 @@ def test_another_life_of_a_topic_is_another_topic(three):
 
 def test_neither_id_nor_store_of_a_removed_node_are_used_again(three):
     state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()))
-    assert "ids are never used again" in refusal(state, AddNode(node("1", "/disk/new", "new life")))
-    assert "was node '1' before" in refusal(state, AddNode(node("3", "/disk/1", "life of 1")))
+    assert "ids are never used again" in refusal(state, AddNode(node("1", "/disk/new", "new incarnation")))
+    assert "was node '1' before" in refusal(state, AddNode(node("3", "/disk/1", "incarnation of 1")))
 
 
 def test_a_snapshot_holds_the_nodes(three):
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()), RenewNode("2", "/x", "second life"))
+    state = after(
+        three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()), RenewNode("2", "/x", "second incarnation")
+    )
     assert cluster.MACHINE.decode_state(cluster.MACHINE.encode_state(state)) == state

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
 from pyspark_log_storage.memory import MemoryStore
-from tests.coordinator.shelf import FOLDER, Place, open_shelf
+from tests.coordinator.item_list import FOLDER, AddItems, open_list
 
 SNAPSHOTS, ENTRIES = f"{FOLDER}snapshots/", f"{FOLDER}entries/"
 
@@ -51,48 +51,48 @@ def store():
     return MortalStore()
 
 
-def fill(shelf, count):
+def fill(journal, count):
     for i in range(count):
-        shelf.submit(Place((f"{len(shelf.refresh().things)}-{i}",)))
+        journal.submit(AddItems((f"{len(journal.refresh().items)}-{i}",)))
 
 
 def assert_readable(store):
     """Every version that is said to be kept can be read, and the history is whole."""
-    shelf = open_shelf(store)
-    things = shelf.refresh().things
+    journal = open_list(store)
+    items = journal.refresh().items
     with pytest.raises(UnknownVersion) as refused:
-        state_at(shelf, len(things) + 1)
+        state_at(journal, len(items) + 1)
     oldest = int(refused.value.message.split("versions ")[1].split()[0])
-    for version in range(oldest, len(things) + 1):
-        assert state_at(shelf, version).things == things[:version]
-    told = list(history(shelf))
-    assert told[-1][2].things == things
+    for version in range(oldest, len(items) + 1):
+        assert state_at(journal, version).items == items[:version]
+    told = list(history(journal))
+    assert told[-1][2].items == items
 
 
 @pytest.mark.parametrize("deletes", range(20))
 def test_trimming_may_end_at_any_object(store, deletes):
-    shelf = open_shelf(store)
-    fill(shelf, 18)
+    journal = open_list(store)
+    fill(journal, 18)
     store.deletes_left = deletes
     with contextlib.suppress(Killed):
-        shelf.trim()
+        journal.trim()
     store.deletes_left = 10**9
     assert_readable(store)
-    fill(open_shelf(store), 4)
-    open_shelf(store).trim()
+    fill(open_list(store), 4)
+    open_list(store).trim()
     assert_readable(store)
 
 
 @pytest.mark.parametrize("deletes", range(20))
 def test_what_a_trimming_that_was_cut_short_left_goes_with_the_next_one(store, monkeypatch, deletes):
     monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
-    shelf = open_shelf(store)
-    fill(shelf, 18)
+    journal = open_list(store)
+    fill(journal, 18)
     store.deletes_left = deletes
     with contextlib.suppress(Killed):
-        shelf.trim()
+        journal.trim()
     store.deletes_left = 10**9
-    open_shelf(store).trim()
+    open_list(store).trim()
     kept = [*range(12, 19)]
     assert [int(key.removeprefix(ENTRIES)) for key in store.list(ENTRIES)] == kept
     assert len(list(store.list(f"{FOLDER}manifests/"))) == len(kept)
@@ -100,19 +100,19 @@ def test_what_a_trimming_that_was_cut_short_left_goes_with_the_next_one(store, m
 
 
 def test_a_snapshot_that_comes_after_its_entries_have_been_trimmed_is_no_version_to_begin_at(store):
-    shelf = open_shelf(store)
-    fill(shelf, 8)
+    journal = open_list(store)
+    fill(journal, 8)
     key = f"{SNAPSHOTS}{newest_first(8)}"
     late = store.read(key)
     store.delete(key)
-    fill(shelf, 12)
-    shelf.trim()
+    fill(journal, 12)
+    journal.trim()
     assert store.create(key, late)
     assert_readable(store)
 
 
 def test_who_finds_its_slot_taken_by_an_entry_that_is_trimmed_before_it_is_read_decides_again(store):
-    sleeper, other = open_shelf(store), open_shelf(store)
+    sleeper, other = open_list(store), open_list(store)
     fill(other, 3)
     sleeper.refresh()
 
@@ -132,7 +132,7 @@ def test_who_finds_its_slot_taken_by_an_entry_that_is_trimmed_before_it_is_read_
         return real_create(key, data)
 
     store.create = create
-    outcome = sleeper.submit(Place(("late",)))
-    assert outcome.state.things[-1] == "late"
-    assert open_shelf(store).refresh().things == outcome.state.things
-    assert len(outcome.state.things) == outcome.number
+    outcome = sleeper.submit(AddItems(("late",)))
+    assert outcome.state.items[-1] == "late"
+    assert open_list(store).refresh().items == outcome.state.items
+    assert len(outcome.state.items) == outcome.number

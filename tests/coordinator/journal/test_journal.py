@@ -21,8 +21,8 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import newest_first, number
+from tests.coordinator.item_list import FOLDER, AddItems, ItemAdded, ItemList, ListFull, open_list
 from tests.coordinator.local_stores import begin, open_at
-from tests.coordinator.shelf import FOLDER, Place, Placed, Shelf, ShelfFull, open_shelf
 from tests.coordinator.spares import is_spare, lose_both, replace_both, spare_of
 from tests.coordinator.three_stores import ThreeStores
 from tests.coordinator.troubled_store import TroubledStore
@@ -33,8 +33,8 @@ PROCESSES = 10
 EACH = 200
 
 
-def place(shelf, *things):
-    return shelf.submit(Place(things))
+def add(journal, *items):
+    return journal.submit(AddItems(items))
 
 
 def another(store):
@@ -42,9 +42,9 @@ def another(store):
     return type(store)(store.inner)
 
 
-def fill(shelf, count, name="thing"):
+def fill(journal, count, name="item"):
     for i in range(count):
-        place(shelf, f"{name}-{i}")
+        add(journal, f"{name}-{i}")
 
 
 def entry_key(n):
@@ -84,8 +84,8 @@ def store(request):
 
 
 @pytest.fixture
-def shelf(store):
-    return open_shelf(store)
+def journal(store):
+    return open_list(store)
 
 
 # Many processes
@@ -95,187 +95,187 @@ def shelf(store):
 def test_what_ten_processes_append_at_once_is_all_there_once_and_in_one_chain(tmp_path, stores):
     roots = [str(tmp_path / f"root-{number}") for number in range(stores)]
     begin(roots)
-    command = [sys.executable, "-m", "tests.coordinator.place_worker", ",".join(roots)]
+    command = [sys.executable, "-m", "tests.coordinator.add_worker", ",".join(roots)]
     workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
     assert [worker.wait() for worker in workers] == [0] * PROCESSES
 
-    shelf = open_at(roots)
-    state = shelf.refresh()
-    assert len(state.things) == PROCESSES * EACH
+    journal = open_at(roots)
+    state = journal.refresh()
+    assert len(state.items) == PROCESSES * EACH
     for i in range(PROCESSES):
-        mine = [thing for thing in state.things if thing.startswith(f"w{i}-")]
+        mine = [item for item in state.items if item.startswith(f"w{i}-")]
         assert mine == [f"w{i}-{n}" for n in range(EACH)]
     previous = NO_HASH
     for n in range(1, PROCESSES * EACH + 1):
-        data = shelf.entries.read(n)
+        data = journal.entries.read(n)
         assert journal_entry.decode(data, f"entry {n}").previous == previous
         previous = digest(data)
 
 
 def test_who_was_beaten_to_an_entry_decides_again_on_what_is_there(store):
-    one, other = open_shelf(store), open_shelf(another(store))
-    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "book"))
-    outcome = place(one, "book")
+    one, other = open_list(store), open_list(another(store))
+    store.be_slow(ENTRIES, meanwhile=lambda: add(other, "book"))
+    outcome = add(one, "book")
     assert outcome.events == []
     assert outcome.number == 1
 
 
 def test_who_was_beaten_to_an_entry_takes_the_next_one(store):
-    one, other = open_shelf(store), open_shelf(another(store))
-    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "vase"))
-    outcome = place(one, "book")
+    one, other = open_list(store), open_list(another(store))
+    store.be_slow(ENTRIES, meanwhile=lambda: add(other, "vase"))
+    outcome = add(one, "book")
     assert outcome.number == 2
-    assert outcome.state.things == ("vase", "book")
+    assert outcome.state.items == ("vase", "book")
 
 
 # What the command comes to
 
 
 @one_store
-def test_a_command_that_changes_nothing_writes_no_entry(shelf, store):
-    place(shelf, "book")
+def test_a_command_that_changes_nothing_writes_no_entry(journal, store):
+    add(journal, "book")
     store.creates.clear()
-    assert place(shelf, "book").events == []
-    assert shelf.number == 1
+    assert add(journal, "book").events == []
+    assert journal.number == 1
     # The answer rests on entry 1, whose writer may have died before it was durable: the same bytes are asked for again.
-    assert store.creates == ["shelf/entries/00000000000000000001"]
+    assert store.creates == ["journal/entries/00000000000000000001"]
 
 
-def test_a_refused_command_writes_nothing(shelf, store):
-    with pytest.raises(ShelfFull):
-        shelf.submit(Place(("book",), room=0))
+def test_a_refused_command_writes_nothing(journal, store):
+    with pytest.raises(ListFull):
+        journal.submit(AddItems(("book",), items_max=0))
     assert list(store.list("")) == []
 
 
-def test_an_outcome_names_the_entry_the_events_and_the_state_after_them(shelf):
-    place(shelf, "book")
-    outcome = place(shelf, "vase", "clock")
+def test_an_outcome_names_the_entry_the_events_and_the_state_after_them(journal):
+    add(journal, "book")
+    outcome = add(journal, "vase", "clock")
     assert outcome.number == 2
-    assert outcome.events == [Placed("vase"), Placed("clock")]
-    assert outcome.state == Shelf(("book", "vase", "clock"))
+    assert outcome.events == [ItemAdded("vase"), ItemAdded("clock")]
+    assert outcome.state == ItemList(("book", "vase", "clock"))
 
 
 # Doubtful answers
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_lost_answer_does_not_double_the_entry(shelf, store, times):
+def test_a_lost_answer_does_not_double_the_entry(journal, store, times):
     store.lose_answers(ENTRIES, times)
-    assert place(shelf, "book").number == 1
-    assert open_shelf(store).refresh().things == ("book",)
+    assert add(journal, "book").number == 1
+    assert open_list(store).refresh().items == ("book",)
 
 
 @one_store
-def test_an_entry_that_was_written_is_not_answered_for_until_the_store_confirms_it(shelf, store):
+def test_an_entry_that_was_written_is_not_answered_for_until_the_store_confirms_it(journal, store):
     store.lose_answers(ENTRIES, times=1)  # as a file whose folder could not be flushed
     store.refuse(ENTRIES)
     with pytest.raises(OutcomeUnknown):
-        place(shelf, "book")
+        add(journal, "book")
 
 
 @one_store
-def test_a_store_that_never_answers_leaves_the_outcome_unknown(shelf, store):
+def test_a_store_that_never_answers_leaves_the_outcome_unknown(journal, store):
     store.be_silent(ENTRIES)
     with pytest.raises(OutcomeUnknown, match="may or may not"):
-        place(shelf, "book")
+        add(journal, "book")
 
 
 @one_store
-def test_a_refusal_after_a_doubtful_answer_leaves_the_outcome_unknown(shelf, store):
+def test_a_refusal_after_a_doubtful_answer_leaves_the_outcome_unknown(journal, store):
     store.be_silent(ENTRIES, times=1)
     store.refuse(ENTRIES)
     with pytest.raises(OutcomeUnknown):
-        place(shelf, "book")
+        add(journal, "book")
 
 
 @one_store
-def test_after_an_unknown_outcome_the_next_command_finds_what_was_written(shelf, store):
+def test_after_an_unknown_outcome_the_next_command_finds_what_was_written(journal, store):
     store.be_silent(ENTRIES)
     with pytest.raises(OutcomeUnknown):
-        place(shelf, "book")
-    late = raw_entry(NO_HASH, ["Placed", "book"])  # the create arrives after all
+        add(journal, "book")
+    late = raw_entry(NO_HASH, ["ItemAdded", "book"])  # the create arrives after all
     store.inner.create(entry_key(1), late)
     store.forget_troubles()
-    assert place(shelf, "book").events == []
+    assert add(journal, "book").events == []
 
 
-def test_a_permission_error_is_passed_on_and_nothing_is_written(shelf, store):
+def test_a_permission_error_is_passed_on_and_nothing_is_written(journal, store):
     store.refuse(ENTRIES)
     with pytest.raises(StoreRefused):
-        place(shelf, "book")
+        add(journal, "book")
     assert list(store.list("")) == []
 
 
-def test_a_journal_goes_on_after_a_permission_error(shelf, store):
+def test_a_journal_goes_on_after_a_permission_error(journal, store):
     store.refuse(ENTRIES, times=1)
     with pytest.raises(StoreRefused):
-        place(shelf, "book")
-    assert place(shelf, "book").number == 1
+        add(journal, "book")
+    assert add(journal, "book").number == 1
 
 
 # Manifests
 
 
-def test_events_of_more_than_64_kb_lie_in_a_manifest(shelf, store):
-    place(shelf, "x" * 70_000)
+def test_events_of_more_than_64_kb_lie_in_a_manifest(journal, store):
+    add(journal, "x" * 70_000)
     assert len(list(store.list(MANIFESTS))) == 1
     assert store.size(entry_key(1)) < 1_000
-    assert open_shelf(store).refresh() == shelf.state
+    assert open_list(store).refresh() == journal.state
 
 
-def test_events_of_less_than_64_kb_lie_in_the_entry(shelf, store):
-    place(shelf, "x" * 60_000)
+def test_events_of_less_than_64_kb_lie_in_the_entry(journal, store):
+    add(journal, "x" * 60_000)
     assert list(store.list(MANIFESTS)) == []
 
 
-def test_a_missing_manifest_is_an_error_that_names_it(shelf, store):
-    place(shelf, "x" * 70_000)
+def test_a_missing_manifest_is_an_error_that_names_it(journal, store):
+    add(journal, "x" * 70_000)
     (key,) = store.list(MANIFESTS)
     lose_both(store, key)
     with pytest.raises(ObjectMissing, match=key):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
-def test_another_intact_manifest_is_an_error_that_names_it(shelf, store):
-    place(shelf, "x" * 70_000)
-    place(shelf, "y" * 70_000)
+def test_another_intact_manifest_is_an_error_that_names_it(journal, store):
+    add(journal, "x" * 70_000)
+    add(journal, "y" * 70_000)
     first, second = store.list(MANIFESTS)
     replace_both(store, first, store.read(second))
     with pytest.raises(CorruptObject, match=first):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
-def test_a_manifest_that_cannot_be_written_leaves_no_entry(shelf, store):
+def test_a_manifest_that_cannot_be_written_leaves_no_entry(journal, store):
     store.be_silent(MANIFESTS)
     with pytest.raises(StoreUnavailable):
-        place(shelf, "x" * 70_000)
+        add(journal, "x" * 70_000)
     assert list(store.list("")) == []
 
 
 def test_a_command_that_was_beaten_and_decides_otherwise_writes_another_manifest(store):
-    one, other = open_shelf(store), open_shelf(another(store))
-    store.be_slow(ENTRIES, meanwhile=lambda: place(other, "vase"))
-    place(one, "vase", "x" * 70_000)
-    assert open_shelf(store).refresh().things == ("vase", "x" * 70_000)
+    one, other = open_list(store), open_list(another(store))
+    store.be_slow(ENTRIES, meanwhile=lambda: add(other, "vase"))
+    add(one, "vase", "x" * 70_000)
+    assert open_list(store).refresh().items == ("vase", "x" * 70_000)
 
 
-def test_a_manifest_without_its_entry_means_nothing(shelf, store):
+def test_a_manifest_without_its_entry_means_nothing(journal, store):
     store.refuse(ENTRIES, times=1)
     with pytest.raises(StoreRefused):
-        place(shelf, "x" * 70_000)
-    assert place(shelf, "book").state.things == ("book",)
+        add(journal, "x" * 70_000)
+    assert add(journal, "book").state.items == ("book",)
 
 
 # Snapshots
 
 
-def test_a_snapshot_is_written_every_256_entries(shelf, store):
-    fill(shelf, 600)
+def test_a_snapshot_is_written_every_256_entries(journal, store):
+    fill(journal, 600)
     assert snapshots_in(store) == [256, 512]
 
 
-def test_replaying_from_every_snapshot_gives_the_state_of_replaying_from_the_first_entry(shelf, store):
-    fill(shelf, 1_100)
+def test_replaying_from_every_snapshot_gives_the_state_of_replaying_from_the_first_entry(journal, store):
+    fill(journal, 1_100)
     numbers = snapshots_in(store)
     assert numbers == [256, 512, 768, 1_024]
     for kept in [None, *numbers]:
@@ -283,47 +283,47 @@ def test_replaying_from_every_snapshot_gives_the_state_of_replaying_from_the_fir
         for key in store.list(""):
             if not key.startswith(SNAPSHOTS) or (kept and key == f"{SNAPSHOTS}{newest_first(kept)}"):
                 copy.create(key, store.read(key))
-        replayed = open_shelf(copy)
-        assert replayed.refresh() == shelf.state
+        replayed = open_list(copy)
+        assert replayed.refresh() == journal.state
         assert replayed.number == 1_100
 
 
-def test_a_snapshot_that_the_store_refuses_does_not_fail_the_command(shelf, store):
+def test_a_snapshot_that_the_store_refuses_does_not_fail_the_command(journal, store):
     store.refuse(SNAPSHOTS)
-    fill(shelf, 256)
-    assert shelf.number == 256
+    fill(journal, 256)
+    assert journal.number == 256
 
 
 def test_a_missed_snapshot_is_made_up_for(store):
     dying = another(store)
     dying.refuse(SNAPSHOTS)
-    fill(open_shelf(dying), 512)  # as a process does that dies between entry and snapshot
-    place(open_shelf(store), "one more")
+    fill(open_list(dying), 512)  # as a process does that dies between entry and snapshot
+    add(open_list(store), "one more")
     assert snapshots_in(store) == [513]
 
 
 def test_a_snapshot_that_another_process_wrote_was_not_missed(store):
-    idle = open_shelf(store)
-    place(idle, "first")
-    fill(open_shelf(store), 600)
-    place(idle, "last")
+    idle = open_list(store)
+    add(idle, "first")
+    fill(open_list(store), 600)
+    add(idle, "last")
     assert snapshots_in(store) == [256, 512]
 
 
 def test_a_strange_file_among_the_snapshots_does_not_fail_a_command_that_is_done(store):
-    idle = open_shelf(store)
-    place(idle, "first")
+    idle = open_list(store)
+    add(idle, "first")
     dying = another(store)
     dying.refuse(SNAPSHOTS)
-    fill(open_shelf(dying), 600)
+    fill(open_list(dying), 600)
     store.create(f"{SNAPSHOTS}.strange", b"")
-    assert place(idle, "last").number == 602
+    assert add(idle, "last").number == 602
 
 
 @one_store
-def test_a_snapshot_keeps_the_hashes_of_the_newest_4096_entries(shelf, store, monkeypatch):
+def test_a_snapshot_keeps_the_hashes_of_the_newest_4096_entries(journal, store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 5_000)
-    fill(shelf, 5_000)
+    fill(journal, 5_000)
     (key,) = store.list(SNAPSHOTS)
     hashes = snapshot.decode(store.read(key), key).hashes
     assert len(hashes) == 4_096
@@ -336,7 +336,7 @@ def test_a_snapshot_keeps_the_hashes_of_the_newest_4096_entries(shelf, store, mo
 @one_store
 def test_a_refresh_reads_only_what_is_new(store):
     watched = another(store)
-    reader, writer = open_shelf(watched), open_shelf(store)
+    reader, writer = open_list(watched), open_list(store)
     fill(writer, 10)
     reader.refresh()
     fill(writer, 3, "new")
@@ -346,18 +346,18 @@ def test_a_refresh_reads_only_what_is_new(store):
 
 
 @one_store
-def test_a_refresh_without_news_looks_for_the_next_entry_and_its_spare_alone(shelf, store):
-    fill(shelf, 10)
+def test_a_refresh_without_news_looks_for_the_next_entry_and_its_spare_alone(journal, store):
+    fill(journal, 10)
     store.reads.clear()
-    shelf.refresh()
+    journal.refresh()
     assert store.reads == [entry_key(11), spare_of(entry_key(11))]
 
 
 @one_store
-def test_opening_reads_the_newest_snapshot_and_what_came_after_it(shelf, store):
-    fill(shelf, 515)
+def test_opening_reads_the_newest_snapshot_and_what_came_after_it(journal, store):
+    fill(journal, 515)
     store.reads.clear()
-    open_shelf(store).refresh()
+    open_list(store).refresh()
     expected = [f"{SNAPSHOTS}{newest_first(512)}", *(entry_key(n) for n in range(513, 517))]
     assert [key for key in store.reads if not is_spare(key)] == expected
     assert len(store.reads) == len(expected) + 1
@@ -366,73 +366,73 @@ def test_opening_reads_the_newest_snapshot_and_what_came_after_it(shelf, store):
 # Damage
 
 
-def test_an_entry_that_names_another_predecessor_is_corrupt(shelf, store):
-    place(shelf, "book")
-    store.create(entry_key(2), raw_entry(b"x" * 16, ["Placed", "vase"]))
+def test_an_entry_that_names_another_predecessor_is_corrupt(journal, store):
+    add(journal, "book")
+    store.create(entry_key(2), raw_entry(b"x" * 16, ["ItemAdded", "vase"]))
     with pytest.raises(CorruptObject, match="does not follow"):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
-def test_a_replaced_entry_is_found_out_by_the_one_behind_it(shelf, store):
-    fill(shelf, 2)
-    replace_both(store, entry_key(1), raw_entry(NO_HASH, ["Placed", "forged"]))
+def test_a_replaced_entry_is_found_out_by_the_one_behind_it(journal, store):
+    fill(journal, 2)
+    replace_both(store, entry_key(1), raw_entry(NO_HASH, ["ItemAdded", "forged"]))
     with pytest.raises(CorruptObject, match=number(2)):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
 def test_a_replaced_entry_below_a_snapshot_does_not_hide_behind_it(store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
-    fill(open_shelf(store), 3)
-    replace_both(store, entry_key(3), raw_entry(b"x" * 16, ["Placed", "forged"]))
+    fill(open_list(store), 3)
+    replace_both(store, entry_key(3), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
     with pytest.raises(CorruptObject, match="does not follow"):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
-def test_every_flipped_bit_of_an_entry_is_an_error(shelf, store):
-    place(shelf, "book")
+def test_every_flipped_bit_of_an_entry_is_an_error(journal, store):
+    add(journal, "book")
     for damaged in flipped(store.read(entry_key(1))):
         replace_both(store, entry_key(1), damaged)
         with pytest.raises(CorruptObject, match=number(1)):
-            open_shelf(store).refresh()
+            open_list(store).refresh()
 
 
-def test_every_flipped_bit_of_a_manifest_is_an_error(shelf, store, monkeypatch):
+def test_every_flipped_bit_of_a_manifest_is_an_error(journal, store, monkeypatch):
     monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 10)
-    place(shelf, "a book of more than ten letters")
+    add(journal, "a book of more than ten letters")
     (key,) = store.list(MANIFESTS)
     for damaged in flipped(store.read(key)):
         replace_both(store, key, damaged)
         with pytest.raises(CorruptObject, match=key):
-            open_shelf(store).refresh()
+            open_list(store).refresh()
 
 
-def test_every_flipped_bit_of_a_snapshot_is_an_error(shelf, store, monkeypatch):
+def test_every_flipped_bit_of_a_snapshot_is_an_error(journal, store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
-    fill(shelf, 2)
+    fill(journal, 2)
     (key,) = store.list(SNAPSHOTS)
     for damaged in flipped(store.read(key)):
         replace_both(store, key, damaged)
         with pytest.raises(CorruptObject, match=key):
-            open_shelf(store).refresh()
+            open_list(store).refresh()
 
 
-def test_a_snapshot_under_the_name_of_another_is_corrupt(shelf, store, monkeypatch):
+def test_a_snapshot_under_the_name_of_another_is_corrupt(journal, store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
-    fill(shelf, 2)
+    fill(journal, 2)
     (key,) = store.list(SNAPSHOTS)
     store.create(f"{SNAPSHOTS}{newest_first(3)}", store.read(key))
     with pytest.raises(CorruptObject, match="snapshot of entry 2"):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
 @pytest.mark.parametrize("key", ["entry", "snapshot"])
-def test_a_cut_object_is_an_error(shelf, store, monkeypatch, key):
+def test_a_cut_object_is_an_error(journal, store, monkeypatch, key):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
-    fill(shelf, 2 if key == "snapshot" else 1)
+    fill(journal, 2 if key == "snapshot" else 1)
     damaged = entry_key(1) if key == "entry" else next(store.list(SNAPSHOTS))
     replace_both(store, damaged, store.read(damaged)[:-1])
     with pytest.raises(CorruptObject, match=damaged.rpartition("/")[2]):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
 # Newer versions
@@ -440,41 +440,41 @@ def test_a_cut_object_is_an_error(shelf, store, monkeypatch, key):
 
 @pytest.mark.parametrize(
     "event",
-    [["Burnt", "book"], ["Placed", "book", "upside down"], ["Placed"], ["Placed", 7]],
+    [["Burnt", "book"], ["ItemAdded", "book", "upside down"], ["ItemAdded"], ["ItemAdded", 7]],
     ids=["another event", "another field", "a field fewer", "another type"],
 )
 def test_an_event_that_this_version_does_not_know_stops_it(store, event):
     store.create(entry_key(1), raw_entry(NO_HASH, event))
     with pytest.raises(NewerFormat, match=number(1)):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
 def test_an_entry_with_another_field_stops_this_version(store):
     fields = ["0" * 32, 0, NO_HASH, [], None, "new"]
     store.create(entry_key(1), seal(b"PLJE", 1, msgspec.msgpack.encode(fields)))
     with pytest.raises(NewerFormat):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
 def test_an_entry_of_a_higher_version_stops_this_one(store):
     store.create(entry_key(1), seal(b"PLJE", 2, b"whatever"))
     with pytest.raises(NewerFormat, match="format 2"):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
 def test_a_state_with_another_field_stops_this_version(store):
-    state = msgspec.Raw(msgspec.msgpack.encode({"things": [], "colour": "red"}))
+    state = msgspec.Raw(msgspec.msgpack.encode({"items": [], "colour": "red"}))
     data = snapshot.encode(snapshot.Snapshot(4, [b"x" * 16], state))
     store.create(f"{SNAPSHOTS}{newest_first(4)}", data)
     with pytest.raises(NewerFormat, match="colour"):
-        open_shelf(store).refresh()
+        open_list(store).refresh()
 
 
-def test_nothing_is_written_behind_an_entry_of_a_newer_version(shelf, store):
+def test_nothing_is_written_behind_an_entry_of_a_newer_version(journal, store):
     store.create(entry_key(1), raw_entry(NO_HASH, ["Burnt", "book"]))
     before = list(store.list(""))
     with pytest.raises(NewerFormat):
-        place(shelf, "vase")
+        add(journal, "vase")
     assert list(store.list("")) == before
 
 
@@ -482,72 +482,72 @@ def test_nothing_is_written_behind_an_entry_of_a_newer_version(shelf, store):
 
 
 @pytest.mark.parametrize("n", [1, 5, 9])
-def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(shelf, store, n):
-    fill(shelf, 9)
+def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(journal, store, n):
+    fill(journal, 9)
     first = store.inner if isinstance(store, TroubledStore) else store.inner[0]
     for each in [key for key in first.list(ENTRIES) if key.startswith(entry_key(n))]:
         first.delete(each)
-    opened = open_shelf(another(store))
-    assert opened.refresh() == shelf.state
-    assert place(opened, "new").number == 10
-    assert shelf.refresh().things[-1] == "new"
+    opened = open_list(another(store))
+    assert opened.refresh() == journal.state
+    assert add(opened, "new").number == 10
+    assert journal.refresh().items[-1] == "new"
 
 
 @pytest.mark.parametrize("n", [1, 5, 8])
-def test_an_entry_that_is_lost_with_its_spare_is_an_error_for_readers_and_writers(shelf, store, n):
-    fill(shelf, 9)
+def test_an_entry_that_is_lost_with_its_spare_is_an_error_for_readers_and_writers(journal, store, n):
+    fill(journal, 9)
     lose_both(store, entry_key(n))
     with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
-        open_shelf(another(store)).refresh()
+        open_list(another(store)).refresh()
     with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
-        place(open_shelf(another(store)), "new")
+        add(open_list(another(store)), "new")
 
 
 @one_store
-def test_a_process_that_knows_what_is_lost_lets_others_go_on_by_mending(shelf, store):
-    fill(shelf, 9)
+def test_a_process_that_knows_what_is_lost_lets_others_go_on_by_mending(journal, store):
+    fill(journal, 9)
     lose_both(store, entry_key(5))
-    place(shelf, "later")
-    assert len(shelf.mend()) == 1
-    assert open_shelf(another(store)).refresh() == shelf.state
-    assert shelf.mend() == []
+    add(journal, "later")
+    assert len(journal.mend()) == 1
+    assert open_list(another(store)).refresh() == journal.state
+    assert journal.mend() == []
 
 
 @one_store
-def test_mending_makes_lost_entries_and_spares_again(shelf, store):
-    fill(shelf, 9)
+def test_mending_makes_lost_entries_and_spares_again(journal, store):
+    fill(journal, 9)
     before = objects_in(store)
     store.delete(entry_key(4))
     store.delete(spare_of(entry_key(7)))
-    assert len(shelf.mend()) == 2
+    assert len(journal.mend()) == 2
     assert objects_in(store) == before
 
 
 @one_store
-def test_mending_makes_damaged_entries_again_if_it_reads_them(shelf, store):
-    fill(shelf, 9)
+def test_mending_makes_damaged_entries_again_if_it_reads_them(journal, store):
+    fill(journal, 9)
     before = objects_in(store)
     store.put(entry_key(4), before[entry_key(4)][:-1])
-    assert shelf.mend() == []
-    assert len(shelf.mend(contents=True)) == 1
+    assert journal.mend() == []
+    assert len(journal.mend(contents=True)) == 1
     assert objects_in(store) == before
 
 
-def test_the_newest_snapshot_that_is_damaged_with_its_spare_gives_way_to_the_one_before(shelf, store, monkeypatch):
+def test_the_newest_snapshot_that_is_damaged_with_its_spare_gives_way_to_the_one_before(journal, store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    fill(shelf, 10)
+    fill(journal, 10)
     replace_both(store, f"{SNAPSHOTS}{newest_first(8)}", b"damaged")
-    assert open_shelf(another(store)).refresh() == shelf.state
+    assert open_list(another(store)).refresh() == journal.state
 
 
 @one_store
-def test_an_entry_that_is_lost_while_another_is_created_in_its_slot_stays(shelf, store):
-    fill(shelf, 3)
+def test_an_entry_that_is_lost_while_another_is_created_in_its_slot_stays(journal, store):
+    fill(journal, 3)
 
     def meanwhile():
-        place(open_shelf(another(store)), "first")
+        add(open_list(another(store)), "first")
         store.inner.delete(entry_key(4))
 
     store.be_slow(ENTRIES, meanwhile)
-    assert place(shelf, "second").number == 5
-    assert open_shelf(another(store)).refresh().things[-2:] == ("first", "second")
+    assert add(journal, "second").number == 5
+    assert open_list(another(store)).refresh().items[-2:] == ("first", "second")

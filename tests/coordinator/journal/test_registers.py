@@ -48,7 +48,7 @@ class Stores:
     def open(self, seed=0, calls=None):
         """Return the journal as another process sees it: connections of its own, and no right to anything."""
         connections = [TroubledStore(store) for store in self.inner]
-        joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
+        joined = [Member(store, f"n{i}", f"incarnation-{i}") for i, store in enumerate(connections)]
         calls = calls or ShuffledCalls(seed)
         slots = Registers(Members(joined, calls), JOURNAL, fake_environment(), PATIENCE_MS)
         slots.stores = connections
@@ -72,8 +72,8 @@ class Stores:
         self.inner[store].create(f"{FOLDER}{n:020d}.{ballot}", registers.encode(register, data))
 
 
-def mark(store, i, life=None):
-    store.put(layout.KEY, node.encode(Marker("c", f"n{i}", life or f"life-{i}")))
+def mark(store, i, incarnation=None):
+    store.put(layout.KEY, node.encode(Marker("c", f"n{i}", incarnation or f"incarnation-{i}")))
 
 
 def content(store, key):
@@ -231,7 +231,7 @@ def test_a_store_in_another_incarnation_counts_for_nothing(stores, marker):
     slots.propose(1, b"one")
     stores.inner[0] = MemoryStore("store-a")
     if marker == "another":
-        mark(stores.inner[0], 0, "life-of-a-new-disk")
+        mark(stores.inner[0], 0, "incarnation-of-a-new-disk")
     slots = stores.open()
     assert slots.propose(1, b"again") == b"one"
     assert slots.propose(2, b"two") == b"two"
@@ -391,7 +391,7 @@ def test_a_store_that_hangs_holds_up_nobody(stores):
             return super().create(key, data)
 
     connections = [TroubledStore(stores.inner[0]), TroubledStore(stores.inner[1]), Hanging(stores.inner[2])]
-    joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
+    joined = [Member(store, f"n{i}", f"incarnation-{i}") for i, store in enumerate(connections)]
     slots = Registers(Members(joined), JOURNAL, real_environment(), PATIENCE_MS)
     began = time.monotonic()
     for n in range(1, 101):
@@ -402,7 +402,7 @@ def test_a_store_that_hangs_holds_up_nobody(stores):
 
 
 def test_threads_end_with_the_journal(stores):
-    joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(stores.inner)]
+    joined = [Member(store, f"n{i}", f"incarnation-{i}") for i, store in enumerate(stores.inner)]
     before = set(threading.enumerate())
     slots = Registers(Members(joined), JOURNAL, real_environment(), PATIENCE_MS)
     slots.propose(1, b"one")
@@ -434,13 +434,13 @@ def race(seed, processes=4, entries=4):
     )  # fmt: skip
     disks = [Objects() for _ in range(3)]
     for i, disk in enumerate(disks):
-        disk.data[layout.KEY] = node.encode(Marker("c", f"n{i}", f"life-{i}"))
+        disk.data[layout.KEY] = node.encode(Marker("c", f"n{i}", f"incarnation-{i}"))
     told, errors = defaultdict(set), []
     lost = chance.choice([None, 0, 1, 2])
 
     def process(name):
         connections = [SimulatedStore(disk, clock, chance, weather, lambda *_: None) for disk in disks]
-        joined = [Member(store, f"n{i}", f"life-{i}") for i, store in enumerate(connections)]
+        joined = [Member(store, f"n{i}", f"incarnation-{i}") for i, store in enumerate(connections)]
         nonces = iter(range(10**6))
         environment = Environment(
             now_ms=lambda: 0,

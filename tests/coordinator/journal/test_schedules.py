@@ -19,7 +19,7 @@ from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from pyspark_log_storage.node import Marker
 from tests.coordinator.calls import SimulatedCalls
-from tests.coordinator.shelf import FOLDER, MACHINE, Move, Place
+from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed, Objects, SimulatedStore, Weather
 
@@ -53,7 +53,7 @@ class World:
         )  # fmt: skip
         self.disks = [Objects() for _ in range(self.disk_count)]
         for i, disk in enumerate(self.disks):
-            disk.data[layout.KEY] = node.encode(Marker("c", str(i), f"life-{i}"))
+            disk.data[layout.KEY] = node.encode(Marker("c", str(i), f"incarnation-{i}"))
             disk.away = False
         self.readings = []
         """States as somebody was told them, with the time of it."""
@@ -87,28 +87,28 @@ class World:
             uniform=self.chance.uniform,
             nonce=lambda: f"{self.chance.getrandbits(128):032x}",
         )
-        return self.journal([Member(store, str(i), f"life-{i}") for i, store in enumerate(stores)], environment)
+        return self.journal([Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(stores)], environment)
 
     def journal(self, members, environment):
         place = SeveralStores(Members(members, SimulatedCalls(self.clock)))
         return Journal(place, FOLDER, MACHINE, environment, PATIENCE_MS)
 
-    def told(self, shelf):
-        self.readings.append((self.clock.now, shelf.state.things))
+    def told(self, journal):
+        self.readings.append((self.clock.now, journal.state.items))
 
     def writer(self, name):
         done = [0]
 
         def work():
-            shelf = self.open()
+            journal = self.open()
             while done[0] < THINGS:
                 try:
-                    shelf.submit(Place((f"{name}-{done[0]}" + "x" * (100 if done[0] % 3 == 0 else 0),)))
+                    journal.submit(AddItems((f"{name}-{done[0]}" + "x" * (100 if done[0] % 3 == 0 else 0),)))
                 except (StoreUnavailable, OutcomeUnknown):
                     self.errors += 1
                     self.clock.pause(0.05)
                     continue
-                self.told(shelf)
+                self.told(journal)
                 done[0] += 1
                 self.clock.pause(self.chance.expovariate(100))
             self.finished += 1
@@ -116,23 +116,23 @@ class World:
         return work
 
     def trimmer(self):
-        shelf = self.open()
+        journal = self.open()
         while self.finished < WRITERS:
             try:
-                self.trimmed += shelf.trim()
+                self.trimmed += journal.trim()
             except StoreUnavailable:
                 self.errors += 1
             self.clock.pause(self.chance.expovariate(20))
 
     def reader(self):
-        shelf = self.open()
+        journal = self.open()
         while self.finished < WRITERS:
             try:
-                shelf.refresh()
+                journal.refresh()
             except StoreUnavailable:
                 self.errors += 1
             else:
-                self.told(shelf)
+                self.told(journal)
             self.clock.pause(self.chance.expovariate(10))
 
     def trouble_disks(self):
@@ -157,18 +157,18 @@ class World:
             raise self.clock.failure
 
     def audit(self):
-        shelf = self.open(Weather(0, 0, 0, 0, 0, 0, 0.001, 1000, 0))
-        final = shelf.refresh().things
-        names = [thing.rstrip("x") for thing in final]
+        journal = self.open(Weather(0, 0, 0, 0, 0, 0, 0.001, 1000, 0))
+        final = journal.refresh().items
+        names = [item.rstrip("x") for item in final]
         assert sorted(names) == sorted(f"w{i}-{n}" for i in range(WRITERS) for n in range(THINGS))
-        for when, things in self.readings:
-            assert final[: len(things)] == things, f"at {when} somebody was told another order"
-        lengths = [len(things) for _, things in self.readings]
+        for when, items in self.readings:
+            assert final[: len(items)] == items, f"at {when} somebody was told another order"
+        lengths = [len(items) for _, items in self.readings]
         assert max(lengths) == len(final)
         # Behind a move nothing may have been written yet.
-        kept = list(history(shelf)) or [(0, [], shelf.state)]
-        assert kept[-1][2].things == final
-        assert shelf.trim() >= 0
+        kept = list(history(journal)) or [(0, [], journal.state)]
+        assert kept[-1][2].items == final
+        assert journal.trim() >= 0
 
 
 class MovingWorld(World):
@@ -202,12 +202,12 @@ class MovingWorld(World):
             return place(max(generation, self.settled if self.chance.random() < 0.7 else 1))
 
         began = self.settled if self.finished else self.chance.randint(max(1, self.settled - 1), self.settled)
-        shelf = Journal(place(began), FOLDER, MACHINE, environment, PATIENCE_MS, follow=follow)
-        shelf.place_of = place
-        return shelf
+        journal = Journal(place(began), FOLDER, MACHINE, environment, PATIENCE_MS, follow=follow)
+        journal.place_of = place
+        return journal
 
     def mover(self):
-        shelf = self.open()
+        journal = self.open()
         while self.finished < WRITERS:
             self.clock.pause(self.chance.expovariate(2))
             if self.settled == len(self.generations):
@@ -216,11 +216,11 @@ class MovingWorld(World):
             generation = len(self.generations)
             while self.settled < generation:
                 try:
-                    shelf.submit(Move(generation))
-                    shelf.refresh()
+                    journal.submit(MoveJournal(generation))
+                    journal.refresh()
                     if self.chance.random() < 0.7:
                         with contextlib.suppress(StoreError):  # it is trimmed here as well, or a store lacks it
-                            shelf.clear(shelf.place_of(generation - 1))
+                            journal.clear(journal.place_of(generation - 1))
                 except (StoreUnavailable, OutcomeUnknown):
                     self.errors += 1
                     self.clock.pause(0.05)

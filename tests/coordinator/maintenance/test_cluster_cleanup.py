@@ -289,11 +289,11 @@ class DyingStore(MemoryStore):
 
     def __init__(self):
         super().__init__("the url")
-        self.lives = 10**9
+        self.deletions_left = 10**9
 
     def live(self, key):
-        self.lives -= 1
-        if self.lives < 0:
+        self.deletions_left -= 1
+        if self.deletions_left < 0:
             raise StoreUnavailable(self.url, key, "the process has ended")
 
     def create(self, key, data):
@@ -312,14 +312,14 @@ def test_wherever_it_is_cut_short_the_next_one_goes_on(monkeypatch):
         topic = filled(store)
         delete(topic)
         topic.clock.now_ms = LATER_MS
-        store.lives = step
+        store.deletions_left = step
         try:
             clean_up_cluster(topic.log)
         except StoreUnavailable:
             cut = True
         else:
             cut = False
-        store.lives = 10**9
+        store.deletions_left = 10**9
         other = topic.open()
         with pytest.raises(UnknownTopic):
             other.topic("t")

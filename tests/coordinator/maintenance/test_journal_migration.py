@@ -37,10 +37,10 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.calls import ShuffledCalls
 from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
 from tests.coordinator.local_stores import begin, open_moving
 from tests.coordinator.log.test_bootstrap import URLS, Disks, patient
 from tests.coordinator.several_nodes import one_after_another
-from tests.coordinator.shelf import FOLDER, MACHINE, Move, Place
 from tests.coordinator.three_stores import mark
 
 NEW = ("/disk/3", "/disk/4", "/disk/5")
@@ -528,8 +528,8 @@ def test_a_journal_node_that_was_away_is_told_by_the_next_upkeep(six):
 # One journal
 
 
-class MovingShelf:
-    """A shelf on six stores: in generation 1 on the first three, then on the others, then on the first again."""
+class MovingJournal:
+    """A list whose journal is on the first three of six stores in generations 1 and 3, and on the others in 2."""
 
     def __init__(self):
         self.stores = [MemoryStore(f"store-{number}") for number in range(6)]
@@ -538,7 +538,7 @@ class MovingShelf:
 
     def place(self, generation):
         numbers = (3, 4, 5) if generation == 2 else (0, 1, 2)
-        members = [Member(self.stores[number], str(number), f"life-{number}") for number in numbers]
+        members = [Member(self.stores[number], str(number), f"incarnation-{number}") for number in numbers]
         return SeveralStores(Members(members, ShuffledCalls()), generation)
 
     def open(self, generation=1):
@@ -546,24 +546,24 @@ class MovingShelf:
 
 
 def test_who_moved_the_journal_writes_the_next_entry_at_the_new_stores():
-    shelves = MovingShelf()
-    shelf = shelves.open()
-    for thing in ("book", "vase"):
-        shelf.submit(Place((thing,)))
-    moved = shelf.submit(Move(2)).number
-    assert shelf.entries.leads(moved + 1)
-    assert shelf.submit(Place(("clock",))).number == moved + 1
-    assert shelf.place.generation == 2
-    assert not any(layout.number(moved + 1) in key for key in shelves.stores[0].list(""))
-    assert shelves.open(2).refresh() == shelves.open().refresh() == shelf.state
+    journals = MovingJournal()
+    journal = journals.open()
+    for item in ("book", "vase"):
+        journal.submit(AddItems((item,)))
+    moved = journal.submit(MoveJournal(2)).number
+    assert journal.entries.leads(moved + 1)
+    assert journal.submit(AddItems(("clock",))).number == moved + 1
+    assert journal.place.generation == 2
+    assert not any(layout.number(moved + 1) in key for key in journals.stores[0].list(""))
+    assert journals.open(2).refresh() == journals.open().refresh() == journal.state
 
 
 def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(monkeypatch):
     """Who only read the entry saw perhaps what a loss of power takes away, and another is decided in its place."""
-    shelves = MovingShelf()
-    shelf, reader = shelves.open(), shelves.open()
-    shelf.submit(Place(("book",)))
-    shelf.submit(Move(2))
+    journals = MovingJournal()
+    journal, reader = journals.open(), journals.open()
+    journal.submit(AddItems(("book",)))
+    journal.submit(MoveJournal(2))
 
     def confirm(number):
         raise StoreUnavailable("store-0", "", f"entry {number} is not flushed")
@@ -571,37 +571,37 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(mon
     monkeypatch.setattr(reader.entries, "confirm", confirm)
     with pytest.raises(StoreUnavailable, match="entry 2 is not flushed"):
         reader.refresh()
-    assert [list(store.list("")) for store in shelves.stores[3:]] == [[layout.KEY]] * 3
+    assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.KEY]] * 3
     monkeypatch.undo()
-    assert reader.refresh().things == ("book",)
+    assert reader.refresh().items == ("book",)
     assert reader.place.generation == 2
 
 
 def test_what_several_may_have_proposed_gives_nobody_the_lead():
-    shelves = MovingShelf()
+    journals = MovingJournal()
     for shared, proposed in ((True, b"same"), (False, b"own")):
-        slots = shelves.place(1).entries(f"{shared}/", fake_environment(), 10_000)
+        slots = journals.place(1).entries(f"{shared}/", fake_environment(), 10_000)
         assert slots.propose(1, proposed, shared=shared) == proposed
         assert slots.leads(2) is not shared
 
 
 def test_who_slept_and_finds_the_beginning_of_the_move_after_next_finishes_that():
     """A snapshot of the third generation lies on stores of the first, before the journal has begun there."""
-    shelves = MovingShelf()
-    slept, shelf = shelves.open(), shelves.open()
-    slept.submit(Place(("book",)))
-    shelf.submit(Place(("vase",)))
-    shelf.submit(Move(2))
-    shelf.refresh()
-    shelf.clear(shelves.place(1))
-    shelf.submit(Place(("clock",)))
-    moved = shelf.submit(Move(3)).number
-    shelf._create_snapshot(shelves.place(3).objects(FOLDER, fake_environment(), 10_000))
-    assert slept.refresh().things == ("book", "vase", "clock")
+    journals = MovingJournal()
+    slept, journal = journals.open(), journals.open()
+    slept.submit(AddItems(("book",)))
+    journal.submit(AddItems(("vase",)))
+    journal.submit(MoveJournal(2))
+    journal.refresh()
+    journal.clear(journals.place(1))
+    journal.submit(AddItems(("clock",)))
+    moved = journal.submit(MoveJournal(3)).number
+    journal._create_snapshot(journals.place(3).objects(FOLDER, fake_environment(), 10_000))
+    assert slept.refresh().items == ("book", "vase", "clock")
     assert slept.place.generation == 3
     assert slept.entries.read(moved) is not None
-    assert slept.submit(Place(("lamp",))).number == moved + 1
-    assert shelf.refresh() == slept.state
+    assert slept.submit(AddItems(("lamp",))).number == moved + 1
+    assert journal.refresh() == slept.state
 
 
 # Many processes
@@ -615,16 +615,16 @@ def test_ten_processes_write_and_trim_while_the_journal_moves_and_moves_on(tmp_p
     workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
     watching = open_moving(generations)
     for generation, count in ((2, 50), (3, 150)):
-        while len(watching.refresh().things) < count:
+        while len(watching.refresh().items) < count:
             time.sleep(0.02)
         assert subprocess.run([*command, str(generation)], cwd=ROOT, check=False).returncode == 0
     assert [worker.wait() for worker in workers] == [0] * PROCESSES
-    for shelf in (watching, open_moving(generations)):
-        things = shelf.refresh().things
-        assert shelf.place.generation == 3
-        assert len(things) == PROCESSES * EACH
+    for journal in (watching, open_moving(generations)):
+        items = journal.refresh().items
+        assert journal.place.generation == 3
+        assert len(items) == PROCESSES * EACH
         for i in range(PROCESSES):
-            assert [each for each in things if each.startswith(f"w{i}-")] == [f"w{i}-{n}" for n in range(EACH)]
+            assert [each for each in items if each.startswith(f"w{i}-")] == [f"w{i}-{n}" for n in range(EACH)]
 
 
 # The lists

@@ -16,9 +16,9 @@ from tests.coordinator.topics import after, claim, commit, decide, file, incarna
 ABC = ("A", "B", "C")
 
 
-def bad(node, *files, segments=(), life=None):
+def bad(node, *files, segments=(), named=None):
     """Return the report that files, as number and position, and segments of a node are damaged."""
-    return ReportDamage(node, life or incarnation(node), files, tuple(segments))
+    return ReportDamage(node, named or incarnation(node), files, tuple(segments))
 
 
 def filled(min_insync=1, **config):
@@ -58,10 +58,10 @@ def test_a_damaged_segment_ends_what_the_node_has_of_its_partition():
         bad("B", (0, 1)),
         bad("B", (7, 0)),
         bad("B", segments=[(0, "gone", 0), (9, "gone", 0)]),
-        bad("B", (0, 0), life="another"),
+        bad("B", (0, 0), named="another"),
         bad("Z", (0, 0)),
     ],
-    ids=["no chunk begins there", "no such file", "no such segment", "another life", "another node"],
+    ids=["no chunk begins there", "no such file", "no such segment", "another incarnation", "another node"],
 )
 def test_what_the_journal_does_not_name_is_no_damage(report):
     assert decide(filled(), report) == []

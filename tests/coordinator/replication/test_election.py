@@ -22,7 +22,7 @@ from tests.coordinator.topics import after, claim, commit, decide, file, incarna
 ABC = ("A", "B", "C")
 
 
-def lives(*nodes):
+def holders(*nodes):
     return tuple(Holder(node, incarnation(node)) for node in nodes)
 
 
@@ -34,7 +34,7 @@ def lost(state, node="A"):
 
 def elect(state, *live, gone="A", **how):
     state, suspicions = lost(state, gone)
-    return decide(state, ElectLeaders(lives(*live), suspicions, **how))
+    return decide(state, ElectLeaders(holders(*live), suspicions, **how))
 
 
 def test_only_the_partitions_that_are_asked_for_get_a_leader():
@@ -51,14 +51,14 @@ def test_a_suspicion_that_was_cancelled_does_not_count_though_the_node_is_suspec
     state = after(state, commit(None, file({0: 1}, on=ABC)))
     assert state.suspects == {}
     state, now = lost(state)
-    assert decide(state, ElectLeaders(lives("B", "C"), before)) == []
-    (event,) = decide(state, ElectLeaders(lives("B", "C"), now))
+    assert decide(state, ElectLeaders(holders("B", "C"), before)) == []
+    (event,) = decide(state, ElectLeaders(holders("B", "C"), now))
     assert event.leader == "B"
 
 
 def test_one_that_lives_in_another_life_is_not_the_one_who_may_lead():
     state, suspicions = lost(started(replicas=ABC))
-    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *lives("C")), suspicions))
+    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *holders("C")), suspicions))
     assert event.leader == "C"
 
 
@@ -66,7 +66,7 @@ def test_a_fenced_node_is_not_elected_though_it_is_all_that_is_left_of_the_isr()
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("B",))))
     state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
     assert (state.partitions[0].leader, state.partitions[0].isr) == (None, ("B",))
-    assert decide(state, ElectLeaders(lives("A", "B"))) == []
+    assert decide(state, ElectLeaders(holders("A", "B"))) == []
 
 
 def test_the_dead_leave_the_isr_and_who_was_not_looked_at_stays():
@@ -87,7 +87,7 @@ def test_a_replay_of_a_batch_that_lost_rows_in_one_of_its_partitions_says_how_ma
     state = after(started(2, ABC), commit(claim(1), file({0: 3, 1: 2}), acks="1"))
     state = after(state, commit(None, file({1: 1}, on=ABC), acks="1"))
     state, suspicions = lost(state)
-    state = after(state, ElectLeaders(lives("B", "C"), suspicions, partitions=(0,)))
+    state = after(state, ElectLeaders(holders("B", "C"), suspicions, partitions=(0,)))
     with pytest.raises(BatchMismatch, match=r"lost before others had copied it \(acks=1\): 3 of its 5 rows are gone"):
         decide(state, commit(claim(1), file({0: 3, 1: 2}, on=("B", "C"))))
 
@@ -95,7 +95,7 @@ def test_a_replay_of_a_batch_that_lost_rows_in_one_of_its_partitions_says_how_ma
 def test_the_next_batch_goes_on_after_rows_were_lost():
     state = after(started(replicas=ABC), commit(claim(1), file({0: 3}), acks="1"))
     state, suspicions = lost(state)
-    state = after(state, ElectLeaders(lives("B", "C"), suspicions))
+    state = after(state, ElectLeaders(holders("B", "C"), suspicions))
     state = after(state, commit(claim(2), file({0: 1}, on=("B", "C"))))
     assert state.producers["query-1"].rows_lost == 0
     assert decide(state, commit(claim(2), file({0: 1}, on=("B", "C")))) == []
@@ -104,7 +104,7 @@ def test_the_next_batch_goes_on_after_rows_were_lost():
 def test_the_number_of_a_file_that_was_cut_is_not_given_again():
     state = after(started(replicas=ABC), commit(claim(1), file({0: 3}), acks="1"))
     state, suspicions = lost(state)
-    state = after(state, ElectLeaders(lives("B", "C"), suspicions))
+    state = after(state, ElectLeaders(holders("B", "C"), suspicions))
     assert state.next_file == 1
     assert pieces(state) == []
 
@@ -115,10 +115,10 @@ def test_an_unclean_election_cuts_segments_too():
         state = after(state, commit(None, file({0: 5})))
     state = rolled(rolled(state, 0, 5, on=("A", "B")), 5, 15)
     state, suspicions = lost(state)
-    cut, elected = decide(state, ElectLeaders(lives("B"), suspicions, unclean=True))
+    cut, elected = decide(state, ElectLeaders(holders("B"), suspicions, unclean=True))
     assert cut == RowsLost(0, 5, 15, ())
     assert elected.leader == "B"
-    state = after(state, ElectLeaders(lives("B"), suspicions, unclean=True))
+    state = after(state, ElectLeaders(holders("B"), suspicions, unclean=True))
     assert pieces(state) == [("segment", 0, 5)]
     assert (state.partitions[0].high_watermark, state.partitions[0].rolled_end) == (5, 5)
 
@@ -138,17 +138,17 @@ def test_a_staged_segment_of_rows_that_are_cut_is_given_up():
     assert len(state.partitions[0].staged) == 1
     state, one = lost(state)
     state, two = lost(state, "B")
-    state = after(state, ElectLeaders(lives("C"), (*one, *two), unclean=True))
+    state = after(state, ElectLeaders(holders("C"), (*one, *two), unclean=True))
     assert state.partitions[0].staged == ()
     assert pieces(state) == [("chunk", 0, 2)]
 
 
 def test_the_preferred_leader_is_the_first_of_the_replicas():
     state = after(started(2, ABC), commit(None, file({0: 1}, on=("B", "C"))))
-    assert decide(state, ElectPreferred(lives(*ABC))) == []
+    assert decide(state, ElectPreferred(holders(*ABC))) == []
     two = after(started(2, ABC), commit(None, file({0: 1}, on=("B", "C")), file({1: 1}, on=ABC)))
     assert two.partitions[0].leader == "B"
-    assert decide(two, ElectPreferred(lives(*ABC), partitions=(1,))) == []
+    assert decide(two, ElectPreferred(holders(*ABC), partitions=(1,))) == []
 
 
 @pytest.mark.parametrize(("live", "leader"), [("B", None), ("BC", "B"), ("C", None)])
@@ -162,7 +162,7 @@ def test_of_a_quorum_a_wiped_node_does_not_make_a_majority_with_one_that_missed_
     state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=("A", "B"))))
     state = after(state, AlterReplicaNode("B", "another"))
     state, suspicions = lost(state)
-    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *lives("C")), suspicions))
+    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *holders("C")), suspicions))
     assert event.leader is None
 
 
@@ -196,7 +196,7 @@ def test_a_disk_that_was_set_back_leads_with_what_it_has_and_the_rest_is_told_as
 
 def test_a_replica_that_lives_and_lacks_an_old_file_counts_with_what_it_really_has():
     state, gone = only_a_has_all()
-    (cut, _) = decide(state, ElectLeaders(lives("B"), gone, unclean=True, set_back=(back("B", 0),)))
+    (cut, _) = decide(state, ElectLeaders(holders("B"), gone, unclean=True, set_back=(back("B", 0),)))
     assert (cut.start, cut.end) == (0, 6)
 
 
@@ -205,7 +205,7 @@ def test_the_one_leads_that_really_has_most_rows():
     state = after(state, commit(None, file({0: 2}, on=("A", "B"))))
     state, gone = lost(after(state, commit(None, file({0: 2}))))
     for found, leader in (((back("B", 1),), "B"), ((back("B", 0),), "C"), ((), "C")):
-        elected = decide(state, ElectLeaders(lives("C"), gone, unclean=True, set_back=found))[-1]
+        elected = decide(state, ElectLeaders(holders("C"), gone, unclean=True, set_back=found))[-1]
         assert elected.leader == leader, found
 
 
@@ -220,7 +220,7 @@ def test_a_disk_that_was_set_back_is_no_leader_in_another_life_or_when_it_is_fen
 def test_a_member_whose_disk_was_set_back_just_now_may_yet_be_restored_and_nobody_leads():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A",))))
     state, gone = lost(state)
-    leads = ElectLeaders(lives("B"), (), unclean=True, set_back=(back("A", 0),))
+    leads = ElectLeaders(holders("B"), (), unclean=True, set_back=(back("A", 0),))
     assert decide(state, leads) == []
     assert decide(state, msgspec.structs.replace(leads, gone=gone))[-1].leader == "A", "both have nothing"
 

@@ -41,10 +41,10 @@ def test_a_file_that_was_rolled_meanwhile_is_left_out():
     assert decide(state, holds("B", 1)) == []
 
 
-@pytest.mark.parametrize(("node", "life"), [("B", "another"), ("Z", incarnation("Z"))])
-def test_a_node_that_is_not_the_one_the_topic_knows_is_told_so(node, life):
+@pytest.mark.parametrize(("node", "named"), [("B", "another"), ("Z", incarnation("Z"))])
+def test_a_node_that_is_not_the_one_the_topic_knows_is_told_so(node, named):
     with pytest.raises(NodeMissing, match=f"node '{node}' is no longer the one"):
-        decide(three_files(), HoldFiles(node, life, (1,)))
+        decide(three_files(), HoldFiles(node, named, (1,)))
 
 
 def test_a_node_that_is_no_replica_is_a_place_to_read_from_and_no_more():

@@ -23,11 +23,11 @@ from pyspark_log_storage.errors import InvalidInput
 from tests.coordinator.topics import after, commit, decide, file, filled, incarnation, rolled, started, swap
 
 ABC = ("A", "B", "C")
-LIVES = {node: incarnation(node) for node in "ABCD"}
+INCARNATIONS = {node: incarnation(node) for node in "ABCD"}
 
 
-def move(*nodes, partition=0, lives=LIVES):
-    return AlterReplicas((PartitionReassignment(partition, nodes),), lives)
+def move(*nodes, partition=0, incarnations=INCARNATIONS):
+    return AlterReplicas((PartitionReassignment(partition, nodes),), incarnations)
 
 
 def test_a_replica_that_is_added_begins_at_the_log_start_or_with_what_it_holds():
@@ -47,7 +47,7 @@ def test_while_a_single_replica_moves_one_is_enough_to_write():
 def test_a_wiped_node_that_is_named_again_is_known_by_its_new_life():
     state = after(started(2, ABC), commit(None, file({0: 1}, on=ABC)))
     state = after(after(state, move("A", "B")), move("A", "B", partition=1))
-    state = after(state, move("A", "B", "C", lives=LIVES | {"C": "another"}))
+    state = after(state, move("A", "B", "C", incarnations=INCARNATIONS | {"C": "another"}))
     assert state.incarnations["C"] == "another"
     assert state.partitions[0].log_end_offsets["C"] == 0
     assert [holder.node for holder in state.files[0].holders] == ["A", "B"]
@@ -58,7 +58,7 @@ def test_an_assignment_that_cannot_be_is_refused(nodes):
     with pytest.raises(InvalidInput, match="name each node once"):
         decide(started(replicas=ABC), move(*nodes))
     with pytest.raises(InvalidInput, match="name each node once"):
-        decide(started(replicas=ABC), AddPartitions((nodes,), LIVES))
+        decide(started(replicas=ABC), AddPartitions((nodes,), INCARNATIONS))
 
 
 def test_a_partition_does_not_move_to_a_fenced_node_and_may_stay_on_one():
@@ -109,7 +109,7 @@ def test_cancelling_restores_the_order_of_the_replicas():
 
 def test_a_quorum_moves_only_when_a_majority_of_the_new_replicas_has_what_is_committed():
     state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=ABC)))
-    state = after(state, move("D", "E", "F", lives={node: incarnation(node) for node in "ABCDEF"}))
+    state = after(state, move("D", "E", "F", incarnations={node: incarnation(node) for node in "ABCDEF"}))
     for node in "DE":
         state = after(state, HoldFiles(node, incarnation(node), (0,)))
     state = after(state, commit(None, file({0: 1}, on=ABC), acks="1"))
@@ -122,7 +122,7 @@ def test_a_quorum_moves_only_when_a_majority_of_the_new_replicas_has_what_is_com
 
 
 def test_partitions_are_added_once_where_it_is_said_behind_which():
-    command = AddPartitions((("A", "B"),), LIVES, first=1)
+    command = AddPartitions((("A", "B"),), INCARNATIONS, first=1)
     state = after(started(replicas=ABC), command)
     assert len(state.partitions) == 2
     assert decide(state, command) == []
@@ -130,7 +130,7 @@ def test_partitions_are_added_once_where_it_is_said_behind_which():
 
 def test_a_new_partition_is_not_led_by_a_fenced_node():
     state = after(started(replicas=ABC), AlterReplicaNode("A", incarnation("A"), fenced=True))
-    state = after(state, AddPartitions((("A", "B"),), LIVES))
+    state = after(state, AddPartitions((("A", "B"),), INCARNATIONS))
     assert (state.partitions[1].leader, state.partitions[1].isr) == ("B", ("B",))
 
 

@@ -28,9 +28,9 @@ def test_a_suspicion_is_numbered():
     assert decide(state, Suspect("B", incarnation("B"))) == [NodeSuspected("B", 2)]
 
 
-@pytest.mark.parametrize(("node", "life"), [("A", incarnation("A")), ("B", "another"), ("Z", incarnation("Z"))])
-def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node, life):
-    assert decide(suspected(), Suspect(node, life)) == []
+@pytest.mark.parametrize(("node", "named"), [("A", incarnation("A")), ("B", "another"), ("Z", incarnation("Z"))])
+def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node, named):
+    assert decide(suspected(), Suspect(node, named)) == []
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node,
         AlterReplicaNode("A", "another"),
         CancelSuspicion("A", incarnation("A"), 1),
     ],
-    ids=["a batch", "a report", "another life", "somebody reaches it"],
+    ids=["a batch", "a report", "another incarnation", "somebody reaches it"],
 )
 def test_an_entry_that_shows_that_the_node_is_alive_cancels_the_suspicion(command):
     assert after(suspected(), command).suspects == {}
@@ -59,7 +59,7 @@ def test_an_entry_that_names_others_does_not():
         CancelSuspicion("B", incarnation("B"), 1),
         CancelSuspicion("Z", incarnation("Z"), 1),
     ],
-    ids=["of another suspicion", "of another life", "not suspected", "unknown"],
+    ids=["of another suspicion", "of another incarnation", "not suspected", "unknown"],
 )
 def test_a_cancellation_that_does_not_mean_the_suspicion_that_stands_changes_nothing(late):
     assert decide(suspected(), late) == []

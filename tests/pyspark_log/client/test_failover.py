@@ -275,7 +275,7 @@ def test_rows_that_maintenance_moved_are_found_again_after_all_nodes_lack_the_fi
 
 def test_rows_without_a_holder_are_an_error(topic):
     state = topic.handle.journal.state
-    gone = dict.fromkeys(state.incarnations, "another life")
+    gone = dict.fromkeys(state.incarnations, "another incarnation")
     topic.handle.journal.state = msgspec.structs.replace(state, incarnations=gone)
     split = planned(topic)
     assert split.nodes == ()

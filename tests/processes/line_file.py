@@ -1,4 +1,4 @@
-"""A diary: what a process says that it did, kept also where it is killed right afterwards."""
+"""A file to which processes append lines: what they did, or that others should stop. SIGKILL loses none."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 _open, _write = os.open, os.write  # also where a test disturbs them later
 
 
-class Diary:
+class LineFile:
     """Lines in a file. Several processes may write."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor: int | None = None
 
-    def note(self, line: object) -> None:
+    def append(self, line: object) -> None:
         """Add a line, at once."""
         if self._descriptor is None:
             self._descriptor = _open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)

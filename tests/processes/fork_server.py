@@ -1,9 +1,9 @@
-"""A nursery: a warm process, with everything imported, that forks workers, so that hundreds can be killed in a minute.
+"""A fork server: a process that has imported everything and forks workers, so that tests can kill hundreds in a minute.
 
-    python -m tests.processes.nursery <folder>      is the process; it reads requests on stdin
+    python -m tests.processes.fork_server <folder>      is the process; it reads requests on stdin
 
 A worker runs one function of a module that can be imported. What that returns, and what it prints, is left in the
-folder. The nursery and its workers are a process group of their own, which ends with the test.
+folder. The fork server and its workers are a process group of their own, which ends with the test.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ POLL_S = 0.0005
 
 
 class Worker:
-    """A process that the nursery has forked."""
+    """A process that the fork server forked."""
 
-    def __init__(self, nursery: "Nursery", number: int, pid: int) -> None:
-        self._nursery = nursery
-        self._folder = nursery.folder
+    def __init__(self, fork_server: "ForkServer", number: int, pid: int) -> None:
+        self._fork_server = fork_server
+        self._folder = fork_server.folder
         self._number = number
         self.pid = pid
         self.exit_code: int | None = None
@@ -46,7 +46,7 @@ class Worker:
     def has_ended(self) -> bool:
         """Whether it has ended."""
         if self.exit_code is None:
-            self.exit_code = self._nursery.ask(self.pid)
+            self.exit_code = self._fork_server.ask(self.pid)
         return self.exit_code is not None
 
     def wait(self) -> int:
@@ -76,8 +76,8 @@ class Worker:
         return (self._folder / f"{self._number}.output").read_text()[-5000:]
 
 
-class Nursery:
-    """The test's side of it."""
+class ForkServer:
+    """The fork server, as a test sees it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,17 +114,6 @@ class Nursery:
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
-
-
-@contextlib.contextmanager
-def nursery(folder: Path) -> Iterator[Nursery]:
-    """A nursery that is dead afterwards, with all its workers."""
-    folder.mkdir(parents=True, exist_ok=True)
-    started = Nursery(folder)
-    try:
-        yield started
-    finally:
-        started.end()
 
 
 def _serve(folder: str) -> None:
