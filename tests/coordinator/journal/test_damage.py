@@ -1,0 +1,231 @@
+"""Damaged, newer and lost objects of a journal: an error that names the object, or it is read from its spare."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry, snapshot
+from pyspark_log_coordinator.journal.journal_entry import NO_HASH
+from pyspark_log_coordinator.journal.replay import EntryMissing
+from pyspark_log_storage.envelope import seal
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    NewerFormat,
+)
+from pyspark_log_storage.layout import newest_first, number
+from tests.coordinator.item_list import open_list
+from tests.coordinator.journal_objects import (
+    ENTRIES,
+    MANIFESTS,
+    SNAPSHOTS,
+    add,
+    another,
+    entry_key,
+    fill,
+    one_store,
+    raw_entry,
+)
+from tests.coordinator.spares import lose_both, replace_both, spare_of
+from tests.coordinator.troubled_store import TroubledStore
+
+
+def objects_in(store):
+    return {key: store.read(key) for key in store.list("")}
+
+
+def flipped(data):
+    """Return `data` once for each of its bits, with that bit flipped."""
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        yield bytes(damaged)
+
+
+# Damage
+
+
+def test_an_entry_that_names_another_predecessor_is_corrupt(journal, store):
+    add(journal, "book")
+    store.create(entry_key(2), raw_entry(b"x" * 16, ["ItemAdded", "vase"]))
+    with pytest.raises(CorruptObject, match="does not follow"):
+        open_list(store).refresh()
+
+
+def test_a_replaced_entry_is_found_out_by_the_one_behind_it(journal, store):
+    fill(journal, 2)
+    replace_both(store, entry_key(1), raw_entry(NO_HASH, ["ItemAdded", "forged"]))
+    with pytest.raises(CorruptObject, match=number(2)):
+        open_list(store).refresh()
+
+
+def test_a_replaced_entry_below_a_snapshot_does_not_hide_behind_it(store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(open_list(store), 3)
+    replace_both(store, entry_key(3), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
+    with pytest.raises(CorruptObject, match="does not follow"):
+        open_list(store).refresh()
+
+
+def test_every_flipped_bit_of_an_entry_is_an_error(journal, store):
+    add(journal, "book")
+    for damaged in flipped(store.read(entry_key(1))):
+        replace_both(store, entry_key(1), damaged)
+        with pytest.raises(CorruptObject, match=number(1)):
+            open_list(store).refresh()
+
+
+def test_every_flipped_bit_of_a_manifest_is_an_error(journal, store, monkeypatch):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 10)
+    add(journal, "a book of more than ten letters")
+    (key,) = store.list(MANIFESTS)
+    for damaged in flipped(store.read(key)):
+        replace_both(store, key, damaged)
+        with pytest.raises(CorruptObject, match=key):
+            open_list(store).refresh()
+
+
+def test_every_flipped_bit_of_a_snapshot_is_an_error(journal, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(journal, 2)
+    (key,) = store.list(SNAPSHOTS)
+    for damaged in flipped(store.read(key)):
+        replace_both(store, key, damaged)
+        with pytest.raises(CorruptObject, match=key):
+            open_list(store).refresh()
+
+
+def test_a_snapshot_under_the_name_of_another_is_corrupt(journal, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(journal, 2)
+    (key,) = store.list(SNAPSHOTS)
+    store.create(f"{SNAPSHOTS}{newest_first(3)}", store.read(key))
+    with pytest.raises(CorruptObject, match="snapshot of entry 2"):
+        open_list(store).refresh()
+
+
+@pytest.mark.parametrize("key", ["entry", "snapshot"])
+def test_a_cut_object_is_an_error(journal, store, monkeypatch, key):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(journal, 2 if key == "snapshot" else 1)
+    damaged = entry_key(1) if key == "entry" else next(store.list(SNAPSHOTS))
+    replace_both(store, damaged, store.read(damaged)[:-1])
+    with pytest.raises(CorruptObject, match=damaged.rpartition("/")[2]):
+        open_list(store).refresh()
+
+
+# Newer versions
+
+
+@pytest.mark.parametrize(
+    "event",
+    [["Burnt", "book"], ["ItemAdded", "book", "upside down"], ["ItemAdded"], ["ItemAdded", 7]],
+    ids=["another event", "another field", "a field fewer", "another type"],
+)
+def test_an_event_that_this_version_does_not_know_stops_it(store, event):
+    store.create(entry_key(1), raw_entry(NO_HASH, event))
+    with pytest.raises(NewerFormat, match=number(1)):
+        open_list(store).refresh()
+
+
+def test_an_entry_with_another_field_stops_this_version(store):
+    fields = ["0" * 32, 0, NO_HASH, [], None, "new"]
+    store.create(entry_key(1), seal(b"PLJE", 1, msgspec.msgpack.encode(fields)))
+    with pytest.raises(NewerFormat):
+        open_list(store).refresh()
+
+
+def test_an_entry_of_a_higher_version_stops_this_one(store):
+    store.create(entry_key(1), seal(b"PLJE", 2, b"whatever"))
+    with pytest.raises(NewerFormat, match="format 2"):
+        open_list(store).refresh()
+
+
+def test_a_state_with_another_field_stops_this_version(store):
+    state = msgspec.Raw(msgspec.msgpack.encode({"items": [], "colour": "red"}))
+    data = snapshot.encode(snapshot.Snapshot(4, [b"x" * 16], state))
+    store.create(f"{SNAPSHOTS}{newest_first(4)}", data)
+    with pytest.raises(NewerFormat, match="colour"):
+        open_list(store).refresh()
+
+
+def test_nothing_is_written_behind_an_entry_of_a_newer_version(journal, store):
+    store.create(entry_key(1), raw_entry(NO_HASH, ["Burnt", "book"]))
+    before = list(store.list(""))
+    with pytest.raises(NewerFormat):
+        add(journal, "vase")
+    assert list(store.list("")) == before
+
+
+# Loss
+
+
+@pytest.mark.parametrize("n", [1, 5, 9])
+def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(journal, store, n):
+    fill(journal, 9)
+    first = store.inner if isinstance(store, TroubledStore) else store.inner[0]
+    for each in [key for key in first.list(ENTRIES) if key.startswith(entry_key(n))]:
+        first.delete(each)
+    opened = open_list(another(store))
+    assert opened.refresh() == journal.state
+    assert add(opened, "new").number == 10
+    assert journal.refresh().items[-1] == "new"
+
+
+@pytest.mark.parametrize("n", [1, 5, 8])
+def test_an_entry_that_is_lost_with_its_spare_is_an_error_for_readers_and_writers(journal, store, n):
+    fill(journal, 9)
+    lose_both(store, entry_key(n))
+    with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
+        open_list(another(store)).refresh()
+    with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
+        add(open_list(another(store)), "new")
+
+
+@one_store
+def test_a_process_that_knows_what_is_lost_lets_others_go_on_by_mending(journal, store):
+    fill(journal, 9)
+    lose_both(store, entry_key(5))
+    add(journal, "later")
+    assert len(journal.mend()) == 1
+    assert open_list(another(store)).refresh() == journal.state
+    assert journal.mend() == []
+
+
+@one_store
+def test_mending_makes_lost_entries_and_spares_again(journal, store):
+    fill(journal, 9)
+    before = objects_in(store)
+    store.delete(entry_key(4))
+    store.delete(spare_of(entry_key(7)))
+    assert len(journal.mend()) == 2
+    assert objects_in(store) == before
+
+
+@one_store
+def test_mending_makes_damaged_entries_again_if_it_reads_them(journal, store):
+    fill(journal, 9)
+    before = objects_in(store)
+    store.put(entry_key(4), before[entry_key(4)][:-1])
+    assert journal.mend() == []
+    assert len(journal.mend(contents=True)) == 1
+    assert objects_in(store) == before
+
+
+def test_the_newest_snapshot_that_is_damaged_with_its_spare_gives_way_to_the_one_before(journal, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    fill(journal, 10)
+    replace_both(store, f"{SNAPSHOTS}{newest_first(8)}", b"damaged")
+    assert open_list(another(store)).refresh() == journal.state
+
+
+@one_store
+def test_an_entry_that_is_lost_while_another_is_created_in_its_slot_stays(journal, store):
+    fill(journal, 3)
+
+    def meanwhile():
+        add(open_list(another(store)), "first")
+        store.inner.delete(entry_key(4))
+
+    store.be_slow(ENTRIES, meanwhile)
+    assert add(journal, "second").number == 5
+    assert open_list(another(store)).refresh().items[-2:] == ("first", "second")

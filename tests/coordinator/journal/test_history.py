@@ -1,0 +1,136 @@
+"""The versions and the history of a journal: as far back as trimming left them, and no damage is skipped."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal.history import history, state_at
+from pyspark_log_storage.errors import CorruptObject, UnknownVersion
+from pyspark_log_storage.layout import newest_first, number
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.item_list import open_list
+from tests.coordinator.journal_objects import (
+    KEPT,
+    SNAPSHOTS,
+    another,
+    entries_in,
+    entry_key,
+    fill,
+    snapshots_in,
+)
+from tests.coordinator.spares import replace_both
+
+pytestmark = pytest.mark.usefixtures("snapshots_are_close")
+
+
+# Versions
+
+
+def test_every_kept_version_is_the_state_as_it_was(store):
+    journal = open_list(store)
+    fill(journal, 50)
+    journal.trim()
+    for n in range(36, 51):
+        assert state_at(journal, n).items == journal.state.items[:n]
+
+
+def test_all_versions_are_kept_before_the_first_trimming(store):
+    journal = open_list(store)
+    fill(journal, 20)
+    for n in range(1, 21):
+        assert state_at(journal, n).items == journal.state.items[:n]
+
+
+@pytest.mark.parametrize("version", [-1, 0, 1, 35, 51])
+def test_a_version_that_is_not_kept_is_an_error_that_names_those_that_are(store, version):
+    journal = open_list(store)
+    fill(journal, 50)
+    journal.trim()
+    with pytest.raises(UnknownVersion, match="versions 36 to 50 are kept"):
+        state_at(journal, version)
+
+
+def test_asking_for_a_version_changes_nothing(store):
+    journal = open_list(store)
+    fill(journal, 50)
+    state_at(journal, 40)
+    assert (journal.number, len(journal.state.items)) == (50, 50)
+
+
+def test_a_trimming_that_is_cut_short_and_a_sleeper_in_its_slot_are_no_damage(store):
+    journal, stranger = open_list(store), MemoryStore()
+    fill(journal, 3 * KEPT)
+    kept = {n: store.read(entry_key(n)) for n in entries_in(store)}
+    journal.trim()
+    fill(open_list(stranger), 1, "of one who slept")
+    # As if only the first entry had gone, and then somebody had written into its slot.
+    for n in set(kept) - set(entries_in(store)):
+        store.create(entry_key(n), stranger.read(entry_key(1)) if n == 1 else kept[n])
+    oldest = snapshots_in(store)[0]
+    # What cannot be told is that the first one is void: only the second shows it.
+    assert [n for n, _, _ in history(journal)] == [1, *range(oldest + 1, 3 * KEPT + 1)]
+    with pytest.raises(UnknownVersion):
+        state_at(journal, oldest - 1)
+
+
+def test_history_is_every_entry_from_the_first_that_is_kept(store):
+    journal = open_list(store)
+    fill(journal, 50)
+    assert [n for n, _, _ in history(journal)] == list(range(1, 51))
+    journal.trim()
+    told = list(history(journal))
+    assert [n for n, _, _ in told] == list(range(37, 51))
+    assert [state.items for n, _, state in told] == [journal.state.items[:n] for n in range(37, 51)]
+
+
+def test_history_that_is_trimmed_while_it_is_read_goes_on_behind_the_gap(store):
+    journal = open_list(store)
+    fill(journal, 50)
+    told = []
+    for n, _, state in history(journal):
+        told.append(n)
+        if n == 10:
+            open_list(another(store)).trim()
+        assert state.items == journal.state.items[:n]
+    assert told == [*range(1, 11), *range(37, 51)]
+
+
+@pytest.mark.parametrize("damaged", [1, 10, 30])
+def test_history_does_not_step_over_damage(store, damaged):
+    journal = open_list(store)
+    fill(journal, 50)
+    data = bytearray(store.read(entry_key(damaged)))
+    data[-1] ^= 1
+    replace_both(store, entry_key(damaged), bytes(data))
+    with pytest.raises(CorruptObject, match=number(damaged)):
+        list(history(journal))
+
+
+def test_history_of_which_the_oldest_snapshot_is_damaged_is_an_error_that_names_it(store):
+    journal = open_list(store)
+    fill(journal, 50)
+    journal.trim()
+    key = f"{SNAPSHOTS}{newest_first(36)}"
+    replace_both(store, key, store.read(key)[:-1])
+    with pytest.raises(CorruptObject, match=key):
+        list(history(journal))
+
+
+def test_history_holds_snapshots_against_the_entries(store):
+    journal = open_list(store)
+    fill(journal, 10)
+    forged = snapshot.Snapshot(8, [b"x" * 16], msgspec.Raw(msgspec.msgpack.encode({"items": []})))
+    replace_both(store, f"{SNAPSHOTS}{newest_first(8)}", snapshot.encode(forged))
+    with pytest.raises(CorruptObject, match="another history"):
+        list(history(journal))
+
+
+def test_history_holds_the_state_of_snapshots_against_the_entries(store):
+    journal = open_list(store)
+    fill(journal, 10)
+    key = f"{SNAPSHOTS}{newest_first(8)}"
+    whole = snapshot.decode(store.read(key), key)
+    forged = snapshot.Snapshot(8, whole.hashes, msgspec.Raw(msgspec.msgpack.encode({"items": ["other"]})))
+    replace_both(store, key, snapshot.encode(forged))
+    with pytest.raises(CorruptObject, match=f"{key}.*another state"):
+        list(history(journal))

@@ -1,0 +1,185 @@
+"""Writers and readers that were suspended while others trimmed: they believe no void entry and show no stale state."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.journal import journal_entry, replay
+from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from tests.coordinator.item_list import AddItems, open_list
+from tests.coordinator.journal_objects import (
+    ENTRIES,
+    EVERY,
+    KEPT,
+    SNAPSHOTS,
+    another,
+    entries_in,
+    entry_key,
+    fill,
+    one_store,
+)
+
+pytestmark = pytest.mark.usefixtures("snapshots_are_close")
+
+
+def fill_and_trim(store, count=3 * KEPT, name="other"):
+    """Do what other processes do while one sleeps."""
+    journal = open_list(another(store))
+    fill(journal, count, name)
+    assert journal.trim() > 0
+
+
+# Writers that slept
+
+
+def test_who_slept_does_not_believe_an_entry_on_a_slot_that_was_collected(store):
+    sleeper = open_list(store)
+    fill(sleeper, 5)
+    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    outcome = sleeper.submit(AddItems(("late",)))
+    assert 6 in entries_in(store)  # the sleeper's, which means nothing
+    assert outcome.number == 5 + 3 * KEPT + 1
+    state = open_list(another(store)).refresh()
+    assert state == outcome.state
+    assert state.items.count("late") == 1
+    assert state.items[-1] == "late"
+
+
+def test_who_slept_and_finds_that_another_did_it_writes_nothing_more(store):
+    sleeper = open_list(store)
+    fill(sleeper, 5)
+
+    def act():
+        open_list(another(store)).submit(AddItems(("late",)))
+        fill_and_trim(store)
+
+    store.be_slow(ENTRIES, meanwhile=act)
+    outcome = sleeper.submit(AddItems(("late",)))
+    assert outcome.events == []
+    assert open_list(another(store)).refresh().items.count("late") == 1
+
+
+def test_who_slept_after_its_entry_was_written_finds_that_it_counted(store):
+    sleeper = open_list(store)
+    fill(sleeper, 5)
+    # The answer is lost, and the slot is collected before it is asked again.
+    store.lose_answers(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    outcome = sleeper.submit(AddItems(("late",)))
+    assert outcome.number == 6
+    state = open_list(another(store)).refresh()
+    assert state.items.count("late") == 1
+    assert state.items[5] == "late"
+
+
+def test_who_slept_longer_than_hashes_are_kept_does_not_know(store, monkeypatch):
+    monkeypatch.setattr(replay, "HASHES_MAX", 10)
+    sleeper = open_list(store)
+    fill(sleeper, 5)
+    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    with pytest.raises(OutcomeUnknown, match=r"slept.*look for its effect"):
+        sleeper.submit(AddItems(("late",)))
+    # By its effect it is found out: the item is not there, and the command is given once more.
+    assert sleeper.submit(AddItems(("late",))).state.items.count("late") == 1
+
+
+def test_an_entry_that_means_nothing_goes_with_the_next_trimming(store):
+    sleeper = open_list(store)
+    fill(sleeper, 5)
+    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    sleeper.submit(AddItems(("late",)))
+    fill_and_trim(store)
+    assert min(entries_in(store)) > 5
+
+
+@one_store
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreError])
+def test_a_store_that_fails_after_the_entry_was_written_raises_nothing_that_is_tried_again(store, error, monkeypatch):
+    journal = open_list(store)
+    fill(journal, 2)
+    creating = store.create
+
+    def create_and_break(key, data):
+        created = creating(key, data)
+
+        def broken(*_):
+            raise error("the url", key, "the disk went away")
+
+        monkeypatch.setattr(store, "list", broken)
+        return created
+
+    monkeypatch.setattr(store, "create", create_and_break)
+    with pytest.raises(OutcomeUnknown, match="went away") as caught:
+        journal.submit(AddItems(("book",)))
+    assert not caught.value.retriable
+
+
+@one_store
+def test_a_store_that_fails_for_a_moment_after_the_entry_was_written_does_not_fail_the_command(store, monkeypatch):
+    journal = open_list(store)
+    fill(journal, 2)
+    listing, failures = store.list, [StoreUnavailable("the url", "x", "a moment")] * 2
+
+    def failing_twice(prefix, after=""):
+        if failures and 3 in entries_in(store.inner):
+            raise failures.pop()
+        return listing(prefix, after)
+
+    monkeypatch.setattr(store, "list", failing_twice)
+    assert journal.submit(AddItems(("book",))).number == 3
+    assert failures == []
+
+
+# Readers that slept
+
+
+@pytest.mark.parametrize("asleep_at", [0, 1, 5, EVERY, KEPT])
+def test_a_reader_that_slept_shows_the_newest(store, asleep_at):
+    reader, writer = open_list(store), open_list(another(store))
+    fill(writer, asleep_at)
+    reader.refresh()
+    fill_and_trim(store)
+    assert reader.refresh() == open_list(another(store)).refresh()
+    assert reader.number == asleep_at + 3 * KEPT
+
+
+def test_a_reader_that_slept_and_cannot_read_the_snapshot_keeps_what_it_knew_until_it_can(store, monkeypatch):
+    reader = open_list(store)
+    fill(open_list(another(store)), 2)
+    known = reader.refresh()
+    fill_and_trim(store)
+    with monkeypatch.context() as away:
+
+        def refuse(*_):
+            raise StoreUnavailable("the url", "x", "a moment")
+
+        away.setattr(reader._objects, "read", refuse)
+        with pytest.raises(StoreUnavailable):
+            reader.refresh()
+        assert (reader.state, reader.number) == (known, 2), "who looks at it meanwhile takes it for what it was"
+    assert reader.refresh() == open_list(another(store)).refresh() != known
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_reader_that_slept_does_not_show_what_another_sleeper_wrote_on_collected_slots(store, count):
+    writer, reader = open_list(another(store)), open_list(another(store))
+    fill(writer, 5)
+    reader.refresh()
+    fifth = journal_entry.digest(store.read(entry_key(5)))
+    fill_and_trim(store)
+    # Entries that chain well to what both sleepers knew, on slots that were collected.
+    previous = fifth
+    for slot in range(6, 6 + count):
+        events = msgspec.Raw(msgspec.msgpack.encode([["ItemAdded", f"void-{slot}"]]))
+        data = journal_entry.encode(journal_entry.Entry("0" * 32, 0, previous, events, None))
+        assert store.create(entry_key(slot), data)
+        previous = journal_entry.digest(data)
+    assert reader.refresh() == open_list(another(store)).refresh()
+    assert not any(item.startswith("void") for item in reader.state.items)
+
+
+def test_a_reader_that_opens_while_others_trim_sees_a_whole_state(store):
+    journal = open_list(another(store))
+    fill(journal, 50)
+    store.be_slow_to_read(SNAPSHOTS, meanwhile=lambda: fill_and_trim(store))
+    reader = open_list(store)
+    assert reader.refresh() == open_list(another(store)).refresh()
+    assert len(reader.state.items) == 50 + 3 * KEPT

@@ -1,0 +1,248 @@
+"""Snapshots, manifests and trimming of a journal on three stores, with one of them damaged or back after an outage."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.journal import journal_entry, registers, snapshot
+from pyspark_log_coordinator.journal.paxos import Register
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    StoreRefused,
+    StoreUnavailable,
+)
+from pyspark_log_storage.layout import number
+from tests.coordinator.item_list import FOLDER
+from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, MANIFESTS, SNAPSHOTS, add, fill
+from tests.coordinator.journal_stores import Cluster, assert_whole
+
+pytestmark = pytest.mark.usefixtures("snapshots_are_close")
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+# Snapshots
+
+
+def snapshots_on(store):
+    return sorted(snapshot.decode(store.get(key), key).number for key in store.keys(SNAPSHOTS))
+
+
+@pytest.mark.parametrize("one", [0, 1, 2])
+def test_a_snapshot_on_one_store_is_good_to_read_and_stands_for_nothing(cluster, one):
+    journal = cluster.open()
+    fill(journal, 30)
+    cluster.finish()
+    newest = snapshot.key(FOLDER, 28)
+    for i, store in enumerate(cluster.stores):
+        if i != one:
+            del store._objects[newest]
+    assert_whole(cluster, journal.state.items)
+    # Who trims by it gives it to a majority first, or leaves everything where it is.
+    refused = [i for i in range(3) if i != one]
+    for i in refused:
+        refuse_snapshots(cluster.stores[i])
+    before = [store.keys(ENTRIES) for store in cluster.stores]
+    with pytest.raises((StoreRefused, StoreUnavailable)):
+        journal._remove_before(28)
+    assert [store.keys(ENTRIES) for store in cluster.stores] == before
+    allow_snapshots(cluster.stores[refused[0]])
+    journal._remove_before(28)
+    cluster.finish()
+    # The one that has not got it keeps its entries.
+    assert [bool(store.keys(f"{ENTRIES}{number(5)}")) for store in cluster.stores] == [
+        i == refused[1] for i in range(3)
+    ]
+    assert_whole(cluster, journal.state.items)
+
+
+def test_entries_stay_where_a_majority_has_damaged_copies_of_the_snapshot(cluster):
+    journal = cluster.open()
+    fill(journal, 30)
+    cluster.finish()
+    for store in cluster.stores[:2]:
+        store.put(snapshot.key(FOLDER, 28), b"rotten")
+    with pytest.raises(StoreRefused, match=r"is damaged.*Repair a store"):
+        journal._remove_before(28)
+    assert all(store.keys(f"{ENTRIES}{number(5)}") for store in cluster.stores)
+
+
+def refuse_snapshots(store):
+    creating = store.create
+
+    def create(key, data):
+        if key.startswith(SNAPSHOTS):
+            raise StoreRefused(store.url, key, "the disk is full")
+        return creating(key, data)
+
+    store.create = create
+
+
+def allow_snapshots(store):
+    del store.create
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_a_damaged_copy_of_a_snapshot_is_passed_over(cluster, damaged):
+    journal = cluster.open()
+    fill(journal, 3 * KEPT)
+    cluster.finish()
+    store = cluster.stores[damaged]
+    for key in store.keys(SNAPSHOTS):
+        store.put(key, store.get(key)[:-1])
+    assert_whole(cluster, journal.state.items)
+    journal.trim()
+    assert_whole(cluster, journal.state.items)
+
+
+def test_a_newest_snapshot_that_only_one_store_has_damaged_is_done_without(cluster):
+    journal = cluster.open()
+    fill(journal, 10)
+    cluster.finish()
+    newest = snapshot.key(FOLDER, 8)
+    for store in cluster.stores[1:]:
+        del store._objects[newest]
+    cluster.stores[0].put(newest, b"rotten")
+    assert cluster.open().refresh() == journal.state
+    assert add(cluster.open(), "book").number == 11
+
+
+def test_a_snapshot_that_is_damaged_everywhere_is_an_error_that_names_it(cluster):
+    journal = cluster.open()
+    fill(journal, 3 * KEPT)
+    journal.trim()
+    cluster.finish()
+    for store in cluster.stores:
+        for key in store.keys(SNAPSHOTS):
+            store.put(key, store.get(key)[:-1])
+    with pytest.raises(CorruptObject, match=SNAPSHOTS):
+        cluster.open().refresh()
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_manifest_is_read_from_any_store_that_has_it_whole(cluster, monkeypatch, lost):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+    journal = cluster.open()
+    fill(journal, 3)
+    cluster.finish()
+    for i, key in enumerate(cluster.stores[lost].keys(MANIFESTS)):
+        if i == 0:
+            del cluster.stores[lost]._objects[key]
+        else:
+            cluster.stores[lost].put(key, b"rotten")
+    assert cluster.open().refresh() == journal.state
+
+
+def test_a_manifest_that_only_a_store_has_that_did_not_answer_is_worth_another_try(cluster, monkeypatch):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+    fill(cluster.open(), 1)
+    cluster.finish()
+    only, without, lost = cluster.stores
+    (key,) = only.keys(MANIFESTS)
+    without.delete(key)
+    cluster.wipe(cluster.stores.index(lost))
+    read, answers = only.read, iter([StoreUnavailable(only.url, key, "the answer was lost")])
+
+    def lose_one_answer(wanted, *where):
+        if wanted == key and (error := next(answers, None)) is not None:
+            raise error
+        return read(wanted, *where)
+
+    only.read = lose_one_answer
+    with pytest.raises(StoreUnavailable, match="3 of 3 stores do not answer, and 1 must"):
+        cluster.open().refresh()
+    assert cluster.open().refresh().items == ("item-0",)
+
+
+def test_a_manifest_that_no_majority_takes_leaves_no_entry(cluster, monkeypatch):
+    journal = cluster.open()
+    fill(journal, 1)
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+    cluster.away(0, 1)
+    with pytest.raises(StoreUnavailable):
+        add(journal, "late")
+    cluster.away()
+    assert journal.refresh().items == ("item-0",)
+    assert not any(number(2) in key for store in cluster.stores for key in store.keys(ENTRIES))
+
+
+# A store that was away while others trimmed
+
+
+@pytest.fixture(params=[(0, 1), (1, 2), (2, 0)], ids=str)
+def returned(request, cluster):
+    """A cluster of which one store slept through much writing and trimming, and now another one is away."""
+    back, away = request.param
+    sleepers = [cluster.open(), cluster.open()]
+    fill(sleepers[0], 6)
+    for journal in sleepers:
+        journal.refresh()
+    cluster.away(back)
+    fill(cluster.open(), 3 * KEPT, "later")
+    assert cluster.open().trim() > 0
+    cluster.sleepers = sleepers
+    cluster.back = back
+    cluster.items = cluster.open().refresh().items
+    cluster.away(away)
+    return cluster
+
+
+def test_what_it_still_has_is_not_shown(returned):
+    assert_whole(returned, returned.items)
+    returned.away()
+    assert_whole(returned, returned.items)
+
+
+def test_a_reader_that_slept_too_shows_the_newest(returned):
+    assert returned.sleepers[0].refresh().items == returned.items
+
+
+def test_a_writer_that_slept_too_writes_behind_the_newest(returned):
+    assert add(returned.sleepers[0], "late").number == len(returned.items) + 1
+    assert_whole(returned, (*returned.items, "late"))
+    returned.away()
+    assert_whole(returned, (*returned.items, "late"))
+
+
+def test_what_it_took_that_was_never_decided_is_not_believed(returned):
+    """A vote that lost long ago, in a slot of which the winners' votes have been trimmed."""
+    stray = journal_entry.encode(journal_entry.Entry("0" * 32, 0, returned.sleepers[0].last_hash, raw("void"), None))
+    key = f"{ENTRIES}{number(7)}.0"
+    returned.stores[returned.back].put(key, registers.encode(Register(0), stray))
+    for journal in (returned.sleepers[0], returned.open()):
+        assert journal.refresh().items == returned.items
+    assert add(returned.sleepers[1], "late").number == len(returned.items) + 1
+    returned.away()
+    assert_whole(returned, (*returned.items, "late"))
+
+
+def raw(item):
+    return msgspec.Raw(msgspec.msgpack.encode([["ItemAdded", item]]))
+
+
+def test_it_is_trimmed_with_the_others_the_next_time(returned):
+    returned.away()
+    journal = returned.open()
+    fill(journal, EVERY)
+    journal.trim()
+    returned.finish()
+    oldest = snapshots_on(returned.stores[returned.back])[0]
+    slots = {registers.slot_of(key.removeprefix(ENTRIES)) for key in returned.stores[returned.back].keys(ENTRIES)}
+    assert min(slots) >= oldest
+    assert_whole(returned, journal.state.items)
+
+
+def test_a_burial_reaches_it_the_next_time(returned):
+    journal = returned.open()
+    journal.refresh()
+    journal.bury()
+    returned.away()
+    assert returned.open().refresh().items == returned.items
+    journal.bury()
+    returned.finish()
+    for store in returned.stores:
+        assert set(store.keys()) - {layout.KEY} <= set(journal.end_keys())
+    assert returned.open().refresh().items == returned.items
