@@ -16,6 +16,10 @@ OLDER_VENV := .venv-spark-$(OLDER_SPARK)
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
 
+# The tests run in a process per core, in the order of tests/conftest.py: first those with the Spark session, in one
+# process. PARALLEL= runs all in one, to look at the output of a single test (ARGS="-s ...").
+PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder
+
 # How many worlds `make simulate` runs.
 SEEDS ?= 2000
 
@@ -29,16 +33,19 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test facts check simulate demo bench clean
+.PHONY: help test quick facts check simulate demo bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check $(VENV)/demo.stamp $(if $(ARGS),,facts) ## Check, then run all tests; or some: ARGS="-k word" passes options to pytest
-	$(WITH_SPARK) $(BIN)/python -m pytest $(ARGS)
+test: check $(VENV)/demo.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest
+	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+quick: check ## After a change: check, then run the tests that need neither Spark nor many seconds
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not slow' $(ARGS)
 
 facts: $(OLDER_VENV)/stamp ## Try the facts of Spark on the oldest Spark that is supported
-	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest tests/spark_facts
+	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest tests/spark_facts $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anything
 	$(BIN)/ruff check .
@@ -71,7 +78,7 @@ $(OLDER_VENV)/stamp: $(REQUIREMENTS)
 	$(call make_venv,$(OLDER_VENV))
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' requirements/dev.txt > $(OLDER_VENV)/constraints.txt
 	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt pip
-	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable . pytest pytest-timeout
+	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable . pytest pytest-timeout pytest-xdist
 	touch $@
 
 $(BIN)/python:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from pyspark_log_coordinator.journal.store_threads import Answer
-from tests.simulator.clock import Clock
+from tests.simulator.clock import Clock, Task
 from tests.simulator.store import Crashed
 
 
@@ -44,6 +44,7 @@ class SimulatedCalls:
         self._clock = clock
         self._answers: list[Answer] = []
         self._crashed = False
+        self._waiter: Task | None = None
 
     def start(self, store: int, call: Callable[[], Answer]) -> bool:
         self._clock.spawn("call", lambda: self._make(call))
@@ -56,7 +57,9 @@ class SimulatedCalls:
                 raise Crashed
             if self._clock.now >= until:
                 return None
-            self._clock.pause(0.0005)
+            self._waiter = self._clock.current
+            self._clock.pause(until - self._clock.now)
+            self._waiter = None
         return self._answers.pop(0)
 
     def _make(self, call: Callable[[], Answer]) -> None:
@@ -64,3 +67,6 @@ class SimulatedCalls:
             self._answers.append(call())
         except Crashed:
             self._crashed = True
+        finally:
+            if self._waiter is not None:
+                self._clock.wake(self._waiter)

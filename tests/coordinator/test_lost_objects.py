@@ -164,13 +164,13 @@ def test_one_damaged_object_on_one_root_loses_no_row(damage, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_damaged_object_on_one_of_three_nodes_loses_no_row(monkeypatch):
+@pytest.mark.parametrize("number", range(len(THREE)))
+def test_one_damaged_object_on_one_of_three_nodes_loses_no_row(number, monkeypatch):
     """An object that is on all three is lost on one, cut on the next and flipped on the third, each in a log alone."""
     make_constants_small(monkeypatch.setattr)
     contents = filled(THREE)
-    for number, (url, objects) in enumerate(contents.items()):
-        for each, key in enumerate(sorted(objects)):
-            hold(contents, url, key, DAMAGE[(number + each) % len(DAMAGE)])
+    for each, key in enumerate(sorted(contents[THREE[number]])):
+        hold(contents, THREE[number], key, DAMAGE[(number + each) % len(DAMAGE)])
 
 
 @pytest.mark.parametrize("folder", ["cluster/", "/journal/"])

@@ -26,6 +26,8 @@ class Task:
         self.baton = threading.Lock()
         self.baton.acquire()
         self.thread: threading.Thread | None = None
+        self.turn = 0
+        """The number of its newest wait: `wake` makes the earlier ones void."""
 
 
 class Clock:
@@ -70,6 +72,11 @@ class Clock:
         self._hand_on(me)
         self._check()
 
+    def wake(self, task: Task) -> None:
+        """End the pause of a task now, after the tasks that already wake at this time."""
+        if not self._stopping:
+            self._wait(task, 0)
+
     def run(self) -> None:
         """Run all tasks to their ends, or until one fails; then end the others where they are."""
         self._finished.acquire()
@@ -79,7 +86,9 @@ class Clock:
         if self.failure is None:
             return
         self._stopping = True
-        for _, _, task in sorted(self._waiting):
+        for _, turn, task in sorted(self._waiting):
+            if turn != task.turn:
+                continue
             task.baton.release()
             assert task.thread is not None
             task.thread.join(_THREAD_ENDS_SECONDS)
@@ -91,12 +100,15 @@ class Clock:
 
     def _wait(self, task: Task, seconds: float) -> None:
         self._order += 1
+        task.turn = self._order
         heapq.heappush(self._waiting, (self.now + seconds, self._order, task))
 
     def _hand_on(self, me: Task | None) -> None:
         """Give the baton to whoever wakes first; `me` waits for it to come back."""
         if self._stopping:
             return
+        while self._waiting and self._waiting[0][1] != self._waiting[0][2].turn:
+            heapq.heappop(self._waiting)
         if not self._waiting or self.failure is not None:
             self._finished.release()
             return

@@ -16,6 +16,8 @@ SEEDS_A_TEST = 20
 ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 8, 5, 7
 """A seed of each kind of world."""
 
+pytestmark = pytest.mark.xdist_group("simulator")  # they share results
+
 
 @functools.cache
 def result_of(seed):
@@ -27,6 +29,7 @@ def counts_of(seeds):
     return sum(others, start=first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_whatever_goes_wrong_the_invariants_hold(first):
     for seed in range(first, first + SEEDS_A_TEST):
@@ -58,6 +61,7 @@ def test_a_seed_is_replayed_in_another_process():
     assert told.stdout.split() == [result_of(seed).digest for seed in seeds]
 
 
+@pytest.mark.slow
 def test_the_seeds_reach_what_they_are_for():
     counts = counts_of(range(0, 62, 2))
     for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "fenced", "strays", "StaleFile"):
@@ -66,6 +70,7 @@ def test_the_seeds_reach_what_they_are_for():
         assert counts[what] > 0, what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ONE_JOURNAL % 4, THREE_JOURNALS % 4])
 def test_the_seeds_reach_what_happens_to_nodes(kind):
     counts = counts_of(range(kind, SEEDS, 4))
@@ -79,5 +84,6 @@ def test_the_seeds_reach_what_happens_to_nodes(kind):
         assert counts[what] > 0, what
 
 
+@pytest.mark.slow
 def test_the_seeds_reach_elections_that_cut_rows():
     assert counts_of(range(1, SEEDS, 2))["RowsLost"] > 0

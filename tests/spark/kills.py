@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyspark
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,9 +32,6 @@ from tests.spark.faulty_source import FORMAT, FaultySource
 
 DEADLINE_S = 300  # of a machine on which much else runs; nothing here takes long by itself
 POLL_S = 0.005
-# The client compiler and the plain collector start sooner, which is all that a driver that dies young does.
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 
 # Spark gives some of its Python processes ten seconds to start, which a busy machine may not do.
 TOO_BUSY = "Python worker failed to connect back"
@@ -144,15 +140,6 @@ def _values(path: str, topic: str) -> Values:
     return values
 
 
-def _spark_home(folder: str) -> str:
-    """Make a Spark that has no pyspark.zip, from which each of Python's workers would compile what it imports."""
-    home = Path(folder) / "spark"
-    home.mkdir()
-    for part in ("bin", "jars"):
-        (home / part).symlink_to(Path(pyspark.__file__).parent / part)
-    return str(home)
-
-
 class Driver:
     """A driver process that runs queries for ever, from `begin` on."""
 
@@ -164,9 +151,8 @@ class Driver:
         folder = self._temporary.name
         environment = {
             **os.environ,
-            "JAVA_TOOL_OPTIONS": f"{FAST_START} -Djava.io.tmpdir={folder}",
+            "SPARK_SUBMIT_OPTS": f"{os.environ['SPARK_SUBMIT_OPTS']} -Djava.io.tmpdir={folder}",
             "SPARK_LOCAL_DIRS": folder,
-            "SPARK_HOME": _spark_home(folder),
             "TMPDIR": folder,
         }
         command = [sys.executable, "-m", __name__, json.dumps([asdict(query) for query in queries])]

@@ -1,5 +1,8 @@
 """What the tests of the storage share."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -9,6 +12,13 @@ from pyspark_log_storage.memory import MemoryStore
 # A property is tested as long as it takes: a busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture
+def tmp_path():
+    """A folder on a disk, not in memory: the local store is tested on the file system that it is made for."""
+    with tempfile.TemporaryDirectory(prefix="pyspark-log-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -122,6 +122,7 @@ def test_a_message_with_metadata_of_its_own_is_not_read():
         decoded(chunk_of(whole[8 + first :] + bytes(4096), 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "count"), [("chunk", 2000), ("body", 2000), ("segment", 100), ("rows", 100), ("index", 100)]
 )

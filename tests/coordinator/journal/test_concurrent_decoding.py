@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_storage.local import LocalStore
 from tests.coordinator.stored_topic import StoredTopic
@@ -10,6 +12,7 @@ from tests.coordinator.stored_topic import StoredTopic
 STARTS = 40
 
 
+@pytest.mark.slow
 def test_many_threads_may_begin_to_decode_at_once(tmp_path):
     topic = StoredTopic(LocalStore(str(tmp_path)))
     topic.fill(260)  # so that there is a snapshot, and entries behind it

@@ -41,6 +41,7 @@ EACH = 200
 # Many processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stores", [1, 3])
 def test_what_ten_processes_append_at_once_is_all_there_once_and_in_one_chain(tmp_path, stores):
     roots = [str(tmp_path / f"root-{number}") for number in range(stores)]
@@ -270,6 +271,7 @@ def test_a_strange_file_among_the_snapshots_does_not_fail_a_command_that_is_done
     assert add(idle, "last").number == 602
 
 
+@pytest.mark.slow
 @one_store
 def test_a_snapshot_keeps_the_hashes_of_the_newest_4096_entries(journal, store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 5_000)

@@ -26,6 +26,7 @@ def assert_holds(result):
     assert result.ended > result.states / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bounds",
     [
@@ -40,6 +41,7 @@ def test_one_value_at_most_is_decided_and_answers_stay_true(bounds):
     assert_holds(search(**bounds))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not LARGE, reason="takes half an hour: PYSPARK_LOG_MODEL=large runs it")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
@@ -67,6 +69,7 @@ FLAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_wrong_variant_decides_two_values(flaw):
     bounds, flaws = FLAWS[flaw]

@@ -284,6 +284,7 @@ def run_worlds(kind, first):
         yield world
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_often")
 @pytest.mark.parametrize("first", range(0, 24, 12))
 def test_whatever_happens_all_agree_on_one_order_while_the_journal_moves(first):
@@ -296,6 +297,7 @@ def test_whatever_happens_all_agree_on_one_order_while_the_journal_moves(first):
     assert lost > 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_often")
 @pytest.mark.parametrize("first", range(0, 36, 12))
 def test_whatever_happens_all_agree_on_one_order(first):

@@ -168,6 +168,7 @@ def test_trimming_may_end_at_any_object(store, monkeypatch):
         assert_whole(cluster, other.state.items)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_stores_that_come_and_go_one_at_a_time_do_no_harm(data):

@@ -213,6 +213,7 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
 # Many processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stores", [1, 3])
 def test_ten_processes_append_while_another_trims_as_fast_as_it_can(tmp_path, stores):
     roots = [str(tmp_path / f"root-{number}") for number in range(stores)]

@@ -607,6 +607,7 @@ def test_who_slept_and_finds_the_beginning_of_the_move_after_next_finishes_that(
 # Many processes
 
 
+@pytest.mark.slow
 def test_ten_processes_write_and_trim_while_the_journal_moves_and_moves_on(tmp_path):
     begin([str(tmp_path / str(number)) for number in range(5)])
     generations = [[str(tmp_path / name) for name in names] for names in ("012", "034", "341")]

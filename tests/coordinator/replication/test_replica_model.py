@@ -31,6 +31,7 @@ def assert_holds(result):
     assert result.elected > result.states / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bounds",
     [

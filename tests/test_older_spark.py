@@ -1,0 +1,30 @@
+"""The facts of Spark also hold on the oldest supported line of Spark, for which `make facts` makes a venv."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OLDER_PYTHON = Path(os.environ.get("OLDER_SPARK_PYTHON", "nowhere"))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not OLDER_PYTHON.exists(), reason="needs the older Spark that `make test` installs")
+def test_the_facts_of_spark_hold_on_the_oldest_supported_line(record_property):
+    done = subprocess.run(
+        [OLDER_PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/spark_facts"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    version = [OLDER_PYTHON, "-c", "import pyspark; print(pyspark.__version__)"]
+    found = subprocess.run(version, capture_output=True, text=True, check=True).stdout.strip()
+    record_property("summary", f"tests/spark_facts on Spark {found}: {done.stdout.splitlines()[-1]}")
