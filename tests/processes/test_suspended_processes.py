@@ -276,7 +276,7 @@ def test_ten_processes_append_while_another_trims_as_fast_as_it_can_and_some_sle
         time.sleep(dice.uniform(0, 0.05))
         for each in stopped:
             each.signal(signal.SIGCONT)
-        naps += len(suspension)
+        naps += len(stopped)
         time.sleep(dice.uniform(0, 0.01))
     LineFile(stop).append("stop")
     assert trimmer.result() > WRITERS * BATCHES / 2

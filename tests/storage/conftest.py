@@ -14,11 +14,17 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
-@pytest.fixture
-def tmp_path():
+@pytest.fixture(scope="session")
+def disk():
     """A folder on a disk, not in memory: the local store is tested on the file system that it is made for."""
     with tempfile.TemporaryDirectory(prefix="pyspark-log-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path(disk):
+    """A folder of the test on the disk. It stays until the end of the run: a test may have replaced `os.unlink`."""
+    return Path(tempfile.mkdtemp(dir=disk))
 
 
 @pytest.fixture

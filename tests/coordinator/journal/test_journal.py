@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, snapshot
+from pyspark_log_coordinator.journal import journal_entry, replay, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -89,7 +89,7 @@ def test_a_command_that_changes_nothing_writes_no_entry(journal, store):
     assert add(journal, "book").events == []
     assert journal.number == 1
     # The answer rests on entry 1, whose writer may have died before it was durable: the same bytes are asked for again.
-    assert store.creates == ["journal/entries/00000000000000000001"]
+    assert store.creates == [entry_key(1)]
 
 
 def test_a_refused_command_writes_nothing(journal, store):
@@ -271,15 +271,18 @@ def test_a_strange_file_among_the_snapshots_does_not_fail_a_command_that_is_done
     assert add(idle, "last").number == 602
 
 
-@pytest.mark.slow
 @one_store
-def test_a_snapshot_keeps_the_hashes_of_the_newest_4096_entries(journal, store, monkeypatch):
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 5_000)
-    fill(journal, 5_000)
+def test_a_snapshot_keeps_the_hashes_of_the_newest_entries(store, monkeypatch):
+    monkeypatch.setattr(replay, "HASHES_MAX", 40)
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 50)
+    fill(open_list(store), 50)
     (key,) = store.list(SNAPSHOTS)
     hashes = snapshot.decode(store.read(key), key).hashes
-    assert len(hashes) == 4_096
-    assert hashes[-1] == digest(store.read(entry_key(5_000)))
+    assert hashes == [digest(store.read(entry_key(number))) for number in range(11, 51)]
+
+
+def test_the_hashes_of_4096_entries_are_kept():
+    assert snapshot.HASHES_MAX == replay.HASHES_MAX == 4096
 
 
 # What reading costs
