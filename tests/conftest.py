@@ -66,6 +66,7 @@ def tracebacks_stay_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the groups in this hook, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that `make quick` leaves out, group those that share a fixture, and put the longest first."""
     for item in items:
