@@ -61,15 +61,15 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
     """Return the selected columns. Raises `InvalidInput` for an unknown column or another type."""
     for field in schema:
         if field.name not in COLUMNS:
-            raise InvalidInput(f"a row has no column {field.name!r}; there are {', '.join(COLUMNS)}")
+            raise InvalidInput(f"unknown column {field.name!r}; the columns are {', '.join(COLUMNS)}")
         expected = COLUMNS[field.name][0]
         if field.dataType != expected:
             raise InvalidInput(
-                f"column '{field.name}' is of type {expected.simpleString()}, not {field.dataType.simpleString()}; "
-                "leave .schema() out and cast after the read"
+                f"column '{field.name}' has type {expected.simpleString()}, not {field.dataType.simpleString()}; "
+                "remove .schema(), and cast after the read"
             )
         if not field.nullable:
-            raise InvalidInput(f"column '{field.name}' may be null; declare it so, or leave .schema() out")
+            raise InvalidInput(f"column '{field.name}' is nullable; declare it as nullable, or remove .schema()")
     return tuple(schema.fieldNames())
 
 

@@ -89,8 +89,8 @@ def test_a_bad_streaming_option_is_refused_at_load(spark, tmp_path, options, mes
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("payload binary", "a row has no column 'payload'; there are key, value, topic"),
-        ("value string", "column 'value' is of type binary, not string; leave .schema() out and cast after the read"),
+        ("payload binary", "unknown column 'payload'; the columns are key, value, topic"),
+        ("value string", "column 'value' has type binary, not string; remove .schema(), and cast after the read"),
     ],
 )
 def test_a_schema_that_a_row_does_not_have_is_refused(log, schema, message):

@@ -172,7 +172,7 @@ class _Reading:
             name = f"segment {self._store.url}/{key}{_LOG}"
             begin, epochs, _ = segment.read_header(self._store, f"{key}{_LOG}", name)
             if begin != named:
-                raise CorruptObject(name, f"it begins at offset {begin}, which its name does not say")
+                raise CorruptObject(name, f"it begins at offset {begin}, not {named} as its name says")
             entries, why = recovery.good_chunks(self._store, key)
         except CorruptObject as error:
             epochs, entries, why = (), [], str(error)

@@ -36,7 +36,7 @@ def identify(stores: Sequence[Store]) -> tuple[GivenNode, ...]:
         marker = node.read_marker(store)
         if marker is None:
             raise refusal(
-                f"the store at {store.url} has no marker: it is no node, or its disk is not mounted. Mount it, or "
+                f"the store at {store.url} has no marker: it is not a node, or its disk is not mounted; mount it, or "
                 "leave it out"
             )
         if marker.node in found:
@@ -44,7 +44,7 @@ def identify(stores: Sequence[Store]) -> tuple[GivenNode, ...]:
             raise refusal(f"{other} and {store.url} are both node {marker.node!r}; give the one that was in use last")
         found[marker.node] = GivenNode(store, marker)
     if not found:
-        raise refusal("no node was given")
+        raise refusal("no nodes given; give the addresses of all nodes that are left")
     first = next(iter(found.values()))
     for each in found.values():
         if each.marker.cluster != first.marker.cluster:

@@ -135,7 +135,7 @@ def _expanded(now: Subscribed, wish: SpecificOffsets) -> dict[str, dict[int, int
         subscribed_now = ", ".join(sorted(now.partitions)) or "none"
         raise InvalidInput(
             f"an offset is given for topic {absent[0]!r}, which is not subscribed (subscribed: {subscribed_now});"
-            " leave it out, or subscribe it"
+            " remove it, or subscribe to the topic"
         )
     whole = {topic: dict.fromkeys(now.partitions[topic], offset) for topic, offset in wish.whole_topics.items()}
     return wish.offsets | whole
@@ -167,7 +167,7 @@ def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_da
         )
         if fail_on_data_loss:
             raise DataLoss(f"{what}; choose one of these, or set failOnDataLoss=false to take the nearest")
-        warn_of_loss(f"{what}, so {nearest} is taken")
+        warn_of_loss(f"{what}; using {nearest} instead")
     return nearest
 
 

@@ -103,7 +103,7 @@ def test_an_offset_far_above_the_end_is_logged_if_losses_do_not_matter(path, opt
     found(path, **{option: '{"t":{"0":1000000,"1":0,"2":0}}'}, failOnDataLoss="false")
     [told] = [record.getMessage() for record in caplog.records]
     assert told.startswith("topic 't', partition 0 has no offset 1000000: its offsets are 0 to 6, where 6 is the next")
-    assert told.endswith(", so 6 is taken; continuing with the rest (failOnDataLoss=false)")
+    assert told.endswith("; using 6 instead; continuing with the rest (failOnDataLoss=false)")
 
 
 def test_a_time_begins_the_read_at_the_first_row_of_it_or_later(path):
