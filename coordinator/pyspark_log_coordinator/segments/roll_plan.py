@@ -16,6 +16,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
+from pyspark_log_storage.index import SEGMENT_ROWS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,9 +118,10 @@ def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple
         return ()
     taken: list[ChunkRef] = []
     size = 0
+    end_max = min(partition.high_watermark, chunks[0].base_offset + SEGMENT_ROWS_MAX)
     for chunk in chunks:
         size += chunk.length
-        if chunk.end_offset > partition.high_watermark or (taken and size > min(budget, topic.config.segment_bytes)):
+        if chunk.end_offset > end_max or (taken and size > min(budget, topic.config.segment_bytes)):
             break
         taken.append(chunk)
     return tuple(taken)
@@ -142,7 +144,7 @@ def _is_time_to_roll(topic: Topic, partition: Partition, now: int) -> bool:
 
 
 def _to_merge(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
-    """Return the oldest run of `MERGE_COUNT` neighbours of one level that fit into `size_max` bytes, else none."""
+    """Return the oldest `MERGE_COUNT` neighbours of one level that fit into `size_max` bytes and one segment."""
     first = size = 0
     for last, segment in enumerate(segments):
         if segment.level != segments[first].level or segment.level >= LEVEL_MAX:
@@ -150,7 +152,7 @@ def _to_merge(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef
         if segment.level < LEVEL_MAX:
             size += segment.log_bytes
         if last + 1 - first == MERGE_COUNT and segment.level < LEVEL_MAX:
-            if size <= size_max:
+            if size <= size_max and segment.end_offset - segments[first].base_offset <= SEGMENT_ROWS_MAX:
                 return tuple(segments[first : last + 1])
             size -= segments[first].log_bytes
             first += 1

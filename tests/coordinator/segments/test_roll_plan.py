@@ -1,5 +1,7 @@
 """Maintenance: when a partition is rolled, what is merged, and that no byte is written too often."""
 
+import itertools
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -22,6 +24,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
 )
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments, SequencedFile
+from pyspark_log_storage.index import SEGMENT_ROWS_MAX
 from tests.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
 
 CHUNK = 64
@@ -45,6 +48,12 @@ def segmented(*levels, size=100):
     for number, level in enumerate(levels):
         state = rolled(state, number * 10, number * 10 + 10, level=level, log_bytes=size)
     return state
+
+
+def rolled_to(rows):
+    """Return a topic whose one partition has a segment of each of these numbers of rows."""
+    state = after(started(), commit(None, file([(0, each) for each in rows])))
+    return rolled(state, 0, *itertools.accumulate(rows))
 
 
 # When a partition is rolled
@@ -178,6 +187,22 @@ def test_a_job_is_no_larger_than_its_budget():
     [job] = plan(filled(ROLL_CHUNKS), 0, 10 * CHUNK)
     assert job.bytes == 10 * CHUNK
     assert ranges([job]) == [(0, 1, 0, 100)]
+
+
+def test_a_roll_stops_at_the_most_rows_of_a_segment():
+    half = SEGMENT_ROWS_MAX // 2
+    state = after(started(flush_messages=1), commit(None, file([(0, half), (0, half), (0, 1), (0, 1)])))
+    assert ranges(plan(state, 0)) == [(0, 1, 0, SEGMENT_ROWS_MAX)]
+
+
+def test_a_merge_stops_at_the_most_rows_of_a_segment():
+    rows = [SEGMENT_ROWS_MAX // MERGE_COUNT] * MERGE_COUNT
+    rows[0] += SEGMENT_ROWS_MAX % MERGE_COUNT
+    assert ranges(plan(rolled_to(rows), 0)) == [(0, 2, 0, SEGMENT_ROWS_MAX)]
+    rows[0] += 1
+    assert plan(rolled_to(rows), 0) == []
+    rows.append(1)
+    assert ranges(plan(rolled_to(rows), 0)) == [(0, 2, rows[0], sum(rows))]
 
 
 def test_a_chunk_larger_than_the_budget_is_rolled_by_itself():
