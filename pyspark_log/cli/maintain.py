@@ -54,7 +54,7 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     """
     from pyspark_log.cli import output
     from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.cluster.machine import topic_of
+    from pyspark_log_coordinator.cluster.cluster_state import topic_of
     from pyspark_log_coordinator.sync.controller import ControllerSettings
 
     log = open_log(path)

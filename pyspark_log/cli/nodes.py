@@ -9,7 +9,7 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.cluster.machine import Node
+    from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.topic.machine import Topic
 

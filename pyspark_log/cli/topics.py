@@ -11,7 +11,7 @@ from pyspark_log.cli import arguments
 from pyspark_log.cli.words import counted
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.cluster.machine import TopicRecord
+    from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
     from pyspark_log_coordinator.log.log import Log
 
 app = typer.Typer(

@@ -42,7 +42,7 @@ def verify(
     from pyspark_log.cli import output
     from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.audit.verify import verify_cluster
-    from pyspark_log_coordinator.cluster.machine import topic_of
+    from pyspark_log_coordinator.cluster.cluster_state import topic_of
     from pyspark_log_coordinator.cluster.nodes import node_of
     from pyspark_log_storage.errors import UnknownTopic
 

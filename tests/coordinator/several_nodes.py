@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from pyspark_log_coordinator.cluster.machine import Node
+from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log import node_admin, node_probe
 from pyspark_log_coordinator.log.log import Log

@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.journal.journal_nodes import LEAST
 from pyspark_log_coordinator.model import topic_config
 from pyspark_log_storage.names import check_node, check_rack, check_topic
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.cluster.machine import Cluster, TopicRecord
+    from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
     from pyspark_log_coordinator.cluster.nodes import Node
 
 _ID = re.compile(r"[0-9A-Za-z_-]+")
@@ -45,7 +46,7 @@ def check_entry(before: Cluster, events: list[Any], after: Cluster, number: int)
 
 def check_snapshot(state: Cluster, number: int) -> None:
     """Raise if a state as of the entry `number` cannot be."""
-    check_entry(type(state)(), [], state, number)
+    check_entry(Cluster(), [], state, number)
 
 
 def _check_node(name: str, node: Node) -> None:

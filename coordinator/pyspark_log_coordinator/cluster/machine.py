@@ -15,18 +15,17 @@ the `TopicCreated` by whoever opens it first.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from typing import Any
 
 import msgspec
 
 from pyspark_log_coordinator.cluster import integrity, journal_generations, nodes, placement
+from pyspark_log_coordinator.cluster.cluster_state import Cluster, TopicRecord, topic_of
 from pyspark_log_coordinator.cluster.journal_generations import (
     FinishJournalMigration,
     JournalMigrationFinished,
     JournalMigrationStarted,
-    Journals,
     StartJournalMigration,
 )
 from pyspark_log_coordinator.cluster.nodes import (
@@ -51,24 +50,10 @@ from pyspark_log_coordinator.journal.state_machine import Machine, events_decode
 from pyspark_log_coordinator.model import topic_config
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_storage.errors import InvalidOption, TopicExists, UnknownTopic
+from pyspark_log_storage.errors import InvalidOption, TopicExists
 from pyspark_log_storage.names import check_topic
-from pyspark_log_storage.ranges import Int64
 
 PARTITIONS_MAX = 100_000
-SIMILAR = 0.7
-"""How much a topic's name must be like one that is not there, as `difflib` counts it, to be what was meant."""
-
-
-class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A topic's name, its id, and what it was created with. `assignments[p]` are the nodes of partition p."""
-
-    name: str
-    topic_id: str
-    created_ms: Int64
-    config: TopicConfig
-    assignments: tuple[tuple[NodeId, ...], ...]
-    schemas: tuple[bytes, ...]
 
 
 class StartCluster(msgspec.Struct, frozen=True):
@@ -132,16 +117,6 @@ class TopicRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
     """The name is free again."""
 
     name: str
-
-
-class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a cluster."""
-
-    cluster_id: str = ""
-    nodes: dict[NodeId, Node] = {}
-    topics: dict[str, TopicRecord] = {}
-    former_nodes: tuple[FormerNode, ...] = ()
-    journals: Journals = Journals()
 
 
 Command = (
@@ -236,16 +211,6 @@ def evolve(state: Cluster, event: Event) -> Cluster:
                 raise ValueError(f"topic {event.name!r} is removed, and there is none")
             topics = {name: topic for name, topic in state.topics.items() if name != event.name}
             return msgspec.structs.replace(state, topics=topics)
-
-
-def topic_of(state: Cluster, name: str) -> TopicRecord:
-    """Return the record of a topic. Raises `UnknownTopic`, which says what there is."""
-    if name not in state.topics:
-        there = ", ".join(sorted(state.topics)[:10]) or "none"
-        close = difflib.get_close_matches(name, state.topics, n=1, cutoff=SIMILAR)
-        advice = f"did you mean {close[0]!r}?" if close else "create it first"
-        raise UnknownTopic(name, f"there is no topic {name!r}; {advice} (there are: {there})")
-    return state.topics[name]
 
 
 def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.client.read.failover import ReadReplica
     from pyspark_log.options import Position, Subscription
-    from pyspark_log_coordinator.cluster.machine import Node
+    from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 

@@ -1,0 +1,48 @@
+"""The state of a cluster: what its journal folds into."""
+
+from __future__ import annotations
+
+import difflib
+
+import msgspec
+
+from pyspark_log_coordinator.cluster.journal_generations import Journals
+from pyspark_log_coordinator.cluster.nodes import FormerNode, Node
+from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_storage.errors import UnknownTopic
+from pyspark_log_storage.ranges import Int64
+
+_SIMILAR = 0.7
+"""The `difflib` ratio from which on a known topic is suggested for an unknown name."""
+
+
+class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A topic's name, its id, and what it was created with. `assignments[p]` are the nodes of partition p."""
+
+    name: str
+    topic_id: str
+    created_ms: Int64
+    config: TopicConfig
+    assignments: tuple[tuple[NodeId, ...], ...]
+    schemas: tuple[bytes, ...]
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of a cluster."""
+
+    cluster_id: str = ""
+    nodes: dict[NodeId, Node] = {}
+    topics: dict[str, TopicRecord] = {}
+    former_nodes: tuple[FormerNode, ...] = ()
+    journals: Journals = Journals()
+
+
+def topic_of(state: Cluster, name: str) -> TopicRecord:
+    """Return the record of a topic. Raises `UnknownTopic`, which says what there is."""
+    if name not in state.topics:
+        there = ", ".join(sorted(state.topics)[:10]) or "none"
+        close = difflib.get_close_matches(name, state.topics, n=1, cutoff=_SIMILAR)
+        advice = f"did you mean {close[0]!r}?" if close else "create it first"
+        raise UnknownTopic(name, f"there is no topic {name!r}; {advice} (there are: {there})")
+    return state.topics[name]
