@@ -12,7 +12,7 @@ from pyspark_log_coordinator.cluster.machine import TopicCreated, TopicRemoved
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FloorMark
-from pyspark_log_coordinator.replication.damage import Damaged
+from pyspark_log_coordinator.replication.damage import CopiesDamaged
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr import IsrShrunk
@@ -102,11 +102,11 @@ OF_A_TOPIC: dict[str, Any] = {
     "a file held that there is not": FilesHeld("0", (99,), ()),
     "a file held that was rolled": FilesHeld("0", (0,), ()),
     "a segment held of a partition that there is not": FilesHeld("0", (), ((1, "x"),)),
-    "a damaged segment of partition -1": Damaged("0", (), ((-1, "x", 0),)),
+    "a damaged segment of partition -1": CopiesDamaged("0", (), ((-1, "x", 0),)),
     "more released files forgotten than there are": orphans.DeletionsConfirmed(99),
     "-1 released files forgotten": orphans.DeletionsConfirmed(-1),
-    "an orphan floor behind the journal's end": orphans.OrphanFloor(10**18),
-    "an orphan floor that goes back": Entries([orphans.OrphanFloor(3), orphans.OrphanFloor(0)]),
+    "an orphan floor behind the journal's end": orphans.OrphanFloorRaised(10**18),
+    "an orphan floor that goes back": Entries([orphans.OrphanFloorRaised(3), orphans.OrphanFloorRaised(0)]),
     "a mark behind the journal's end": orphans.FloorMarked(FloorMark(10**18, 0)),
     "a generation that was before": journal_move.TopicJournalMoved(0),
     "a setting that nobody can set": topic.ConfigAltered(TopicConfig(segment_bytes=-5)),

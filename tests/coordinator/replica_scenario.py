@@ -39,7 +39,7 @@ from typing import Any, Protocol
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.replication import file_holders, isr
-from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr import IsrShrunk, Lagging
@@ -257,7 +257,7 @@ _TOLD = {
     FilesHeld: "holds",
     NodeSuspected: "suspected",
     SuspicionCancelled: "reached",
-    Damaged: "damaged",
+    CopiesDamaged: "damaged",
     ReplicasRenewed: "renewed",
     ReplicasFenced: "fenced",
     ReplicasUnfenced: "unfenced",

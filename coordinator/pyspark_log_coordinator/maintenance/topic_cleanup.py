@@ -15,7 +15,7 @@ import msgspec
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.segments import retention
-from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloor, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloorRaised, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
 from pyspark_log_storage import layout
 
@@ -74,7 +74,7 @@ def clean_up_topic(
         count += len(_delete_pending(handle, now, nodes))
     # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
-    if thorough or any(isinstance(event, OrphanFloor) for event in raised):
+    if thorough or any(isinstance(event, OrphanFloorRaised) for event in raised):
         orphaned = nodes.each(lambda _, store: orphans(store, handle))
         nodes.each(lambda name, store: delete_all(store, orphaned[name]))
         count += sum(len(orphaned[name]) for name in nodes.stores)

@@ -25,8 +25,8 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.replication import damaged, election, replicas
-from pyspark_log_coordinator.replication.damaged import BadFile, BadSegment, Damaged
+from pyspark_log_coordinator.replication import damaged_copies, election, replicas
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, DamagedFile, DamagedSegment
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.isr import IsrShrunk
 
@@ -36,11 +36,11 @@ class ReportDamage(msgspec.Struct, frozen=True):
 
     node: NodeId
     incarnation: str
-    files: tuple[BadFile, ...] = ()
-    segments: tuple[BadSegment, ...] = ()
+    files: tuple[DamagedFile, ...] = ()
+    segments: tuple[DamagedSegment, ...] = ()
 
 
-def decide(topic: Topic, command: ReportDamage) -> list[IsrShrunk | LeaderElected | Damaged]:
+def decide(topic: Topic, command: ReportDamage) -> list[IsrShrunk | LeaderElected | CopiesDamaged]:
     """Return what is not counted any more, and who leads and is in sync without it; nothing where it is needed."""
     if topic.incarnations.get(command.node) != command.incarnation:
         return []
@@ -49,7 +49,7 @@ def decide(topic: Topic, command: ReportDamage) -> list[IsrShrunk | LeaderElecte
         event = judged.event()
         if not event.files and not event.segments:
             return []
-        after = damaged.evolve(topic, event)
+        after = damaged_copies.evolve(topic, event)
         changes: list[IsrShrunk | LeaderElected] = []
         needing: set[int] = set()
         for number in judged.concerned(event):
@@ -69,18 +69,18 @@ class _Judged:
     def __init__(self, topic: Topic, command: ReportDamage) -> None:
         self._topic = topic
         self._node = command.node
-        self._partitions: dict[BadFile | BadSegment, set[int]] = {}
+        self._partitions: dict[DamagedFile | DamagedSegment, set[int]] = {}
         """The partitions with rows in each of them."""
         self._files = self._named_files(command)
         self._segments = self._named_segments(command)
 
-    def event(self) -> Damaged:
+    def event(self) -> CopiesDamaged:
         """Return what counts by now."""
-        return Damaged(self._node, self._files, self._segments)
+        return CopiesDamaged(self._node, self._files, self._segments)
 
-    def concerned(self, event: Damaged) -> list[int]:
+    def concerned(self, event: CopiesDamaged) -> list[int]:
         """Return the partitions with rows in any of it."""
-        counting: list[BadFile | BadSegment] = [*event.files, *event.segments]
+        counting: list[DamagedFile | DamagedSegment] = [*event.files, *event.segments]
         return sorted({number for each in counting for number in self._partitions[each]})
 
     def keep(self, needing: set[int]) -> None:
@@ -88,7 +88,7 @@ class _Judged:
         self._files = tuple(each for each in self._files if not self._partitions[each] & needing)
         self._segments = tuple(each for each in self._segments if not self._partitions[each] & needing)
 
-    def _named_files(self, command: ReportDamage) -> tuple[BadFile, ...]:
+    def _named_files(self, command: ReportDamage) -> tuple[DamagedFile, ...]:
         topic = self._topic
         reported = {number for number, _ in command.files}
         chunks: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -104,12 +104,12 @@ class _Judged:
                 found.append((number, position))
         return tuple(found)
 
-    def _named_segments(self, command: ReportDamage) -> tuple[BadSegment, ...]:
+    def _named_segments(self, command: ReportDamage) -> tuple[DamagedSegment, ...]:
         positions = {(number, name): position for number, name, position in command.segments}
-        found: list[BadSegment] = []
+        found: list[DamagedSegment] = []
         for number, partition in enumerate(self._topic.partitions):
             for each in (*partition.segments, *partition.staged):
-                bad: BadSegment = number, each.name, positions.get((number, each.name), -1)
+                bad: DamagedSegment = number, each.name, positions.get((number, each.name), -1)
                 if 0 <= bad[2] < each.log_bytes and self._may_go(each.holders):
                     self._partitions[bad] = {number}
                     found.append(bad)

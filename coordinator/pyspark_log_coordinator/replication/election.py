@@ -21,7 +21,7 @@ import msgspec
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
 from pyspark_log_coordinator.replication import high_watermark, replicas, row_loss, set_back
-from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.replication.suspicion import Suspicion
@@ -62,7 +62,7 @@ class LeaderElected(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     isr: tuple[NodeId, ...]
 
 
-Elected = Damaged | RowsLost | LeaderElected
+Elected = CopiesDamaged | RowsLost | LeaderElected
 """What an election may consist of, in this order."""
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, SegmentRef
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
@@ -48,7 +48,7 @@ def _is_lost(found: SetBack, number: int, piece: SegmentRef | ChunkRef) -> bool:
     return piece.file in found.files
 
 
-def told(topic: Topic, number: int, found: SetBack) -> list[Damaged]:
+def told(topic: Topic, number: int, found: SetBack) -> list[CopiesDamaged]:
     """Return the event that the node does not hold the segments of a partition that it lacks; none if it has all.
 
     The election cuts the log before the first append file that its leader lacks. But a staged segment would come into
@@ -60,4 +60,4 @@ def told(topic: Topic, number: int, found: SetBack) -> list[Damaged]:
         for each in (*partition.segments, *partition.staged)
         if (number, each.name) in found.segments and replicas.is_held(each.holders, found.node)
     )
-    return [Damaged(found.node, (), lacking)] if lacking else []
+    return [CopiesDamaged(found.node, (), lacking)] if lacking else []

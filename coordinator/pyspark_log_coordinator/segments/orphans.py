@@ -33,7 +33,7 @@ class ConfirmDeletions(msgspec.Struct, frozen=True):
     last: str
 
 
-class OrphanFloor(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class OrphanFloorRaised(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """Nothing born below `floor` is sequenced any more."""
 
     floor: Count
@@ -51,7 +51,7 @@ class DeletionsConfirmed(msgspec.Struct, frozen=True, tag=True, array_like=True,
     count: Count
 
 
-Event = OrphanFloor | FloorMarked | DeletionsConfirmed
+Event = OrphanFloorRaised | FloorMarked | DeletionsConfirmed
 
 
 def decide(topic: Topic, command: RaiseOrphanFloor | ConfirmDeletions, now: int) -> list[Event]:
@@ -62,7 +62,7 @@ def decide(topic: Topic, command: RaiseOrphanFloor | ConfirmDeletions, now: int)
 def evolve(topic: Topic, event: Event) -> Topic:
     """Return the topic after `event`."""
     match event:
-        case OrphanFloor():
+        case OrphanFloorRaised():
             return msgspec.structs.replace(topic, orphan_floor=event.floor)
         case FloorMarked():
             return msgspec.structs.replace(topic, floor_mark=event.mark)
@@ -78,7 +78,7 @@ def decide_floor(topic: Topic, command: RaiseOrphanFloor, now: int) -> list[Even
         return [marked]
     if now - mark.at_ms < topic.config.orphan_retention_ms:
         return []
-    return [OrphanFloor(mark.number), marked] if mark.number > topic.orphan_floor else [marked]
+    return [OrphanFloorRaised(mark.number), marked] if mark.number > topic.orphan_floor else [marked]
 
 
 def decide_forget(topic: Topic, command: ConfirmDeletions) -> list[Event]:

@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.replication.damage import ReportDamage
-from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import check_segment
@@ -116,7 +116,7 @@ def first_bad_byte(store: Store, file: ReplicaFile) -> int | None:
 
 def _submit(handle: TopicHandle, command: ReportDamage) -> bool:
     """Submit and log a report; return whether any copy stopped counting."""
-    damaged = [event for event in handle.submit(command).events if isinstance(event, Damaged)]
+    damaged = [event for event in handle.submit(command).events if isinstance(event, CopiesDamaged)]
     for event in damaged:
         count = len(event.files) + len(event.segments)
         message = "topic %r: %d files on node %r are damaged or lost and no longer count; they are copied again"

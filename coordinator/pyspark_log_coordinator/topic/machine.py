@@ -6,7 +6,7 @@
     CommitBatch    -> IsrShrunk, LeaderElected ..., BatchSequenced    no event for a batch that is in the log already
     MaintainSegments -> SegmentsSwapped, SegmentStaged ...    also in passing, as a part of CommitBatch
     ApplyRetention, DeleteRecords -> LogStartMoved ...
-    RaiseOrphanFloor -> OrphanFloor, FloorMarked
+    RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
     ForgetReleased -> ReleasedForgotten                after the bytes are gone
     AlterConfig    -> ConfigAltered
     DeleteTopic    -> TopicDeleted                     the last entry, but that the journal may move afterwards
@@ -42,7 +42,7 @@ from pyspark_log_coordinator.segments.orphans import (
     ConfirmDeletions,
     DeletionsConfirmed,
     FloorMarked,
-    OrphanFloor,
+    OrphanFloorRaised,
     RaiseOrphanFloor,
 )
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
@@ -129,7 +129,7 @@ Event = (
     | SegmentsSwapped
     | SegmentStaged
     | LogStartMoved
-    | OrphanFloor
+    | OrphanFloorRaised
     | FloorMarked
     | DeletionsConfirmed
     | ConfigAltered
@@ -211,7 +211,7 @@ def evolve(state: Topic, event: Event) -> Topic:
             return swap.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
-        case OrphanFloor() | FloorMarked() | DeletionsConfirmed():
+        case OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
             return orphans.evolve(state, event)
         case ConfigAltered() | TopicJournalMoved():
             return msgspec.structs.replace(state, **msgspec.structs.asdict(event))

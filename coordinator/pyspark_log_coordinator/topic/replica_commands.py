@@ -5,8 +5,8 @@
     ShrinkIsr      -> IsrShrunk ...                     members that have fallen behind
     Suspect        -> NodeSuspected                     cancelled by any entry that names the node as a holder
     CancelSuspicion -> SuspicionCancelled               an observer reaches the node again
-    ReportDamage   -> IsrShrunk, LeaderElected ..., Damaged    copies that are not what was written, or are gone
-    ElectLeaders   -> Damaged, RowsLost, LeaderElected ...
+    ReportDamage   -> IsrShrunk, LeaderElected ..., CopiesDamaged    copies that are not what was written, or are gone
+    ElectLeaders   -> CopiesDamaged, RowsLost, LeaderElected ...
     ElectPreferred -> LeaderElected ...
     AlterNode      -> NodeRenewed, NodeFenced, NodeUnfenced, then the elections that they bring
     AlterReplicas  -> ReplicasAltered ...               and again when the new replicas are in sync
@@ -24,7 +24,7 @@ from typing import Any
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import (
     damage,
-    damaged,
+    damaged_copies,
     election,
     file_holders,
     isr,
@@ -34,7 +34,7 @@ from pyspark_log_coordinator.replication import (
     suspicion,
 )
 from pyspark_log_coordinator.replication.damage import ReportDamage
-from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles
 from pyspark_log_coordinator.replication.isr import IsrShrunk, ShrinkIsr
@@ -71,7 +71,7 @@ Event = (
     | IsrShrunk
     | NodeSuspected
     | SuspicionCancelled
-    | Damaged
+    | CopiesDamaged
     | RowsLost
     | LeaderElected
     | ReplicasRenewed
@@ -130,8 +130,8 @@ def evolve(topic: Topic, event: Event) -> Topic:
             return suspicion.evolve(topic, event)
         case SuspicionCancelled():
             return suspicion.evolve_cancel(topic, event)
-        case Damaged():
-            return damaged.evolve(topic, event)
+        case CopiesDamaged():
+            return damaged_copies.evolve(topic, event)
         case RowsLost():
             return row_loss.evolve(topic, event)
         case LeaderElected():

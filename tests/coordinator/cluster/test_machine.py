@@ -1,5 +1,7 @@
 """The cluster machine, decided and folded by hand."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 
@@ -14,6 +16,7 @@ from pyspark_log_coordinator.cluster.machine import (
     StartCluster,
 )
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
 from tests.coordinator.clusters import NOW, after
 
@@ -93,3 +96,9 @@ def test_a_snapshot_with_another_field_is_not_guessed_at(started):
     stored = msgspec.msgpack.decode(cluster.MACHINE.encode_state(started))
     with pytest.raises(msgspec.ValidationError):
         cluster.MACHINE.decode_state(msgspec.msgpack.encode({**stored, "mood": "good"}))
+
+
+def test_an_events_name_tells_which_machine_it_is_of():
+    """`pyspark-log dump` shows an entry without knowing of which journal it is."""
+    names = [each.__name__ for each in (*get_args(cluster.Event), *get_args(topic.Event))]
+    assert len(set(names)) == len(names)

@@ -68,7 +68,7 @@ def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
 
 @pytest.mark.parametrize(
     "event",
-    [orphans.OrphanFloor(10**18), orphans.FloorMarked(FloorMark(10**18, 0))],
+    [orphans.OrphanFloorRaised(10**18), orphans.FloorMarked(FloorMark(10**18, 0))],
     ids=lambda each: each.__class__.__name__,
 )
 def test_an_orphan_floor_behind_the_journals_end_is_an_error(stored, event):

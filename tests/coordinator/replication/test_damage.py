@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pyspark_log_coordinator.replication import file_holders, replicas
-from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.isr import IsrShrunk
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
@@ -35,7 +35,7 @@ def test_a_damaged_file_ends_what_the_node_has_of_all_partitions_that_it_has_row
     assert decide(filled(), bad("B", (0, 64))) == [
         IsrShrunk(0, ("A", "C")),
         IsrShrunk(1, ("A", "C")),
-        Damaged("B", ((0, 64),), ()),
+        CopiesDamaged("B", ((0, 64),), ()),
     ]
     state = after(filled(), bad("B", (0, 64)))
     assert [one.log_end_offsets for one in state.partitions] == [{"A": 5, "B": 0, "C": 5}, {"A": 1, "B": 0, "C": 1}]
@@ -84,7 +84,7 @@ def test_a_leader_with_a_damaged_copy_gives_the_lead_to_one_that_has_every_row()
 
 def test_rows_that_are_not_committed_put_nobody_out_of_the_isr():
     state = after(filled(), commit(None, file({0: 1}, on=("A", "C")), acks="1"))
-    assert decide(state, bad("C", (2, 0))) == [Damaged("C", ((2, 0),), ())]
+    assert decide(state, bad("C", (2, 0))) == [CopiesDamaged("C", ((2, 0),), ())]
 
 
 # What is needed stays counted
@@ -119,7 +119,7 @@ def test_a_leader_stays_where_nobody_else_has_every_row():
 def test_of_many_copies_those_that_are_not_needed_are_given_up():
     state = after(filled(), commit(None, file({0: 1}, on=("A",)), acks="1"))
     state = after(state, commit(None, file({1: 1}, on=ABC)))
-    assert decide(state, bad("A", (0, 0), (1, 0), (2, 0), (3, 0)))[-1] == Damaged("A", ((3, 0),), ())
+    assert decide(state, bad("A", (0, 0), (1, 0), (2, 0), (3, 0)))[-1] == CopiesDamaged("A", ((3, 0),), ())
 
 
 @pytest.mark.parametrize(("min_insync", "out"), [(1, ["B", "C"]), (2, ["B"]), (3, [])])

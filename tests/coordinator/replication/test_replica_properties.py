@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pyspark_log_coordinator.replication import file_holders, replicas
-from pyspark_log_coordinator.replication.damaged import Damaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.isr import Lagging
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
@@ -135,7 +135,7 @@ class Replicas(RuleBasedStateMachine):
         if not events:
             return
         assert not old_life
-        assert not any(isinstance(each, Damaged) for each in topic.decide(self.state, command, 0))
+        assert not any(isinstance(each, CopiesDamaged) for each in topic.decide(self.state, command, 0))
         for old, new in zip(before.partitions, self.state.partitions, strict=True):
             needed = replicas.required_acks(old, before.config)
             assert len(new.isr) >= min(needed, len(old.isr))

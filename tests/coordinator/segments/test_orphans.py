@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.topic_state import FloorMark
-from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloor
+from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import ConfirmDeletions, MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
@@ -41,7 +41,7 @@ def test_a_young_mark_stays_as_it_is():
 
 def test_an_old_mark_becomes_the_floor_and_the_newest_entry_the_mark():
     state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 0)
-    assert topic.decide(state, RaiseOrphanFloor(50), DAY) == [OrphanFloor(7), FloorMarked(FloorMark(50, DAY))]
+    assert topic.decide(state, RaiseOrphanFloor(50), DAY) == [OrphanFloorRaised(7), FloorMarked(FloorMark(50, DAY))]
 
 
 def test_the_floor_trails_by_between_one_and_two_retentions():

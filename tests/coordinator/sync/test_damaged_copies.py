@@ -44,7 +44,7 @@ def one(cluster):
 def reported(cluster):
     """Return the nodes whose copies were reported."""
     journal = cluster.log.topic("t").journal
-    return [each.node for _, events, _ in history(journal) for each in events if type(each).__name__ == "Damaged"]
+    return [each.node for _, events, _ in history(journal) for each in events if type(each).__name__ == "CopiesDamaged"]
 
 
 def paths(cluster, node):

@@ -1,4 +1,4 @@
-"""Damaged: the event that takes a node out of the holders of files, because its copies are bad or gone.
+"""The event that takes a node out of the holders of files because its copies are damaged or lost.
 
 `damage` decides about reports of it; an unclean election also tells it of a leader whose disk was set back.
 """
@@ -15,21 +15,21 @@ from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage.ranges import Count
 
-BadFile = tuple[Count, Count]
+DamagedFile = tuple[Count, Count]
 """An append file's number among the topic's files, and where in it the first chunk begins that is damaged."""
-BadSegment = tuple[Count, str, Count]
+DamagedSegment = tuple[Count, str, Count]
 """A partition's number, the name of a segment of it, and at which byte of the .log the damage begins."""
 
 
-class Damaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class CopiesDamaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The node no longer counts as a holder of these files."""
 
     node: NodeId
-    files: tuple[BadFile, ...]
-    segments: tuple[BadSegment, ...]
+    files: tuple[DamagedFile, ...]
+    segments: tuple[DamagedSegment, ...]
 
 
-def evolve(topic: Topic, event: Damaged) -> Topic:
+def evolve(topic: Topic, event: CopiesDamaged) -> Topic:
     """Return the topic in which the node does not hold the files; its LEOs end before them."""
     node = event.node
     numbers = {number for number, _ in event.files}
