@@ -24,9 +24,8 @@ from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.client.read.positions import offset_for_time
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
-from pyspark_log_coordinator.model.partition import SegmentRef
+from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse
-from pyspark_log_coordinator.model.topic_state import Holder
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import chunk, schema, segment

@@ -22,8 +22,8 @@ from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.model.topic_state import Holder
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter

@@ -234,7 +234,7 @@ class Rows(History):
             self._bounds(p, old, partition)
             require(p in moved or old.log_start == partition.log_start, f"partition {p}: the log start moved by itself")
         require(after.orphan_floor >= before.orphan_floor, "the orphan floor went back")
-        for one in after.released:
+        for one in after.pending_deletions:
             for key in self._keys(one.key):
                 self.released.setdefault(key, one.at_ms)
 

@@ -24,7 +24,7 @@ READS = [
     ),
     ({}, "a read needs exactly one of the options subscribe, subscribePattern and assign", "none is given"),
     ({"subscribe": "t", "assign": '{"t":[0]}'}, "exactly one of the options", "subscribe and assign are given"),
-    ({"subscribe": "x"}, "UnknownTopic: there is no topic 'x'", "create it first (there are: t)"),
+    ({"subscribe": "x"}, "UnknownTopic: topic 'x' does not exist", "create it first (existing: t)"),
     ({"subscribe": ".."}, "option subscribe is '..'", "a topic name cannot be '..'"),
     (
         {"assign": '{"t":[5]}'},

@@ -26,7 +26,7 @@ WRITES = [
     (
         GOOD,
         {"topic": "x", "auto.create.topics.enable": "false"},
-        "UnknownTopic: there is no topic 'x'; create it first",
+        "UnknownTopic: topic 'x' does not exist; create it first",
     ),
     (GOOD, {"topic": "t", "acks": "2"}, "option acks is '2': there is no such value"),
     (GOOD, {"topic": "t", "compression.type": "gzip"}, "option compression.type is 'gzip': chunks are Arrow data"),
@@ -38,7 +38,7 @@ WRITES = [
     (f"{GOOD}, 2 partition", {"topic": "t"}, "InvalidRecord: topic 't': a row asks for partition 2"),
     (f"{GOOD}, -1 partition", {"topic": "t"}, "InvalidRecord: topic 't': a row asks for partition -1"),
     (f"{GOOD}, cast(null as string) topic", {}, "InvalidRecord: a row has a null topic"),
-    (f"{GOOD}, 'x' topic", {"auto.create.topics.enable": "false"}, "UnknownTopic: there is no topic 'x'"),
+    (f"{GOOD}, 'x' topic", {"auto.create.topics.enable": "false"}, "UnknownTopic: topic 'x' does not exist"),
     (f"{GOOD}, '..' topic", {}, "InvalidName: invalid topic name '..'"),
     (
         "select repeat('v', 100) value",

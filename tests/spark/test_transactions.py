@@ -69,7 +69,7 @@ def test_a_new_checkpoint_with_a_known_application_id_is_refused_until_it_takes_
     with pytest.raises(StreamingQueryException) as refused:
         new.run(log.spark)
     shown = str(refused.value)
-    assert f"txnAppId 'app' belongs to query {old.id}, which wrote up to batch 0, and this is query {new.id}" in shown
+    assert f"txnAppId 'app' belongs to query {old.id}, which wrote up to batch 0; this is query {new.id}" in shown
     assert "its checkpoint is new or another's" in shown
     assert "txnTakeOver=true" in shown
     assert log.contents() == before
@@ -112,7 +112,7 @@ def test_a_batch_write_with_a_lower_version_is_refused(log: Log) -> None:
 
 def test_a_batch_write_that_is_repeated_with_another_number_of_rows_is_refused(log: Log) -> None:
     log.write(log.numbers(0, 10), txnAppId="app", txnVersion=7)
-    with pytest.raises(PySparkException, match="sends batch 7 again with 11 rows, and 10 are in the log"):
+    with pytest.raises(PySparkException, match="sends batch 7 again with 11 rows, but 10 are in the log"):
         log.write(log.numbers(0, 11), txnAppId="app", txnVersion=7)
     assert log.sorted_numbers() == list(range(10))
 

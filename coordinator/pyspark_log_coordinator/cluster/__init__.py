@@ -1,1 +1,1 @@
-"""The cluster's state machine: its nodes, the names and ids of topics, and where the journals live. Pure."""
+"""The state machine of the cluster: its nodes, the names and ids of its topics, and its journal nodes. Pure."""

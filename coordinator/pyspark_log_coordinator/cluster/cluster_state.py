@@ -18,7 +18,7 @@ _SIMILAR = 0.7
 
 
 class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A topic's name, its id, and what it was created with. `assignments[p]` are the nodes of partition p."""
+    """A topic as it was created. `assignments[p]` are the nodes of partition p, preferred leader first."""
 
     name: str
     topic_id: str
@@ -39,10 +39,10 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def topic_of(state: Cluster, name: str) -> TopicRecord:
-    """Return the record of a topic. Raises `UnknownTopic`, which says what there is."""
+    """Return the record of a topic. Raise `UnknownTopic` if it does not exist."""
     if name not in state.topics:
-        there = ", ".join(sorted(state.topics)[:10]) or "none"
+        existing = ", ".join(sorted(state.topics)[:10]) or "none"
         close = difflib.get_close_matches(name, state.topics, n=1, cutoff=_SIMILAR)
         advice = f"did you mean {close[0]!r}?" if close else "create it first"
-        raise UnknownTopic(name, f"there is no topic {name!r}; {advice} (there are: {there})")
+        raise UnknownTopic(name, f"topic {name!r} does not exist; {advice} (existing: {existing})")
     return state.topics[name]

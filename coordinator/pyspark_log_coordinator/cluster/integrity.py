@@ -1,10 +1,7 @@
-"""The integrity of a cluster: what holds in every state of a cluster that the product wrote.
+"""The integrity of a cluster: checks of stored entries and snapshots that have the right types but impossible values.
 
-Names of topics and nodes become paths, and the ids of nodes lead to stores, so whoever reads the cluster's state must
-be able to rely on them: stored events may have the right types and still be impossible (`topic_integrity`).
-
-Everything here raises `ValueError` or `InvalidName`, which replay turns into an error that names the entry or the
-snapshot.
+Names of topics and nodes become paths, and node ids lead to stores, so they must be valid. The checks raise
+`ValueError` or `InvalidName`, which replay turns into an error that names the entry or the snapshot.
 """
 
 from __future__ import annotations
@@ -21,19 +18,19 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
     from pyspark_log_coordinator.cluster.nodes import Node
 
-_ID = re.compile(r"[0-9A-Za-z_-]+")
-"""Of a topic: a part of the path of everything that it has."""
+_TOPIC_ID = re.compile(r"[0-9A-Za-z_-]+")
+"""A topic's id is a part of the path of all its files."""
 
 
 def check_entry(before: Cluster, events: list[Any], after: Cluster, number: int) -> None:
-    """Raise if the entry `number`, of these events, cannot lead from one state to the other. Looks at what is new."""
+    """Raise if an entry cannot lead from one state to the other. Only what is new is checked."""
     del events, number
     if not after.cluster_id:
         raise ValueError("the cluster has not been started")
     if before.cluster_id and after.cluster_id != before.cluster_id:
         raise ValueError(f"the cluster is {after.cluster_id} now")
     if not after.nodes:
-        raise ValueError("there is no node")
+        raise ValueError("the cluster has no node")
     for name, node in after.nodes.items():
         if before.nodes.get(name) is not node:
             _check_node(name, node)
@@ -45,22 +42,22 @@ def check_entry(before: Cluster, events: list[Any], after: Cluster, number: int)
 
 
 def check_snapshot(state: Cluster, number: int) -> None:
-    """Raise if a state as of the entry `number` cannot be."""
+    """Raise if a state is impossible."""
     check_entry(Cluster(), [], state, number)
 
 
 def _check_node(name: str, node: Node) -> None:
     if node.node_id != name:
-        raise ValueError(f"node {node.node_id!r} is kept as {name!r}")
+        raise ValueError(f"node {node.node_id!r} is stored as {name!r}")
     check_node(name)
     check_rack(node.rack)
 
 
 def _check_topic(name: str, topic: TopicRecord) -> None:
     if topic.name != name:
-        raise ValueError(f"topic {topic.name!r} is kept as {name!r}")
+        raise ValueError(f"topic {topic.name!r} is stored as {name!r}")
     check_topic(name)
-    if not _ID.fullmatch(topic.topic_id):
+    if not _TOPIC_ID.fullmatch(topic.topic_id):
         raise ValueError(f"topic {name!r} has the id {topic.topic_id[:300]!r}")
     topic_config.check(topic.config)
     for nodes in topic.assignments:
@@ -72,4 +69,4 @@ def _check_journals(state: Cluster) -> None:
     journals = state.journals
     for nodes in (journals.nodes, journals.previous):
         if nodes and len(nodes) < LEAST:
-            raise ValueError(f"the journals are on {len(nodes)} nodes; {LEAST} are the least")
+            raise ValueError(f"there are {len(nodes)} journal nodes, and {LEAST} are required")

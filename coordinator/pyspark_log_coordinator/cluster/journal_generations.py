@@ -1,14 +1,14 @@
-"""Generations: which stores the journals live on, and that they move to others, one journal after the other.
+"""Journal generations: the lists of journal nodes, and the migration of the journals from one list to the next.
 
-    command             events
-    MoveJournals     -> JournalsMoved       the cluster's journal: its last entry on the stores that it leaves
-    MoveJournal      -> JournalMoved        a topic's journal: likewise
-    SettleJournals   -> JournalsSettled     every journal has moved; the stores before are forgotten
+    command                  events
+    StartJournalMigration  -> JournalMigrationStarted     the last entry of the cluster's journal on its former nodes
+    MoveTopicJournal       -> TopicJournalMoved           the last entry of a topic's journal on its former nodes
+    FinishJournalMigration -> JournalMigrationFinished    every journal has moved; the former nodes no longer count
 
-Each list of stores is a generation, the first is 1. A journal's entry that says that it moves is the last one on the
-stores before, and the first one on the new ones (`journal`). The cluster's journal goes first: its entry has the new
-list. From then on new topics begin on the new stores. Of the others it is known only at the end, when all are there,
-where their journals are; until then one looks on the stores before, and follows.
+The first generation is 1. The entry that moves a journal is its last one on the former nodes and its first one on the
+new nodes (`journal`). The cluster's journal moves first, with an entry that has the new list. From then on new topics
+begin on the new nodes. During a migration, readers look for the journal of another topic on the former nodes and follow
+it to the new ones.
 """
 
 from __future__ import annotations
@@ -25,46 +25,50 @@ from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.ranges import Count
 
 OPTION = "to"
+_AT_THE_ROOT = (
+    "they are at the cluster root; only the journals of a cluster that was created with `pyspark-log cluster create "
+    "--journal-nodes` can be migrated"
+)
 
 
 class Journals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the journals of a cluster live."""
+    """The journal nodes of a cluster."""
 
     generation: Count = 1
     nodes: tuple[JournalNode, ...] = ()
-    """The journal nodes of this generation; empty for the first, which the cluster was founded on."""
+    """The journal nodes of this generation; empty for the first, with which the cluster was created."""
     previous: tuple[JournalNode, ...] = ()
-    """Those of the generation before, as long as some journals may be there; empty where no move is under way."""
+    """The journal nodes of the generation before, during a migration; otherwise empty."""
     waiting: tuple[str, ...] = ()
-    """While a move is under way: the ids of the topics that were there when it began."""
+    """During a migration, the ids of the topics that existed when it began."""
 
     @property
     def are_moving(self) -> bool:
-        """Whether a move is under way."""
+        """Whether a migration is in progress."""
         return bool(self.previous)
 
     def holders(self) -> frozenset[NodeId]:
-        """Return the nodes without which a journal may be lost, as far as it is known here."""
+        """Return the nodes that are known to hold journals."""
         return frozenset(each.node for each in (*self.nodes, *self.previous))
 
 
 class StartJournalMigration(msgspec.Struct, frozen=True):
-    """Move the journals to the stores of these nodes, in their present incarnations."""
+    """Migrate the journals to these nodes, in their current incarnations."""
 
     nodes: tuple[NodeId, ...]
     present: tuple[JournalNode, ...]
-    """Where they are now."""
+    """The current journal nodes."""
 
 
 class FinishJournalMigration(msgspec.Struct, frozen=True):
-    """Forget the stores that the journals left for this generation; `moved` are the ids of the topics that have."""
+    """End the migration to this generation; `moved` are the ids of the topics whose journals have moved."""
 
     generation: int
     moved: frozenset[str]
 
 
 class JournalMigrationStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The cluster's journal goes on in this generation, on these nodes, and the other journals will."""
+    """The cluster's journal continues in this generation, on these nodes, and the other journals will follow."""
 
     generation: Count
     nodes: tuple[JournalNode, ...]
@@ -83,24 +87,21 @@ def decide(
     topics: Mapping[str, str],
     command: StartJournalMigration | FinishJournalMigration,
 ) -> list[JournalMigrationStarted | JournalMigrationFinished]:
-    """Return the event that carries out `command`, none where it is done or under way.
+    """Return the event that carries out `command`, none if that is done or in progress.
 
-    `topics` has the names of the topics by their ids. Raises `InvalidOption` where refused.
+    `topics` has the names of the topics by their ids. Raise `InvalidOption` if the command is refused.
     """
     if isinstance(command, FinishJournalMigration):
-        return _settle(journals, topics, command)
+        return _finish(journals, topics, command)
     if journals.are_moving:
         if {each.node for each in journals.nodes} != set(command.nodes):
             ids = ",".join(each.node for each in journals.nodes)
-            raise _refused(f"they are on their way to nodes {ids} already; finish that first, with --to {ids}")
+            raise _refused(f"a migration to nodes {ids} is in progress; finish it first, with --to {ids}")
         return []
     wanted = _wanted(nodes, command.nodes)
     present = journals.nodes or command.present
     if not present:
-        raise _refused(
-            "the journals are at the cluster's root, and stay there; only those of a cluster that was begun with "
-            "`pyspark-log cluster create --journal-nodes` can be moved"
-        )
+        raise _refused(_AT_THE_ROOT)
     if set(wanted) == set(present):
         return []
     return [JournalMigrationStarted(journals.generation + 1, wanted, present)]
@@ -109,43 +110,40 @@ def decide(
 def evolve(
     journals: Journals, topics: Sequence[str], event: JournalMigrationStarted | JournalMigrationFinished
 ) -> Journals:
-    """Return where the journals live after `event`; `topics` are the ids of the topics."""
+    """Return the journal nodes after `event`; `topics` are the ids of the topics."""
     if isinstance(event, JournalMigrationFinished):
         return msgspec.structs.replace(journals, previous=(), waiting=())
     if event.generation <= journals.generation or len(event.nodes) < LEAST:
-        raise ValueError(f"the journals move from generation {journals.generation} to {event.generation}")
+        raise ValueError(f"the journals migrate from generation {journals.generation} to {event.generation}")
     waiting = tuple(topics) if event.previous else ()
     return Journals(event.generation, event.nodes, event.previous, waiting)
 
 
 def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[JournalNode, ...]:
-    """Return the nodes as they are now. Raises `InvalidOption` where they cannot hold journals."""
+    """Return the nodes as journal nodes. Raise `InvalidOption` if they cannot hold journals."""
     if len(set(ids)) != len(ids):
-        raise _refused("a node is named twice; name each once")
+        raise _refused("a node is named twice; name each node once")
     if len(ids) < LEAST:
-        raise _refused(f"{len(ids)} of them cannot do without one: {LEAST} survive the loss of one, 5 of two")
+        raise _refused(f"need at least {LEAST} journal nodes ({LEAST} tolerate one failure, 5 two); got {len(ids)}")
     wanted = [node_of(nodes, each) for each in ids]
     for each in wanted:
         if each.fenced:
             raise _refused(f"node {each.node_id!r} is fenced; unfence it, or name another")
         if each.url == AT_THE_ROOT:
-            raise _refused(
-                "the journals of a cluster that was begun on one store, its root, stay there; only those of a cluster "
-                "that was begun with `pyspark-log cluster create --journal-nodes` can be moved"
-            )
+            raise _refused(_AT_THE_ROOT)
     return tuple(JournalNode(each.node_id, each.url, each.incarnation) for each in wanted)
 
 
-def _settle(
+def _finish(
     journals: Journals, topics: Mapping[str, str], command: FinishJournalMigration
 ) -> list[JournalMigrationStarted | JournalMigrationFinished]:
     if not journals.are_moving or command.generation != journals.generation:
         return []
     left = [topics[each] for each in journals.waiting if each in topics and each not in command.moved]
     if left:
-        raise _refused(f"the journals of {named(left)} have not moved yet; try again")
+        raise _refused(f"those of topics {named(left)} have not been migrated yet; try again")
     return [JournalMigrationFinished(journals.generation)]
 
 
 def _refused(reason: str) -> InvalidOption:
-    return InvalidOption(OPTION, f"the journals cannot be moved: {reason}")
+    return InvalidOption(OPTION, f"cannot migrate the journals: {reason}")

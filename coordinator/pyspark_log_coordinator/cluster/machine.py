@@ -1,16 +1,15 @@
-"""The cluster machine: one journal for the nodes and for the names of topics.
+"""The state machine of the cluster: its nodes, its journal nodes and the names of its topics.
 
     command           events
     StartCluster   -> ClusterStarted, NodeAdded ...    the journal's first entry
-    RestoreCluster -> ClusterRestored                  likewise, of a cluster whose journals were lost
-    AddNode, FenceNode, UnfenceNode, RenewNode, SetRack, RemoveNode -> see `nodes`
-    MoveJournals, SettleJournals -> see `generations`
+    RestoreCluster -> ClusterRestored                  the first entry of a cluster whose journals were lost
     CreateTopic    -> TopicCreated
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
 
-The cluster says which topics there are, and what each was created with. What becomes of a topic afterwards
-(its present partitions, leaders, configuration) is in the topic's own journal, whose first entry is made from
-the `TopicCreated` by whoever opens it first.
+The commands about nodes are in `nodes`, those that migrate the journals in `journal_generations`.
+
+The cluster's journal records the topics as they were created. A topic's own journal has its current partitions, leaders
+and configuration; the first process that opens it makes its first entry from the `TopicCreated`.
 """
 
 from __future__ import annotations
@@ -57,22 +56,22 @@ PARTITIONS_MAX = 100_000
 
 
 class StartCluster(msgspec.Struct, frozen=True):
-    """Begin a cluster of one node, or of those where its journals are."""
+    """Begin a cluster with one node, or with its journal nodes."""
 
     cluster_id: str
     nodes: tuple[Node, ...]
 
 
 class RestoreCluster(msgspec.Struct, frozen=True):
-    """Begin the journal of a cluster that was found on its nodes."""
+    """Begin the journal of a cluster that was rebuilt from its nodes."""
 
     found: ClusterRestored
     journal_nodes: JournalNodes | None = None
-    """Where the journals begin, where that is on several stores."""
+    """The journal nodes, if the journals are on several stores."""
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
-    """Create a topic with `partitions` partitions. `topic_id` is new."""
+    """Create a topic. `topic_id` is new."""
 
     name: str
     topic_id: str
@@ -80,13 +79,13 @@ class CreateTopic(msgspec.Struct, frozen=True):
     config: TopicConfig
     schemas: tuple[bytes, ...]
     replication_factor: int | None = None
-    """How many replicas each partition gets; None for the default, see `assignment`."""
+    """None for the default, see `placement`."""
     replicas: tuple[tuple[NodeId, ...], ...] | None = None
-    """The nodes of each of the partitions, where somebody chose them; else they are spread."""
+    """The nodes of each partition if the caller has chosen them; otherwise replicas are spread."""
 
 
 class RemoveTopic(msgspec.Struct, frozen=True):
-    """Take the name of a deleted topic away; another life of the same name stays."""
+    """Free the name of a deleted topic, unless it already belongs to another topic id."""
 
     name: str
     topic_id: str
@@ -99,7 +98,7 @@ class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, for
 
 
 class ClusterRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The cluster exists again, with what was found on its nodes."""
+    """The cluster exists again, as it was found on its nodes."""
 
     cluster_id: str
     nodes: tuple[Node, ...]
@@ -150,20 +149,17 @@ Event = (
 
 
 def decide(state: Cluster, command: Command, now: int) -> list[Any]:
-    """Return the events that carry out `command`, none where it is done already. Raises where refused."""
+    """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
     match command:
         case StartCluster():
-            if state.cluster_id:
-                return []
-            return [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
+            started = [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
+            return [] if state.cluster_id else started
         case RestoreCluster():
+            events: list[Any] = [command.found]
             begun = command.journal_nodes
-            moved = (
-                []
-                if begun is None or begun.generation == 1
-                else [JournalMigrationStarted(begun.generation, begun.nodes, ())]
-            )
-            return [] if state.cluster_id else [command.found, *moved]
+            if begun is not None and begun.generation > 1:
+                events.append(JournalMigrationStarted(begun.generation, begun.nodes, ()))
+            return [] if state.cluster_id else events
         case AddNode() | FenceNode() | UnfenceNode() | RenewNode() | SetRack():
             return list(nodes.decide(state.nodes, state.former_nodes, command))
         case RemoveNode():
@@ -177,16 +173,14 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             return [TopicCreated(_create(state, command, now))]
         case RemoveTopic():
             known = state.topics.get(command.name)
-            if known is None or known.topic_id != command.topic_id:
-                return []
-            return [TopicRemoved(command.name)]
+            return [TopicRemoved(command.name)] if known is not None and known.topic_id == command.topic_id else []
 
 
 def evolve(state: Cluster, event: Event) -> Cluster:
     """Return the state after `event`."""
     match event:
         case ClusterStarted() | ClusterRestored() if state.cluster_id:
-            raise ValueError("the cluster is started a second time")
+            raise ValueError("the cluster is started twice")
         case ClusterStarted():
             return msgspec.structs.replace(state, cluster_id=event.cluster_id)
         case ClusterRestored():
@@ -204,11 +198,11 @@ def evolve(state: Cluster, event: Event) -> Cluster:
             return msgspec.structs.replace(state, journals=journal_generations.evolve(state.journals, ids, event))
         case TopicCreated():
             if event.topic.name in state.topics:
-                raise ValueError(f"topic {event.topic.name!r} is created a second time")
+                raise ValueError(f"topic {event.topic.name!r} is created twice")
             return msgspec.structs.replace(state, topics={**state.topics, event.topic.name: event.topic})
         case TopicRemoved():
             if event.name not in state.topics:
-                raise ValueError(f"topic {event.name!r} is removed, and there is none")
+                raise ValueError(f"topic {event.name!r} is removed, but does not exist")
             topics = {name: topic for name, topic in state.topics.items() if name != event.name}
             return msgspec.structs.replace(state, topics=topics)
 
@@ -225,7 +219,7 @@ def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
     if command.config.min_insync_replicas > len(state.nodes):
         raise InvalidOption(
             "min.insync.replicas",
-            f"topic {command.name!r} cannot ask for {command.config.min_insync_replicas} in-sync replicas: "
+            f"topic {command.name!r} cannot require {command.config.min_insync_replicas} in-sync replicas: "
             f"the cluster has {len(state.nodes)} node(s); choose fewer",
         )
     replicas = _assign(state, command)
@@ -234,7 +228,7 @@ def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
 
 
 def _assign(state: Cluster, command: CreateTopic) -> tuple[tuple[NodeId, ...], ...]:
-    """Return the nodes of each partition. Raises `InvalidOption`."""
+    """Return the nodes of each partition. Raise `InvalidOption` if there are too few."""
     live = nodes.live(state.nodes)
     if command.replicas is not None:
         assert len(command.replicas) == command.partitions
@@ -256,7 +250,7 @@ def _assign(state: Cluster, command: CreateTopic) -> tuple[tuple[NodeId, ...], .
 
 
 def seed_of(topic_id: str) -> int:
-    """Return the number that a topic's partitions are spread by: topics begin at different nodes."""
+    """Return the seed of a topic's placement, so that topics begin at different nodes."""
     return int.from_bytes(hashlib.blake2b(topic_id.encode(), digest_size=8).digest(), "big")
 
 

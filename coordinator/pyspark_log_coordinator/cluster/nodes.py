@@ -1,15 +1,15 @@
-"""The nodes of a cluster: who joins, is fenced, loses its store and comes back, and leaves for good.
+"""The nodes of a cluster: how they join, are fenced, get a new store, and leave.
 
     command           events
     AddNode        -> NodeAdded
-    FenceNode      -> NodeFenced                   nothing new is put on the node, and it is in no ISR
+    FenceNode      -> NodeFenced                   the node gets no new replicas, and is in no ISR
     UnfenceNode    -> NodeUnfenced
-    RenewNode      -> NodeRenewed                  a store in the place of one that was lost, or at another address
-    SetRack        -> RackSet                      where the node stands; replicas that are there stay where they are
+    RenewNode      -> NodeRenewed                  a store that replaces a lost one, or the same at another address
+    SetRack        -> RackSet                      existing replicas stay where they are
     RemoveNode     -> NodeRemoved                  a fenced node without replicas
 
-An incarnation is one life of a node's store. Neither an incarnation nor the id of a removed node is ever used again:
-what an old journal entry, or a disk from a drawer, says of the former one must not be taken for the present one's.
+A node's store has a new incarnation each time it is made or wiped. Neither an incarnation nor the id of a removed node
+is ever reused, so that an old journal entry or disk is not taken for the current node's.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 AT_THE_ROOT = "."
-"""The address of a node that is the cluster root itself, wherever that is mounted."""
+"""The address of the node at the cluster root, wherever that is mounted."""
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An independent place that can fail on its own."""
+    """A store that fails independently of others."""
 
     node_id: NodeName
     url: str
     rack: str
-    """Where it stands; what stands together fails together. Empty where nobody said."""
+    """Nodes of one rack may fail together. Empty if unknown."""
     incarnation: str
     fenced: bool = False
-    """Kept out by an operator: nothing new is put on it."""
+    """Taken out of service by an operator: the node gets no new replicas."""
 
 
 class FormerNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A life of a node's store that has ended."""
+    """A former incarnation of a node's store."""
 
     node_id: NodeId
     incarnation: str
 
 
 class AddNode(msgspec.Struct, frozen=True):
-    """Let a node join. Its store has been tried, and has the marker."""
+    """Let a node join. Its store was tested and has the marker."""
 
     node: Node
 
 
 class FenceNode(msgspec.Struct, frozen=True):
-    """Put nothing new on a node, and count on it for nothing."""
+    """Take a node out of service."""
 
     node_id: NodeId
 
 
 class UnfenceNode(msgspec.Struct, frozen=True):
-    """Use a fenced node again."""
+    """Return a fenced node to service."""
 
     node_id: NodeId
 
 
 class RenewNode(msgspec.Struct, frozen=True):
-    """Go on with another store, whose marker has this incarnation, or with the same one at another address."""
+    """Continue with a new store, whose marker has this incarnation, or with the same one at another address."""
 
     node_id: NodeId
     url: str
@@ -77,19 +77,19 @@ class RenewNode(msgspec.Struct, frozen=True):
 
 
 class SetRack(msgspec.Struct, frozen=True):
-    """Say where a node stands; empty for nowhere."""
+    """Set a node's rack; empty for unknown."""
 
     node_id: NodeId
     rack: str
 
 
 class RemoveNode(msgspec.Struct, frozen=True):
-    """Take a node away for good. `clear` are the ids of the topics without replicas on it, as their journals say."""
+    """Remove a node for good. `clear` are the ids of the topics whose journals have no replica on it."""
 
     node_id: NodeId
     clear: frozenset[str]
     journals: frozenset[NodeId]
-    """The nodes where the journals are, as far as the caller knows."""
+    """The journal nodes known to the caller."""
 
 
 class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -99,19 +99,19 @@ class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
 
 
 class NodeFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing new is put on the node."""
+    """The node was taken out of service."""
 
     node_id: NodeId
 
 
 class NodeUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node is used again."""
+    """The node was returned to service."""
 
     node_id: NodeId
 
 
 class NodeRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node's store is this one from now on. In another incarnation it holds nothing."""
+    """The node has this store from now on. In another incarnation it holds nothing."""
 
     node_id: NodeId
     url: str
@@ -119,14 +119,14 @@ class NodeRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid
 
 
 class RackSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node stands there from now on, as far as where new replicas go and which are near."""
+    """The node is in this rack from now on."""
 
     node_id: NodeId
     rack: str
 
 
 class NodeRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node is gone."""
+    """The node was removed for good."""
 
     node_id: NodeId
 
@@ -136,7 +136,7 @@ Event = NodeAdded | NodeFenced | NodeUnfenced | NodeRenewed | RackSet | NodeRemo
 
 
 def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: Command) -> list[Event]:
-    """Return the events that carry out `command`, none where it is done. Raises `InvalidOption` where refused."""
+    """Return the events that carry out `command`, none if it is done. Raise `InvalidOption` if it is refused."""
     match command:
         case AddNode():
             return _add(nodes, former, command.node)
@@ -144,7 +144,7 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
             if node_of(nodes, command.node_id).fenced:
                 return []
             if list(live(nodes)) == [command.node_id]:
-                raise _wrong(f"node {command.node_id!r} is the last that is not fenced; unfence or add another first")
+                raise _wrong(f"node {command.node_id!r} is the only one that is not fenced; unfence or add another")
             return [NodeFenced(command.node_id)]
         case UnfenceNode():
             return [NodeUnfenced(command.node_id)] if node_of(nodes, command.node_id).fenced else []
@@ -152,35 +152,35 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
             return _renew(nodes, former, command)
         case SetRack():
             check_rack(command.rack)
-            is_there = node_of(nodes, command.node_id).rack == command.rack
-            return [] if is_there else [RackSet(command.node_id, command.rack)]
+            known = node_of(nodes, command.node_id)
+            return [] if known.rack == command.rack else [RackSet(command.node_id, command.rack)]
 
 
 def decide_removal(
     nodes: Mapping[NodeId, Node], node_id: NodeId, topics: Sequence[str], journals: Collection[NodeId]
 ) -> list[Event]:
-    """Return the event that removes a node, none where it is gone.
+    """Return the event that removes a node, none if it is removed.
 
-    `topics` are those that may have replicas on it, `journals` the nodes where the journals are, or were before a move
-    that is under way. Raises `InvalidOption` where refused.
+    `topics` are those that may have replicas on it, `journals` the journal nodes, including those of a migration in
+    progress. Raise `InvalidOption` if the removal is refused.
     """
     if node_id not in nodes:
         return []
     if node_id in journals:
         raise _wrong(
-            f"node {node_id!r} is one of those where the journals are; it cannot be removed. Move them to others "
-            "first, with `pyspark-log cluster move-journals`"
+            f"node {node_id!r} is a journal node and cannot be removed; first migrate the journals to other nodes, "
+            "with `pyspark-log cluster move-journals`"
         )
     node = nodes[node_id]
     if node.url == AT_THE_ROOT:
-        raise _wrong(f"node {node_id!r} is the cluster root, where the journals are; it cannot be removed")
+        raise _wrong(f"node {node_id!r} is the cluster root, which holds the journals, and cannot be removed")
     if not node.fenced:
-        raise _wrong(f"node {node_id!r} is in use; fence it first, so that nothing new is put on it")
+        raise _wrong(f"node {node_id!r} is not fenced; fence it first, so that it gets no new replicas")
     if topics:
         more = f" and {len(topics) - 10} more" if len(topics) > 10 else ""  # noqa: PLR2004 -- enough to see which
         raise _wrong(
-            f"node {node_id!r} has replicas of {', '.join(topics[:10])}{more}; move these to other nodes, or "
-            "delete the topics, and try again"
+            f"node {node_id!r} has replicas of topics {', '.join(topics[:10])}{more}; reassign these to other nodes, "
+            "or delete the topics, then try again"
         )
     return [NodeRemoved(node_id)]
 
@@ -188,10 +188,10 @@ def decide_removal(
 def evolve(
     nodes: Mapping[NodeId, Node], former: tuple[FormerNode, ...], event: Event
 ) -> tuple[dict[NodeId, Node], tuple[FormerNode, ...]]:
-    """Return the nodes after `event`, and the former ones."""
+    """Return the nodes and the former nodes after `event`."""
     if isinstance(event, NodeAdded):
         if event.node.node_id in nodes:
-            raise ValueError(f"node {event.node.node_id!r} is added a second time")
+            raise ValueError(f"node {event.node.node_id!r} is added twice")
         return {**nodes, event.node.node_id: event.node}, former
     before = nodes[event.node_id]
     gone = FormerNode(before.node_id, before.incarnation)
@@ -209,19 +209,19 @@ def evolve(
 
 
 def live(nodes: Mapping[NodeId, Node]) -> dict[NodeId, Node]:
-    """Return the nodes that may be given something: those that are not fenced."""
+    """Return the nodes that are not fenced."""
     return {name: each for name, each in nodes.items() if not each.fenced}
 
 
 def node_of(nodes: Mapping[NodeId, Node], node_id: NodeId) -> Node:
-    """Return a node. Raises `InvalidOption`, which says what there is."""
+    """Return a node. Raise `InvalidOption` if it does not exist."""
     if node_id not in nodes:
-        raise _wrong(f"there is no node {node_id!r}; there are {named(nodes)}")
+        raise _wrong(f"node {node_id!r} does not exist; the cluster has {named(nodes)}")
     return nodes[node_id]
 
 
 def free_id(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode]) -> NodeId:
-    """Return the lowest number that no node has or had."""
+    """Return the lowest number that was never a node's id."""
     used = {*nodes, *(each.node_id for each in former)}
     return next(str(number) for number in range(len(used) + 1) if str(number) not in used)
 
@@ -233,9 +233,9 @@ def _add(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], node: Node)
     if known is not None and known.incarnation == node.incarnation:
         return []
     if known is not None:
-        raise _wrong(f"there is a node {node.node_id!r} already, at {known.url}; give another id, or none")
+        raise _wrong(f"node {node.node_id!r} already exists, at {known.url}; give another id, or none")
     if any(each.node_id == node.node_id for each in former):
-        raise _wrong(f"there was a node {node.node_id!r}, and ids are never used again; give another id, or none")
+        raise _wrong(f"node {node.node_id!r} was removed, and ids are never reused; give another id, or none")
     _check_store(nodes, former, node.node_id, node.url, node.incarnation)
     return [NodeAdded(node)]
 
@@ -253,14 +253,14 @@ def _check_store(
 ) -> None:
     for other in nodes.values():
         if other.node_id != node_id and other.url == url:
-            raise _wrong(f"{url} is node {other.node_id!r} already; give an address of its own to each node")
+            raise _wrong(f"{url} is already node {other.node_id!r}; each node needs an address of its own")
         if other.node_id != node_id and other.incarnation == incarnation:
-            raise _wrong(f"the store at {url} is node {other.node_id!r} already, by another address")
+            raise _wrong(f"the store at {url} is already node {other.node_id!r}, at another address")
     for each in former:
         if each.incarnation == incarnation:
             raise _wrong(
-                f"the store at {url} was node {each.node_id!r} before that was renewed or removed, and what it holds "
-                "may be old; empty it, its marker too, and try again"
+                f"the store at {url} was node {each.node_id!r} before that was renewed or removed, so its files may be "
+                "old; empty it, including its marker, and try again"
             )
 
 

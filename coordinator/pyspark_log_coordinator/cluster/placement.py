@@ -1,16 +1,15 @@
-"""Assignment: which nodes get the replicas of a new topic's partitions, preferred leader first.
+"""Placement: the nodes that get the replicas of new partitions, preferred leader first.
 
-Spread as Kafka does it: leaders go round the nodes, and the other replicas follow at a distance that grows with each
-round, so that the followers of one leader are spread too. The nodes are ordered so that racks alternate, and no rack
-gets a second replica of a partition before every rack has one. Nodes of which nobody said where they stand count as one
-rack: they may stand together.
+Leaders go round the nodes as in Kafka, and the other replicas follow at a distance that grows with each round, so that
+the followers of one leader are spread, too. Nodes are ordered so that racks alternate, and no rack gets a second
+replica of a partition before every rack has one. Nodes without a rack count as one rack, because they may fail
+together.
 
-Leaders are even: no node leads two partitions more than another. Replicas are even after each full round of partitions,
-if the racks are of one size.
+No node leads two partitions more than another. Replicas are even after each full round of partitions if the racks have
+the same size.
 
-Source: Kafka's AdminUtils.assignReplicasToBrokers and getRackAlternatedBrokerList, whose random numbers come from
-`seed` here; the rack of nodes without one is as in its StripedReplicaPlacer. With one rack this is Kafka's spread
-without racks.
+Source: Kafka's AdminUtils.assignReplicasToBrokers and getRackAlternatedBrokerList, with `seed` in the place of random
+numbers; nodes without a rack are treated as in its StripedReplicaPlacer.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ Placement = tuple[tuple["NodeId", ...], ...]
 """The nodes of each partition."""
 
 DEFAULT_REPLICATION_FACTOR = 3
-"""Of a topic that asks for none, where there are as many nodes. One may be lost, and two copies are left."""
+"""With three replicas, two copies are left when one node is lost."""
 
 
 def default_replication_factor(nodes: int) -> int:
-    """Return how many replicas a partition gets where nobody says: 3, or as many as there are nodes."""
+    """Return the replication factor of a topic that sets none: 3, or the number of nodes if that is smaller."""
     return min(DEFAULT_REPLICATION_FACTOR, nodes)
 
 
@@ -43,8 +42,8 @@ def spread(
 ) -> Placement:
     """Return the nodes of partitions `first` to `first + partitions - 1`.
 
-    `racks` is by node, with at least `replication_factor` of them. The same `seed`, which is not negative, gives the
-    same spread: partitions that are added later go on where the first ended.
+    `racks` has the rack of each node, for at least `replication_factor` nodes. The same `seed` (not negative) gives the
+    same spread, so that partitions that are added later continue it.
     """
     assert 1 <= replication_factor <= len(racks)
     nodes = alternated(racks)
@@ -67,7 +66,7 @@ def spread(
 
 
 def alternated(racks: Mapping[NodeId, str]) -> list[NodeId]:
-    """Return the nodes ordered so that neighbours are of different racks, as far as that can be."""
+    """Return the nodes in an order in which neighbours are in different racks if possible."""
     by_rack: dict[str, list[NodeId]] = {rack: [] for rack in sorted(set(racks.values()))}
     for node in sorted(racks, key=by_number):
         by_rack[racks[node]].append(node)
@@ -84,31 +83,31 @@ def check(
     first: int = 0,
     replication_factor: int | None = None,
 ) -> None:
-    """Raise `InvalidOption` unless every partition has as many replicas, on distinct nodes that are `live`.
+    """Raise `InvalidOption` unless all partitions have the same number of replicas, each on a different `live` node.
 
-    `known` are all nodes, fenced ones among them. `first` is the number of the first partition, `replication_factor`
-    that of the partitions that are there already.
+    `known` are all nodes, including fenced ones. `first` is the number of the first partition, `replication_factor`
+    that of the existing partitions.
     """
     live, known = set(live), set(known)
     for number, nodes in enumerate(assignment, first):
         where = f"the assignment of topic {topic!r}, partition {number},"
         if not nodes:
-            raise _wrong(f"{where} names no node; name one at least, preferred leader first")
+            raise _wrong(f"{where} names no node; name at least one, preferred leader first")
         for node in nodes:
             if node not in known:
-                raise _wrong(f"{where} names node {node!r}, which is not there; there are {named(known)}")
+                raise _wrong(f"{where} names node {node!r}, which does not exist; the cluster has {named(known)}")
             if node not in live:
                 raise _wrong(f"{where} names node {node!r}, which is fenced; unfence it, or name another")
         twice = [node for node in nodes if nodes.count(node) > 1]
         if twice:
-            raise _wrong(f"{where} names node {twice[0]!r} twice; replicas of a partition are on different nodes")
+            raise _wrong(f"{where} names node {twice[0]!r} twice; each replica must be on a different node")
         if len(nodes) != (replication_factor or len(assignment[0])):
             others = (
-                f"that of partition {first} has {len(assignment[0])}"
+                f"partition {first} has {len(assignment[0])}"
                 if replication_factor is None
-                else f"the partitions that are there have {replication_factor}"
+                else f"the existing partitions have {replication_factor}"
             )
-            raise _wrong(f"{where} has {len(nodes)} replicas and {others}; give every partition as many")
+            raise _wrong(f"{where} has {len(nodes)} replicas, but {others}; give every partition the same number")
 
 
 def _wrong(message: str) -> InvalidOption:

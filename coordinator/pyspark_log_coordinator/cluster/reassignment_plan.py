@@ -1,14 +1,14 @@
-"""Relocation: on which nodes the replicas of a topic that is there shall be, so that as few of them as possible move.
+"""The plan of a reassignment: new nodes for the replicas of a topic, such that as few replicas as possible move.
 
-A replica stays where it may. One that may not, and one more that is asked for, goes to a rack that the partition is not
-in yet, and there to the node with the fewest replicas of the topic. One that is too many goes from the rack that has
-most of the partition, and there from the node with the most replicas; the preferred leader stays.
+A replica stays on its node if that is allowed. Otherwise, and if the replication factor grows, a replica is placed in a
+rack without one, on the node with the fewest replicas of the topic. If it shrinks, a replica is removed from the rack
+with the most, on the node with the most replicas; the preferred leader stays.
 
-With `even` replicas move, one by one, from the node that has most to the one that has least until they differ by one,
-as far as racks allow it; so a node that is new gets its share. Then preferred leaders change likewise, which copies
+With `even`, replicas move one by one from the node with the most to the node with the fewest, until these differ by one
+or racks forbid it; so a new node gets its share. Then preferred leaders are balanced in the same way, which copies
 nothing.
 
-What has been relocated stays where it is when the same is asked again, so a reassignment that was cut short goes on.
+The same request again gives the same plan, so an interrupted reassignment continues.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def relocate(
 ) -> Placement:
     """Return the nodes of each partition, preferred leader first.
 
-    `racks` are those of the nodes that replicas may be on; of these the `closed` ones get none that they have not.
-    Without a replication factor each partition keeps its own. Raises `InvalidOption` where there are too few nodes.
+    `racks` has the racks of the nodes that replicas may be on; the `closed` ones keep theirs but get no new ones.
+    Without a replication factor each partition keeps its own. Raise `InvalidOption` if there are too few nodes.
     """
     plan = _Plan(racks, closed, [[node for node in nodes if node in racks] for nodes in current])
     leaders = Counter(nodes[0] for nodes in current if nodes[0] in racks)
@@ -61,7 +61,7 @@ def relocate(
 
 
 class _Plan:
-    """Where the replicas are so far."""
+    """The placement so far."""
 
     def __init__(self, racks: Mapping[NodeId, str], closed: Collection[NodeId], placed: list[list[NodeId]]) -> None:
         self._racks = racks
@@ -74,7 +74,7 @@ class _Plan:
                 self._of[node].add(number)
 
     def drop_one(self, number: int) -> None:
-        """Take one replica of a partition away."""
+        """Remove one replica of a partition."""
         nodes = self.placed[number]
         in_rack = Counter(self._racks[node] for node in nodes)
         worst = max(nodes[1:], key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), nodes.index(each)))
@@ -82,7 +82,7 @@ class _Plan:
         self._of[worst].discard(number)
 
     def add_one(self, number: int, wanted: int) -> None:
-        """Give a partition one more replica."""
+        """Add one replica to a partition."""
         nodes = self.placed[number]
         in_rack = Counter(self._racks[node] for node in nodes)
         able = [node for node in self._open if node not in nodes]
@@ -97,7 +97,7 @@ class _Plan:
         self._of[best].add(number)
 
     def even_replicas(self) -> bool:
-        """Move one replica from a node that has many to one that has few; return whether there was one to move."""
+        """Move one replica from a node with many to one with few, and return whether there was one to move."""
         by_load = sorted(self._of, key=lambda each: (-len(self._of[each]), by_number(each)))
         for heavy in by_load:
             for light in sorted(self._open, key=lambda each: (len(self._of[each]), by_number(each))):
@@ -112,7 +112,7 @@ class _Plan:
         return False
 
     def even_leaders(self) -> bool:
-        """Let another lead one partition of a node that leads many; return whether there was one."""
+        """Change the preferred leader of one partition of a node that leads many, and return whether there was one."""
         leads = Counter(nodes[0] for nodes in self.placed)
         for heavy, count in sorted(leads.items(), key=lambda each: (-each[1], by_number(each[0]))):
             for nodes in self.placed:
@@ -124,7 +124,7 @@ class _Plan:
         return False
 
     def _is_as_spread(self, nodes: list[NodeId], before: NodeId, after: NodeId) -> bool:
-        """Return whether the partition is in as many racks when one node takes the place of another."""
+        """Return whether the partition is in at least as many racks if `after` replaces `before`."""
         others = {self._racks[node] for node in nodes if node != before}
         return len({*others, self._racks[after]}) >= len({*others, self._racks[before]})
 

@@ -85,7 +85,7 @@ def clean_up_topic(
         if failed is None:
             raise error
         failed(name, error)
-    scheduled = sum(len(_keys(handle, each.key)) for each in handle.journal.state.released)
+    scheduled = sum(len(_keys(handle, each.key)) for each in handle.journal.state.pending_deletions)
     return TopicCleanup(count, expired, scheduled)
 
 
@@ -105,7 +105,7 @@ def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> li
     state = handle.journal.state
     # Clocks differ: delete in the order in which the files were scheduled.
     delay = state.config.file_delete_delay_ms
-    due = list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.released))
+    due = list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.pending_deletions))
     deleted = [key for each in due for key in _keys(handle, each.key)]
     nodes.each(lambda _, store: delete_all(store, deleted))
     # What stays on a missing or broken node becomes an orphan. A node that other processes may be able to use waits.
@@ -125,7 +125,7 @@ def orphans(store: Store, handle: TopicHandle) -> list[str]:
     state = handle.journal.state
     folder = layout.topic_folder(handle.name, handle.topic_id)
     named = {handle.append_file(file.name) for file in state.files}
-    named |= {key for each in state.released for key in _keys(handle, each.key)}
+    named |= {key for each in state.pending_deletions for key in _keys(handle, each.key)}
     for number, partition in enumerate(state.partitions):
         for each in (*partition.segments, *partition.staged):
             named |= set(_keys(handle, f"{number}/{each.name}"))

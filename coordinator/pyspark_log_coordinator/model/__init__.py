@@ -1,1 +1,1 @@
-"""The values that the topic's rules work on: partitions, batches, producers, settings. Pure."""
+"""The values that the rules of a topic work on: partitions, batches, producers, settings. Pure."""

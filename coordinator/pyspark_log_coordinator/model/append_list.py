@@ -1,8 +1,7 @@
-"""A tail: the newest part of a growing list, as an immutable value that is cheap to append to.
+"""An immutable list that is cheap to append to.
 
-Copying a tuple for each append would make a state machine's fold quadratic. Here all values share one list
-that only ever grows, and each knows which part of it is its own; an append to a value that is not the newest
-copies.
+Copying a tuple for each append would make a state machine's fold quadratic. Here all values share one list that only
+grows, and each value knows its part. Appending to a value that is not the newest copies its part.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ T = TypeVar("T")
 
 
 class AppendList(Sequence[T], Generic[T]):
-    """An immutable sequence. `append` and `drop` cost what they add or drop, `[i]` is constant."""
+    """An immutable sequence. The cost of `append` and `drop` is linear in what they add or drop; `[i]` is constant."""
 
     __slots__ = ("_end", "_items", "_start")
 
     def __init__(self, items: list[T] | None = None, start: int = 0) -> None:
-        """`items` is taken over, not copied; those before `start` are not part of the value."""
+        """Take over `items` without copying them; those before `start` are not part of the value."""
         self._items: list[T] = [] if items is None else items
         self._start = start
         self._end = len(self._items)
@@ -32,13 +31,13 @@ class AppendList(Sequence[T], Generic[T]):
         return AppendList([*self._items[self._start : self._end], *new])
 
     def drop(self, count: int) -> AppendList[T]:
-        """Return this sequence without its first `count` items. Raises `IndexError` if it has not so many."""
+        """Return this sequence without its first `count` items. Raise `IndexError` if it has fewer."""
         if not 0 <= count <= len(self):
             raise IndexError(f"{count} of {len(self)} items")
         start = self._start + count
         if len(self._items) == self._end and start <= self._end - start:
             return AppendList(self._items, start)
-        # More is dropped than is left: a copy lets the rest of the shared list go.
+        # More is dropped than is left: copy, so that the shared list can be freed.
         return AppendList(self._items[start : self._end])
 
     def __len__(self) -> int:
@@ -67,11 +66,11 @@ class AppendList(Sequence[T], Generic[T]):
         return hash(len(self))
 
     def __repr__(self) -> str:
-        return f"Tail({self[:]!r})"
+        return f"AppendList({self[:]!r})"
 
 
 def to_builtin(value: Any) -> Any:
-    """Turn a `AppendList` into a list: msgspec's hook for encoding a state."""
+    """Return an `AppendList` as a list: msgspec's hook for encoding a state."""
     if isinstance(value, AppendList):
         return value[:]
     raise NotImplementedError(f"a state cannot hold {type(value)}")

@@ -12,7 +12,7 @@ from pyspark_log_storage.stored_names import BornName
 
 
 class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An append file that a batch brings: its name, who holds it, and its chunks in their order."""
+    """An append file of a batch: its name, its holders, and its chunks in order."""
 
     name: BornName
     holders: tuple[Holder, ...]

@@ -1,12 +1,12 @@
-"""Settings of Kafka's brokers and of its old producer, and what takes their place here.
+"""Settings of Kafka's brokers and of its old producer, with the advice for users who bring them along.
 
-They are in the configuration files of people who come from Kafka. Here nobody reads such a file: each topic has its
-own configuration, so the advice names the setting of the topic. Sources: Kafka's `server.properties`, KIP-16, KIP-19.
+There is no broker configuration file here: each topic has its own configuration. Sources: Kafka's `server.properties`,
+KIP-16, KIP-19.
 """
 
 from __future__ import annotations
 
-_OF_THE_TOPIC = {
+_TOPIC_SETTINGS = {
     "log.cleanup.policy": "cleanup.policy",
     "log.flush.interval.messages": "flush.messages",
     "log.flush.interval.ms": "flush.ms",
@@ -20,27 +20,25 @@ _OF_THE_TOPIC = {
     "log.segment.delete.delay.ms": "file.delete.delay.ms",
     "message.max.bytes": "max.message.bytes",
 }
+_FOLDERS = "the addresses of the cluster and its nodes say where rows are stored; use path, and pyspark-log nodes add"
 
 SETTINGS = {
     "replica.lag.max.messages": (
         "Kafka removed it in 0.9 (KIP-16), because a burst of rows put healthy followers out of sync; use the topic's "
-        "replica.lag.time.max.ms, for only time counts"
+        "replica.lag.time.max.ms"
     ),
     "request.required.acks": "it was an option of Kafka's producer before 0.9; use acks, which a write takes",
-    "log.dir": "the address of the cluster and of its nodes says where rows lie; use path, and pyspark-log nodes add",
-    "log.dirs": "the address of the cluster and of its nodes says where rows lie; use path, and pyspark-log nodes add",
-} | {name: f"it is a setting of Kafka's brokers; use the topic's {here}" for name, here in _OF_THE_TOPIC.items()}
-"""By name, what to do instead."""
+    "log.dir": _FOLDERS,
+    "log.dirs": _FOLDERS,
+} | {name: f"it is a setting of Kafka's brokers; use the topic's {here}" for name, here in _TOPIC_SETTINGS.items()}
+"""What to use instead, by name."""
 
-PREFIXES = {
-    "log.": "it is a setting of Kafka's brokers, and there are none; leave it out",
-    "replica.": "it is a setting of Kafka's brokers, and there are none; leave it out",
-}
-"""What to do about other settings of the brokers, by how their names begin."""
+PREFIXES = ("log.", "replica.")
+"""The beginnings of the names of other broker settings."""
 
 
 def advice(name: str) -> str | None:
-    """Return what to do instead of a setting, None if it is none of Kafka's brokers or of its old producer."""
-    if name in SETTINGS:
-        return SETTINGS[name]
-    return next((why for prefix, why in PREFIXES.items() if name.startswith(prefix)), None)
+    """Return what to do about a setting of Kafka's brokers or its old producer, or None if it is neither."""
+    if name.startswith(PREFIXES) and name not in SETTINGS:
+        return "it is a setting of Kafka's brokers, and there are none; leave it out"
+    return SETTINGS.get(name)

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def by_number(node: NodeId) -> tuple[bool, int, str]:
-    """Return what nodes are sorted by: those that are numbers as numbers, then the others."""
+    """Return the sort key of a node."""
     plain = node.isascii() and node.isdigit()
     return (not plain, int(node) if plain else 0, node)
 
 
 def named(nodes: Iterable[NodeId]) -> str:
-    """Return the nodes as messages list them."""
+    """Return the sorted nodes as a comma-separated list for messages, "none" if there are none."""
     return ", ".join(sorted(nodes, key=by_number)) or "none"

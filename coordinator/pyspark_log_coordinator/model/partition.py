@@ -1,8 +1,9 @@
-"""A partition: its replicas, who leads, and where its rows lie."""
+"""A partition: its replicas, its leader, and the segments and chunks that hold its rows."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,10 +15,15 @@ from pyspark_log_storage.staged_chunk import StagedChunk
 from pyspark_log_storage.stored_names import SegmentName
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark_log_storage.segment import SegmentFile
 
 NodeId = str
 BEFORE_ALL_TIMES = -(2**63)
+_base_offset = attrgetter("base_offset")
+_end_offset = attrgetter("end_offset")
+_timestamp_reached = attrgetter("timestamp_reached")
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -30,10 +36,9 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A sequenced chunk: rows `[base_offset, base_offset + rows)` of its partition.
 
-    `file` numbers the topic's files; `position` and `length` are in bytes, timestamps in microseconds since
-    1970.
-    `timestamp_reached` is the largest timestamp of the partition up to and with this chunk: it never falls,
-    so the first chunk that holds a time can be found by bisection, as in Kafka's time index.
+    `file` numbers an append file of the topic. `position` and `length` are in bytes, timestamps in microseconds
+    since 1970. `timestamp_reached` is the largest timestamp of the partition up to and including this chunk. It never
+    falls, so a bisection finds the first chunk that reaches a time, as in Kafka's time index.
     """
 
     base_offset: Count
@@ -50,11 +55,11 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the chunk's last row."""
+        """The offset after the chunk's last row."""
         return self.base_offset + self.rows
 
     def place(self, partition: int) -> StagedChunk:
-        """Return where the chunk lies in its file, and what a reader must find there."""
+        """Return the chunk's place in its file and what a reader must find there."""
         return StagedChunk(
             partition,
             self.position,
@@ -70,7 +75,7 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
 
-    `level` counts how often its rows were written, the append file not counted. `timestamp_reached` as in `ChunkRef`.
+    `level` counts how often its rows were rewritten since the append file. `timestamp_reached` is as in `ChunkRef`.
     """
 
     name: SegmentName
@@ -92,7 +97,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @property
     def born(self) -> int:
-        """The newest journal entry that its writer knew."""
+        """The number of the newest journal entry that its writer knew."""
         return layout.born_of(self.name)
 
 
@@ -108,38 +113,43 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """(leader epoch, its first offset), oldest first: the leader-epoch-checkpoint."""
     log_start: Count
     log_end: Count
-    """Where the next chunk goes. The sequence is one, so this is of the partition, not of a node."""
+    """The offset of the next chunk. There is one sequence, so this belongs to the partition, not to a node."""
     high_watermark: Count
     log_end_offsets: dict[NodeId, Count]
-    """LEO of each replica: to there, from the log start on, it holds all that the log consists of."""
+    """LEO of each replica: it holds all rows from the log start to there."""
     segments: tuple[SegmentRef, ...]
     """The rolled part of the log, oldest first."""
     chunks: AppendList[ChunkRef]
-    """The unrolled part: it goes on where the segments end."""
+    """The unrolled part, which begins at the end of the segments."""
     staged: tuple[SegmentRef, ...] = ()
-    """Segments that come into their place as soon as every member of the ISR holds them."""
+    """Segments that are swapped in as soon as every member of the ISR holds them."""
     adding: tuple[NodeId, ...] = ()
-    """Replicas that a reassignment brings: the removing ones leave when these are in the ISR (KIP-455)."""
+    """Replicas that a reassignment adds. Those in `removing` leave when all of these are in the ISR (KIP-455)."""
     removing: tuple[NodeId, ...] = ()
     before: tuple[NodeId, ...] = ()
-    """The replicas before the reassignment that is under way, preferred leader first: cancelling goes back to these."""
+    """The replicas before the current reassignment, preferred leader first: cancelling it restores these."""
 
     @property
     def leader_end(self) -> int:
-        """The leader's LEO, the log end where nobody leads."""
+        """The leader's LEO, or the log end if there is no leader."""
         return self.log_end if self.leader is None else self.log_end_offsets[self.leader]
 
     @property
     def epoch_start(self) -> int:
-        """Where the rows of the present leader epoch begin."""
+        """The first offset of the current leader epoch."""
         return self.epoch_starts[-1][1]
 
     @property
     def rolled_end(self) -> int:
-        """Where the segments end and the unrolled chunks begin."""
+        """The offset at which the segments end and the unrolled chunks begin."""
         if self.segments:
             return self.segments[-1].end_offset
         return self.chunks[0].base_offset if self.chunks else self.log_end
+
+    @property
+    def all_segments(self) -> tuple[SegmentRef, ...]:
+        """The segments of the log and the staged ones."""
+        return (*self.segments, *self.staged)
 
     @property
     def timestamp_reached(self) -> int:
@@ -148,29 +158,25 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return newest[-1].timestamp_reached if newest else BEFORE_ALL_TIMES
 
     def end_of_epoch(self, epoch: int) -> int:
-        """Return where the rows of leader epochs up to `epoch` end (KIP-101's OffsetsForLeaderEpoch)."""
+        """Return the end of the rows of leader epochs up to `epoch` (KIP-101's OffsetsForLeaderEpoch)."""
         later = [start for number, start in self.epoch_starts if number > epoch]
         return min(later, default=self.log_end)
 
     def chunks_between(self, start: int, end: int) -> list[ChunkRef]:
         """Return the unrolled chunks that hold any row of `[start, end)`, in order."""
-        if start >= end:
-            return []
-        first = bisect_right(self.chunks, start, key=_end_offset)
-        last = bisect_left(self.chunks, end, lo=first, key=_base_offset)
-        return self.chunks[first:last]
+        return self.chunks[_between(self.chunks, start, end)]
 
     def chunks_ending_by(self, offset: int) -> int:
-        """Return how many of the unrolled chunks end at or before `offset`."""
+        """Return the number of unrolled chunks that end at or before `offset`."""
         return bisect_right(self.chunks, offset, key=_end_offset)
 
     def segments_between(self, start: int, end: int) -> tuple[SegmentRef, ...]:
         """Return the segments that hold any row of `[start, end)`, in order."""
-        if start >= end:
-            return ()
-        first = bisect_right(self.segments, start, key=_end_offset)
-        last = bisect_left(self.segments, end, lo=first, key=_base_offset)
-        return self.segments[first:last]
+        return self.segments[_between(self.segments, start, end)]
+
+    def pieces_between(self, start: int, end: int) -> list[SegmentRef | ChunkRef]:
+        """Return the segments and the unrolled chunks that hold any row of `[start, end)`, in order."""
+        return [*self.segments_between(start, end), *self.chunks_between(start, end)]
 
     def segments_reaching(self, timestamp: int) -> list[SegmentRef]:
         """Return the segments with a row at or after `timestamp` (microseconds), in order."""
@@ -184,7 +190,7 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:
-    """Return a partition without rows on these nodes, preferred leader first; the first of those in sync leads."""
+    """Return a partition without rows on `nodes`, preferred leader first; the first of `in_sync` leads."""
     return Partition(
         replicas=nodes,
         isr=in_sync,
@@ -200,13 +206,9 @@ def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:
     )
 
 
-def _base_offset(piece: ChunkRef | SegmentRef) -> int:
-    return piece.base_offset
-
-
-def _end_offset(piece: ChunkRef | SegmentRef) -> int:
-    return piece.end_offset
-
-
-def _timestamp_reached(piece: ChunkRef | SegmentRef) -> int:
-    return piece.timestamp_reached
+def _between(pieces: Sequence[ChunkRef | SegmentRef], start: int, end: int) -> slice:
+    """Return the slice of those of the pieces, in order, that hold any row of `[start, end)`."""
+    if start >= end:
+        return slice(0)
+    first = bisect_right(pieces, start, key=_end_offset)
+    return slice(first, bisect_left(pieces, end, lo=first, key=_base_offset))

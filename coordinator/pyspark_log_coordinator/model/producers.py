@@ -1,11 +1,11 @@
-"""Producers: what makes a micro-batch exactly once.
+"""Producers: the rules that write each micro-batch exactly once.
 
-A producer is a streaming query (its query id, which lives in its checkpoint) or an application that names
-itself (`txnAppId`). The log keeps each one's last batch id; the same batch again changes nothing. What does
-not look like a retry is an error that says what happened, never silence.
+A producer is a streaming query (its query id, which is stored in its checkpoint) or an application that names itself
+(`txnAppId`). The log keeps the last batch id of each; the same batch again changes nothing. Any other conflict is an
+error that says what happened.
 
-An application id that a query took over (`take_over`) never goes back to a query that had it before: its last
-batch is forgotten, so that nobody could tell its retries from new rows. The option may thus stay set.
+An application id that another query took over (`take_over`) never returns to its former query, whose retries could no
+longer be told from new rows. So the option may stay set.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ RETIRED_MAX = 64
 
 
 class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Who says to write which batch.
+    """A writer's statement of which producer's batch it writes.
 
-    `query_id` and `run_id` are Spark's, empty for batch writes; `batch_id` is Spark's batch id, or
-    `txnVersion`.
+    `query_id` and `run_id` are Spark's, empty for batch writes; `batch_id` is Spark's batch id or `txnVersion`.
     """
 
     producer: str
@@ -33,7 +32,7 @@ class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A producer's last batch, and who must not write for it any more (the newest 64 of each)."""
+    """A producer's last batch, and the newest 64 runs and queries that may no longer write for it."""
 
     query_id: str
     run_id: str
@@ -42,15 +41,15 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     retired_runs: tuple[str, ...] = ()
     retired_queries: tuple[str, ...] = ()
     rows_lost: Count = 0
-    """How many rows of the last batch an election has cut off the log."""
+    """Number of rows of the last batch that an election has cut off the log."""
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:
-    """Return whether the claimed batch is in the log already; False means: it is new and may be appended.
+    """Return whether the claimed batch is already in the log; if not, it may be appended.
 
-    Raises `ProducerFenced` for a run that a newer one replaced and for an application id that another query
-    owns or took over, `BatchMismatch` for the same batch with another number of rows and for a number that
-    went backwards, and for a batch of which an election cut rows.
+    Raise `ProducerFenced` for a run that a newer one replaced and for an application id that another query owns or took
+    over. Raise `BatchMismatch` for a batch id that went backwards, for the same batch with another number of rows, and
+    for a batch that lost rows in an election.
     """
     if known is None:
         return False
@@ -59,14 +58,14 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
         raise ProducerFenced(
             who,
             f"topic {topic!r}: run {claim.run_id} of producer {who!r} was replaced by a newer run, which "
-            f"wrote up to batch {known.batch_id}; stop this driver, it is left over from an earlier start",
+            f"wrote up to batch {known.batch_id}; stop this driver: it is left over from an earlier start",
         )
     if claim.query_id in known.retired_queries:
         raise ProducerFenced(
             who,
             f"topic {topic!r}: txnAppId {who!r} was taken over from {_query(claim.query_id)} by "
-            f"{_query(known.query_id)}, which wrote up to batch {known.batch_id}; it cannot go back, for "
-            "what the former owner had written is forgotten. Stop this writer, or give it another txnAppId",
+            f"{_query(known.query_id)}, which wrote up to batch {known.batch_id}; it cannot return to "
+            "the former owner, whose last batch is no longer known. Stop this writer, or give it another txnAppId",
         )
     if claim.query_id != known.query_id:
         if claim.take_over:
@@ -74,7 +73,7 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
         raise ProducerFenced(
             who,
             f"topic {topic!r}: txnAppId {who!r} belongs to {_query(known.query_id)}, which wrote up to batch "
-            f"{known.batch_id}, and this is {_query(claim.query_id)}: its checkpoint is new or another's. "
+            f"{known.batch_id}; this is {_query(claim.query_id)}, with a new or different checkpoint. "
             "Restart from the old checkpoint, choose another txnAppId, or take the id over with option "
             "txnTakeOver=true (batches that the old checkpoint had written may then be written twice)",
         )
@@ -84,15 +83,15 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
         raise BatchMismatch(
             who,
             batch,
-            f"topic {topic!r}: producer {who!r} sends batch {batch} after batch {known.batch_id} is in the "
-            "log: numbers went backwards, perhaps by an old copy of the checkpoint. Restore the newest "
+            f"topic {topic!r}: producer {who!r} sends batch {batch} after batch {known.batch_id}: "
+            "batch ids went backwards, perhaps because of an old copy of the checkpoint. Restore the newest "
             "checkpoint, or start with a new one; give a batch write a txnVersion that is not lower",
         )
     if rows != known.rows:
         raise BatchMismatch(
             who,
             batch,
-            f"topic {topic!r}: producer {who!r} sends batch {batch} again with {rows} rows, and {known.rows} "
+            f"topic {topic!r}: producer {who!r} sends batch {batch} again with {rows} rows, but {known.rows} "
             "are in the log: the source is not replayable or the query was changed. Make the query "
             "deterministic, or start it with a new checkpoint (and a new txnAppId)",
         )
@@ -100,16 +99,16 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
         raise BatchMismatch(
             who,
             batch,
-            f"topic {topic!r}: batch {batch} of producer {who!r} was in the log, and the leader's node was lost before "
-            f"others had copied it (acks=1): {known.rows_lost} of its {rows} rows are gone. Appending it again would "
-            "write what is left twice. Write the missing rows by hand or do without them, and go on with a new "
-            "checkpoint (and a new txnAppId); acks=all keeps this from happening",
+            f"topic {topic!r}: batch {batch} of producer {who!r} was in the log, but the leader's node was lost before "
+            f"other replicas had copied it (acks=1): {known.rows_lost} of its {rows} rows are lost. Appending it again "
+            "would write the remaining rows twice. Write the lost rows by hand or do without them, and continue with a "
+            "new checkpoint (and a new txnAppId); use acks=all to prevent this",
         )
     return True
 
 
 def move(known: Producer | None, claim: ProducerClaim, rows: int) -> Producer:
-    """Return the producer after its batch was sequenced; another run, or query, retires the last one."""
+    """Return the producer after its batch was sequenced; another run or query retires the one before."""
     if known is None:
         return Producer(claim.query_id, claim.run_id, claim.batch_id, rows)
     runs, queries = known.retired_runs, known.retired_queries

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -17,79 +17,89 @@ MAX_MESSAGE_BYTES = 1_048_588
 REPLICA_LAG_TIME_MAX_MS = 30_000
 UNLIMITED = -1
 _SIMILAR = 0.6
-"""How much a name must be like a setting, as `difflib` counts it, to be what was meant."""
+"""The `difflib` ratio from which on a setting is suggested for an unknown name."""
 _MISSPELT = 0.8
-"""The same for a name that may be a setting of Kafka's brokers."""
+"""The same for a name that could also be a setting of Kafka's brokers."""
 _DAY_MS = 86_400_000
 
-_NAMES = {
-    "compression_type": "compression.type",
-    "min_insync_replicas": "min.insync.replicas",
-    "max_message_bytes": "max.message.bytes",
-    "segment_bytes": "segment.bytes",
-    "segment_ms": "segment.ms",
-    "flush_messages": "flush.messages",
-    "flush_ms": "flush.ms",
-    "retention_ms": "retention.ms",
-    "retention_bytes": "retention.bytes",
-    "file_delete_delay_ms": "file.delete.delay.ms",
-    "orphan_retention_ms": "orphan.retention.ms",
-    "unclean_leader_election_enable": "unclean.leader.election.enable",
-    "replication_mode": "replication.mode",
-    "replica_lag_time_max_ms": "replica.lag.time.max.ms",
-}
-_LOWEST = {
-    "min_insync_replicas": 1,
-    "max_message_bytes": 1,
-    "segment_bytes": 1,
-    "segment_ms": 1,
-    "flush_messages": 1,
-    "flush_ms": 0,
-    "retention_ms": UNLIMITED,
-    "retention_bytes": UNLIMITED,
-    "file_delete_delay_ms": 0,
-    "orphan_retention_ms": 0,
-    "replica_lag_time_max_ms": 1,
-}
-"""The smallest value of each number."""
-_WORDS = {
-    "compression.type": ("none", "lz4", "zstd"),
-    "unclean.leader.election.enable": ("true", "false"),
-    "replication.mode": ("isr", "quorum"),
+
+class _Field(NamedTuple):
+    name: str
+    """Kafka's name."""
+    allowed: int | tuple[str, ...]
+    """The smallest number, or the words."""
+    meaning: str
+
+
+_FIELDS = {
+    "compression_type": _Field(
+        "compression.type", ("none", "lz4", "zstd"), "Compression of the rows, unless the writer chooses another."
+    ),
+    "min_insync_replicas": _Field(
+        "min.insync.replicas",
+        1,
+        "Number of replicas that must be in sync for a write with acks=all; all replicas if the topic has fewer.",
+    ),
+    "max_message_bytes": _Field(
+        "max.message.bytes", 1, "Maximum size in bytes of the key, value and headers of one row together."
+    ),
+    "segment_bytes": _Field(
+        "segment.bytes",
+        1,
+        "Maximum size in bytes of a merged segment. A partition with this many unrolled bytes, or 32 MB, is rolled.",
+    ),
+    "segment_ms": _Field(
+        "segment.ms", 1, "A partition is rolled when its oldest unrolled row was written this many ms ago."
+    ),
+    "flush_messages": _Field(
+        "flush.messages", 1, "A partition with this many unrolled rows is rolled, which moves the recovery point."
+    ),
+    "flush_ms": _Field("flush.ms", 0, "The same as segment.ms; the smaller of the two applies."),
+    "retention_ms": _Field(
+        "retention.ms",
+        UNLIMITED,
+        "A segment is deleted when its newest row is older than this many ms; -1 means never.",
+    ),
+    "retention_bytes": _Field(
+        "retention.bytes",
+        UNLIMITED,
+        "The oldest segments are deleted while a partition has more bytes than this; -1 means no limit.",
+    ),
+    "file_delete_delay_ms": _Field(
+        "file.delete.delay.ms",
+        0,
+        "Time in ms for which the bytes of a replaced or expired file are kept for readers that still use it.",
+    ),
+    "orphan_retention_ms": _Field(
+        "orphan.retention.ms",
+        0,
+        "Time in ms for which a file that no journal entry names is kept: its writer may be slow.",
+    ),
+    "unclean_leader_election_enable": _Field(
+        "unclean.leader.election.enable",
+        ("true", "false"),
+        "Whether an out-of-sync replica may lead when no other can; the rows that it lacks are lost.",
+    ),
+    "replication_mode": _Field(
+        "replication.mode",
+        ("isr", "quorum"),
+        "isr: a row is committed when all in-sync replicas hold it; quorum: when a majority of the replicas does.",
+    ),
+    "replica_lag_time_max_ms": _Field(
+        "replica.lag.time.max.ms",
+        1,
+        "A reachable follower that has not been caught up for this many ms leaves the ISR.",
+    ),
 }
 
 
-_MEANINGS = {
-    "compression_type": "How the rows are compressed, unless the writer says otherwise.",
-    "min_insync_replicas": (
-        "How many replicas must be in sync for a write with acks=all; all of them where the topic has fewer."
-    ),
-    "max_message_bytes": "The most bytes of the key, value and headers of one row together.",
-    "segment_bytes": (
-        "A segment is not merged beyond so many bytes. A partition with as many unrolled, or with 32 MB, is rolled."
-    ),
-    "segment_ms": "A partition is rolled when its oldest unrolled row was written so many ms ago.",
-    "flush_messages": "A partition with so many unrolled rows is rolled: that moves the recovery point.",
-    "flush_ms": "As segment.ms; the shorter of the two counts.",
-    "retention_ms": "Segments go whose newest row is older than so many ms; -1 keeps all.",
-    "retention_bytes": "The oldest segments go while a partition has more bytes than this; -1 keeps all.",
-    "file_delete_delay_ms": (
-        "How long, in ms, the bytes of a replaced or expired file stay, for readers that are under way."
-    ),
-    "orphan_retention_ms": "How long, in ms, a file that nothing names stays: a writer may be slow.",
-    "unclean_leader_election_enable": (
-        "Whether a replica that is not in sync may lead when no other can: the rows that it lacks are lost then."
-    ),
-    "replication_mode": (
-        "isr: a row is committed when all in-sync replicas hold it; quorum: when a majority of the replicas does."
-    ),
-    "replica_lag_time_max_ms": ("A follower that answers and has not been caught up for so many ms leaves the ISR."),
-}
-"""Of each setting, in a sentence."""
-
-
-class TopicConfig(msgspec.Struct, frozen=True, rename=_NAMES.get, forbid_unknown_fields=True):
-    """How a topic is kept; `_MEANINGS` says what each field means. Sizes in bytes, times in milliseconds."""
+class TopicConfig(
+    msgspec.Struct,
+    frozen=True,
+    rename={field: each.name for field, each in _FIELDS.items()}.get,
+    forbid_unknown_fields=True,
+):
+    """The settings of a topic; `_FIELDS` says what each means. Sizes in bytes, times in milliseconds."""
 
     compression_type: Literal["none", "lz4", "zstd"] = "lz4"
     """Kafka's default is the producer's, which here is lz4 too."""
@@ -109,7 +119,7 @@ class TopicConfig(msgspec.Struct, frozen=True, rename=_NAMES.get, forbid_unknown
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting, for people: its name in Kafka's way, what it takes, its default and what it means."""
+    """A setting as the docs list it: Kafka's name, the values that it takes, its default and its meaning."""
 
     name: str
     takes: str
@@ -120,53 +130,57 @@ class Setting(msgspec.Struct, frozen=True):
 def all_settings() -> tuple[Setting, ...]:
     """Return all settings of a topic."""
     default = words(TopicConfig())
-    found = []
-    for field, name in _NAMES.items():
-        takes = _listed(_WORDS[name], "or") if name in _WORDS else f"a whole number, {_LOWEST[field]} or more"
-        found.append(Setting(name, takes, default[name], _MEANINGS[field]))
-    return tuple(found)
+    return tuple(
+        Setting(
+            name,
+            f"a whole number, {allowed} or more" if isinstance(allowed, int) else _listed(allowed, "or"),
+            default[name],
+            meaning,
+        )
+        for name, allowed, meaning in _FIELDS.values()
+    )
 
 
 def parse(settings: Mapping[str, str]) -> TopicConfig:
-    """Return the configuration in `settings`, by Kafka's names. Raises `InvalidOption`."""
-    return msgspec.convert(_read(settings), TopicConfig)
+    """Return the configuration in `settings`, by Kafka's names. Raise `InvalidOption` for any that is invalid."""
+    return alter(TopicConfig(), settings)
 
 
 def alter(config: TopicConfig, settings: Mapping[str, str]) -> TopicConfig:
-    """Return `config` with the settings changed. Raises `InvalidOption`."""
+    """Return `config` with `settings` changed. Raise `InvalidOption` for any that is invalid."""
     return msgspec.convert({**msgspec.to_builtins(config), **_read(settings)}, TopicConfig)
 
 
 def check_min_insync(topic: str, config: TopicConfig, replicas: int) -> None:
-    """Raise `InvalidOption` where a topic asks for more in-sync replicas than it has `replicas`."""
+    """Raise `InvalidOption` if min.insync.replicas is larger than the topic's number of `replicas`."""
     if config.min_insync_replicas > replicas:
         raise InvalidOption(
             "min.insync.replicas",
-            f"topic {topic!r} cannot ask for {config.min_insync_replicas} in-sync replicas: "
+            f"topic {topic!r} cannot require {config.min_insync_replicas} in-sync replicas: "
             f"it has {replicas}; choose fewer, or a higher replication factor",
         )
 
 
 def check(config: TopicConfig) -> None:
-    """Raise `ValueError` for a number that no user can have set."""
-    for field, lowest in _LOWEST.items():
+    """Raise `ValueError` for a stored number that no user can have set."""
+    for field, (name, allowed, _) in _FIELDS.items():
         value = getattr(config, field)
-        if not lowest <= value < 2**63:
-            raise ValueError(f"the topic's {_NAMES[field]} is {value}")
+        if isinstance(allowed, int) and not allowed <= value < 2**63:
+            raise ValueError(f"the topic's {name} is {value}")
 
 
 def show(config: TopicConfig) -> dict[str, Any]:
     """Return the configuration by Kafka's names."""
-    return {kafka: getattr(config, field) for field, kafka in _NAMES.items()}
+    return {each.name: getattr(config, field) for field, each in _FIELDS.items()}
 
 
 def words(config: TopicConfig) -> dict[str, str]:
-    """Return the configuration by Kafka's names, each value as it would be set."""
+    """Return the configuration by Kafka's names, each value as a user sets it."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in show(config).items()}
 
 
 def defaults(names: Iterable[str]) -> dict[str, str]:
-    """Return the settings that give these their defaults. Raises `InvalidOption` for one that there is not."""
+    """Return the default values of these settings. Raise `InvalidOption` for an unknown name."""
     known = words(TopicConfig())
     for name in names:
         if name not in known:
@@ -175,27 +189,25 @@ def defaults(names: Iterable[str]) -> dict[str, str]:
 
 
 def _read(settings: Mapping[str, str]) -> dict[str, Any]:
-    known = list(_NAMES.values())
+    allowed = {each.name: each.allowed for each in _FIELDS.values()}
     values: dict[str, Any] = {}
     for name, text in settings.items():
         if name == "cleanup.policy":
             if text != "delete":
                 raise InvalidOption(name, f"cleanup.policy={text} is not supported; leave it at 'delete'")
-            continue
-        if name not in known:
+        elif name not in allowed:
             raise _unknown(name)
-        values[name] = text
-    for field, lowest in _LOWEST.items():
-        name = _NAMES[field]
-        if name in values:
-            values[name] = _whole_number(name, values[name], lowest)
-    for name, allowed in _WORDS.items():
-        if name in values and values[name] not in allowed:
-            raise InvalidOption(name, f"{name}={values[name]!r} is unknown; there are {_listed(allowed, 'and')}")
-    unclean = _NAMES["unclean_leader_election_enable"]
-    if unclean in values:
-        values[unclean] = values[unclean] == "true"
+        else:
+            values[name] = _value(name, text, allowed[name])
     return values
+
+
+def _value(name: str, text: str, allowed: int | tuple[str, ...]) -> int | str | bool:
+    if isinstance(allowed, int):
+        return _whole_number(name, text, allowed)
+    if text not in allowed:
+        raise InvalidOption(name, f"{name}={text!r} is unknown; choose {_listed(allowed, 'or')}")
+    return text == "true" if "true" in allowed else text
 
 
 def _listed(names: Sequence[str], word: str) -> str:
@@ -204,13 +216,14 @@ def _listed(names: Sequence[str], word: str) -> str:
 
 
 def _unknown(name: str) -> InvalidOption:
-    known = list(_NAMES.values())
-    told = broker_settings.advice(name)
-    close = difflib.get_close_matches(name, known, 1, cutoff=_SIMILAR if told is None else _MISSPELT)
-    if told is not None and (name in broker_settings.SETTINGS or not close):
-        return InvalidOption(name, f"unknown topic configuration {name!r}: {told}")
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-    return InvalidOption(name, f"unknown topic configuration {name!r}; {hint}")
+    known = [each.name for each in _FIELDS.values()]
+    advice = broker_settings.advice(name)
+    close = difflib.get_close_matches(name, known, 1, cutoff=_SIMILAR if advice is None else _MISSPELT)
+    if advice is not None and (name in broker_settings.SETTINGS or not close):
+        hint = f": {advice}"
+    else:
+        hint = f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"
+    return InvalidOption(name, f"unknown topic configuration {name!r}{hint}")
 
 
 def _whole_number(name: str, text: str, lowest: int) -> int:

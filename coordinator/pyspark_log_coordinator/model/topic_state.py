@@ -10,6 +10,7 @@ from pyspark_log_coordinator.model.append_list import AppendList, to_builtin
 from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition
 from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.ranges import Count, Int64
 from pyspark_log_storage.stored_names import BornName, ReleasedKey
 
@@ -24,20 +25,20 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     holders: tuple[Holder, ...]
     sequenced_ms: Int64
     producer: str = ""
-    """Whose batch it is a part of, empty for a write without a name."""
+    """The producer of its batch, empty for a write without a name."""
     batch_id: Int64 = 0
 
 
 class PendingDeletion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A file that the log no longer needs: its key below the topic's folder, without ending for a segment."""
+    """A file that the log no longer needs: its key below the topic's folder, for a segment without the ending."""
 
     key: ReleasedKey
     at_ms: Int64
-    """When it was released, by the clock of who did it."""
+    """When the deletion was scheduled, by the clock of the process that scheduled it."""
 
 
 class FloorMark(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A journal entry that becomes the orphan floor once the mark is old."""
+    """A journal entry that becomes the orphan floor when the mark is old enough."""
 
     number: Count
     at_ms: Int64
@@ -51,54 +52,63 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     config: TopicConfig = TopicConfig()
     schemas: tuple[bytes, ...] = ()
     incarnations: dict[NodeId, str] = {}
-    """Of the nodes that have replicas. A holder of another incarnation holds nothing."""
+    """The current incarnations of the nodes with replicas. A holder in another incarnation holds nothing."""
     fenced: tuple[NodeId, ...] = ()
-    """Nodes that an operator took out of service: they lead nothing, and join no ISR."""
+    """Nodes that an operator took out of service: they lead no partition and join no ISR."""
     suspects: dict[NodeId, Count] = {}
-    """Nodes that somebody failed to reach, with the suspicion's number."""
+    """Nodes that some process failed to reach, with the number of the suspicion."""
     suspicions: Count = 0
-    """How many suspicions there have been."""
+    """Number of suspicions so far."""
     partitions: tuple[Partition, ...] = ()
     first_file: Count = 0
-    """The number of the first of `files`: those before it have been rolled in all partitions."""
+    """The number of the first of `files`: all partitions have rolled those before."""
     files: AppendList[FileRef] = msgspec.field(default_factory=AppendList)
-    released: AppendList[PendingDeletion] = msgspec.field(default_factory=AppendList)
-    """Files whose bytes may go after `file.delete.delay.ms`, oldest first."""
+    pending_deletions: AppendList[PendingDeletion] = msgspec.field(default_factory=AppendList)
+    """Files scheduled for deletion after `file.delete.delay.ms`, oldest first."""
     orphan_floor: Count = 0
-    """Files born below this journal entry are never sequenced any more."""
+    """Files born below this journal entry are no longer sequenced."""
     floor_mark: FloorMark | None = None
     producers: dict[str, Producer] = {}
     generation: Count = 1
-    """On which generation of stores the topic's journal goes on (`generations`)."""
+    """The journal generation in which the topic's journal continues."""
     started: bool = False
     restored: Count = 0
-    """The entry that made the topic from what was found in its nodes' folders; 0 where its journal was never lost."""
+    """The entry that restored the topic from the folders of its nodes; 0 if its journal was never lost."""
     deleted_ms: Int64 | None = None
-    """When it was deleted, by the clock of who did it; None of a topic that is there."""
+    """When the topic was deleted, by the clock of the process that deleted it."""
 
     @property
     def deleted(self) -> bool:
-        """Whether the topic has ended."""
+        """Whether the topic was deleted."""
         return self.deleted_ms is not None
+
+    def partition(self, number: int) -> Partition:
+        """Return a partition. Raise `InvalidInput` for an unknown number."""
+        if not 0 <= number < len(self.partitions):
+            count = len(self.partitions)
+            raise InvalidInput(
+                f"topic {self.name!r} has no partition {number}: it has {count}, numbered from 0; choose one of these"
+            )
+        return self.partitions[number]
 
     def file(self, number: int) -> FileRef:
         """Return the append file that unrolled chunks name by this number."""
-        assert number >= self.first_file, "the chunk was rolled: it is of an older state"
+        assert number >= self.first_file, "the chunk is from an older state: it was rolled"
         return self.files[number - self.first_file]
 
     @property
     def next_file(self) -> int:
-        """The number that the next append file gets."""
+        """The number of the next append file."""
         return self.first_file + len(self.files)
 
 
 def with_partition(topic: Topic, number: int, partition: Partition) -> Topic:
-    """Return the topic with another state of one partition."""
+    """Return the topic with one partition replaced."""
     return with_partitions(topic, {number: partition}.items())
 
 
 def with_partitions(topic: Topic, changed: Iterable[tuple[int, Partition]], **fields: Any) -> Topic:
-    """Return the topic with other states of some partitions, and of `fields`."""
+    """Return the topic with some partitions and other `fields` replaced."""
     partitions = list(topic.partitions)
     for number, partition in changed:
         partitions[number] = partition
@@ -111,26 +121,14 @@ def encode(state: Topic) -> bytes:
 
 
 def _from_builtin(kind: Any, value: Any) -> Any:
-    return AppendList(msgspec.convert(value, _STORED_TAILS[kind]))
+    return AppendList(msgspec.convert(value, _STORED_LISTS[kind]))
 
 
-_STORED_TAILS: dict[Any, Any] = {
+_STORED_LISTS: dict[Any, Any] = {
     AppendList[ChunkRef]: list[ChunkRef],
     AppendList[FileRef]: list[FileRef],
     AppendList[PendingDeletion]: list[PendingDeletion],
 }
 decode = msgspec.msgpack.Decoder(Topic, dec_hook=_from_builtin).decode
-for _stored_tail in _STORED_TAILS.values():
-    msgspec.msgpack.Decoder(_stored_tail)  # `convert` must not be the first to meet these types: see `decoding`
-
-__all__ = [
-    "FileRef",
-    "FloorMark",
-    "Holder",
-    "PendingDeletion",
-    "Topic",
-    "decode",
-    "encode",
-    "with_partition",
-    "with_partitions",
-]
+for _stored_list in _STORED_LISTS.values():
+    msgspec.msgpack.Decoder(_stored_list)  # `convert` must not be the first to use these types: see `decoding`

@@ -176,7 +176,7 @@ class _Planning:
                 return set()
         needed = {chunk.file for each in partitions for chunk in each.chunks}
         rolled = {file.name for number, file in enumerate(known.files, known.first_file) if number not in needed}
-        return rolled | {each.key.removeprefix("append/") for each in known.released}
+        return rolled | {each.key.removeprefix("append/") for each in known.pending_deletions}
 
     def _holders(self, prefixes: Sequence[LogPrefix]) -> dict[int, tuple[NodeId, ...]]:
         """Return the nodes that have all chosen chunks of each append file."""

@@ -1,20 +1,20 @@
-"""Damage: a node's copy of a file is not what was written, or is gone though the node's store is the right one.
+"""Damage reports: what follows when a node's copy of a file is damaged or lost.
 
-Whoever has found that says so (`ReportDamage`) and names the bytes. From that entry on the copy is not counted: the
-node's LEO ends before it, the node leaves the ISRs that need it, where it led another leads that has every row, and its
-follower copies the file again as any other that it lacks. Then it is in sync again.
+The process that finds such a copy reports it and names the bytes. From that entry on the copy no longer counts: the
+node's LEO ends before it, the node leaves the ISRs that need it, and another replica with every row leads in its place.
+The node's follower then copies the file again and rejoins.
 
-Nobody can see from here whether a report is true: a disk may be read wrongly once, and a client's memory may be bad. So
-a report may cost a copy, and never a row. It counts only where
+A report can be false: a disk may have been misread once, or the reporter's memory may be bad. So a report may cost a
+copy, but never a row. It counts only if
 
-    the journal names the bytes, and says that the node, in this incarnation, holds them
-    another node holds the file that is not suspected: the only copy is never given up
-    the ISR does without the node: min.insync.replicas are left that are not suspected
-    where the node leads, one of these has every row: nothing is cut
+    the journal names the bytes, and the node holds them in this incarnation
+    another node that is not suspected holds the file: the only copy is never given up
+    the ISR keeps min.insync.replicas members that are not suspected
+    one of these has every row, if the node leads: nothing is cut
 
-Else it changes nothing, and the copy is made again in its place, still counted. With replication.mode=quorum a majority
-must be left that has what was committed. A report may also come late, when the copy has been made again: then the
-node's follower looks, finds it whole, and counts it again.
+Otherwise nothing changes, and the copy is replaced while it still counts. With replication.mode=quorum, a majority that
+has all committed rows must remain. If a report arrives after the copy was replaced, the node's follower checks the copy
+and counts it again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections import defaultdict
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
+from pyspark_log_coordinator.model.partition import Holder, NodeId
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import damaged_copies, election, replicas
 from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, DamagedFile, DamagedSegment
@@ -32,7 +32,7 @@ from pyspark_log_coordinator.replication.isr import IsrShrunk
 
 
 class ReportDamage(msgspec.Struct, frozen=True):
-    """Say that copies on a node, in this incarnation, are damaged or gone. Positions are in bytes, 0 where all is."""
+    """Report that a node's copies, in this incarnation, are damaged or lost (at byte 0: all of it)."""
 
     node: NodeId
     incarnation: str
@@ -41,112 +41,76 @@ class ReportDamage(msgspec.Struct, frozen=True):
 
 
 def decide(topic: Topic, command: ReportDamage) -> list[IsrShrunk | LeaderElected | CopiesDamaged]:
-    """Return what is not counted any more, and who leads and is in sync without it; nothing where it is needed."""
+    """Return the copies that no longer count and the changes that this forces, none for copies that are needed."""
     if topic.incarnations.get(command.node) != command.incarnation:
         return []
-    judged = _Judged(topic, command)
-    while True:
-        event = judged.event()
-        if not event.files and not event.segments:
-            return []
+    files = _known_files(topic, command)
+    segments = _known_segments(topic, command)
+    while files or segments:
+        event = CopiesDamaged(command.node, tuple(files), tuple(segments))
         after = damaged_copies.evolve(topic, event)
-        changes: list[IsrShrunk | LeaderElected] = []
-        needing: set[int] = set()
-        for number in judged.concerned(event):
-            change = _change(topic, after, number, event.node)
-            if isinstance(change, _Needed):
-                needing.add(number)
-            elif change is not None:
-                changes.append(change)
+        affected = sorted(set().union(*files.values(), *segments.values()))
+        changes = {number: _changes(topic, after, number, command.node) for number in affected}
+        needing = {number for number, events in changes.items() if events is None}
         if not needing:
-            return [*changes, event]
-        judged.keep(needing)
+            return [*(change for events in changes.values() for change in events or ()), event]
+        files = {each: numbers for each, numbers in files.items() if not numbers & needing}
+        segments = {each: numbers for each, numbers in segments.items() if not numbers & needing}
+    return []
 
 
-class _Judged:
-    """What of a report may count: what the journal names, without what is found to be needed."""
-
-    def __init__(self, topic: Topic, command: ReportDamage) -> None:
-        self._topic = topic
-        self._node = command.node
-        self._partitions: dict[DamagedFile | DamagedSegment, set[int]] = {}
-        """The partitions with rows in each of them."""
-        self._files = self._named_files(command)
-        self._segments = self._named_segments(command)
-
-    def event(self) -> CopiesDamaged:
-        """Return what counts by now."""
-        return CopiesDamaged(self._node, self._files, self._segments)
-
-    def concerned(self, event: CopiesDamaged) -> list[int]:
-        """Return the partitions with rows in any of it."""
-        counting: list[DamagedFile | DamagedSegment] = [*event.files, *event.segments]
-        return sorted({number for each in counting for number in self._partitions[each]})
-
-    def keep(self, needing: set[int]) -> None:
-        """Let nothing count that these partitions need."""
-        self._files = tuple(each for each in self._files if not self._partitions[each] & needing)
-        self._segments = tuple(each for each in self._segments if not self._partitions[each] & needing)
-
-    def _named_files(self, command: ReportDamage) -> tuple[DamagedFile, ...]:
-        topic = self._topic
-        reported = {number for number, _ in command.files}
-        chunks: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-        for partition_number, partition in enumerate(topic.partitions):
-            for chunk in partition.chunks_between(partition.log_start, partition.log_end):
-                if chunk.file in reported:
-                    chunks[chunk.file][chunk.position].add(partition_number)
-        found = []
-        for number, position in sorted(dict(command.files).items()):
-            # Of a file that is rolled nothing is read any more: it is not named.
-            if position in chunks.get(number, ()) and self._may_go(topic.file(number).holders):
-                self._partitions[number, position] = set().union(*chunks[number].values())
-                found.append((number, position))
-        return tuple(found)
-
-    def _named_segments(self, command: ReportDamage) -> tuple[DamagedSegment, ...]:
-        positions = {(number, name): position for number, name, position in command.segments}
-        found: list[DamagedSegment] = []
-        for number, partition in enumerate(self._topic.partitions):
-            for each in (*partition.segments, *partition.staged):
-                bad: DamagedSegment = number, each.name, positions.get((number, each.name), -1)
-                if 0 <= bad[2] < each.log_bytes and self._may_go(each.holders):
-                    self._partitions[bad] = {number}
-                    found.append(bad)
-        return tuple(found)
-
-    def _may_go(self, holders: tuple[Holder, ...]) -> bool:
-        """Return whether the node is one of the holders, and another is left."""
-        there = {each.node for each in replicas.of_current_incarnations(self._topic, holders)}
-        return self._node in there and bool(there - {self._node} - set(self._topic.suspects))
+def _known_files(topic: Topic, command: ReportDamage) -> dict[DamagedFile, set[int]]:
+    """Return the reported files that can be given up, each with the partitions that have rows in it."""
+    reported = dict(command.files)
+    chunks: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for partition_number, partition in enumerate(topic.partitions):
+        for chunk in partition.chunks_between(partition.log_start, partition.log_end):
+            if chunk.file in reported:
+                chunks[chunk.file][chunk.position].add(partition_number)
+    return {
+        (number, position): set().union(*chunks[number].values())
+        for number, position in sorted(reported.items())
+        # A file whose chunks are all rolled is no longer read, and is not among these.
+        if position in chunks.get(number, ()) and _is_spare(topic, topic.file(number).holders, command.node)
+    }
 
 
-class _Needed:
-    """The answer that a partition cannot do without the node."""
+def _known_segments(topic: Topic, command: ReportDamage) -> dict[DamagedSegment, set[int]]:
+    """Return the reported segments that can be given up, each with its partition."""
+    positions = {(number, name): position for number, name, position in command.segments}
+    return {
+        (number, each.name, position): {number}
+        for number, partition in enumerate(topic.partitions)
+        for each in partition.all_segments
+        if 0 <= (position := positions.get((number, each.name), -1)) < each.log_bytes
+        and _is_spare(topic, each.holders, command.node)
+    }
 
 
-def _change(topic: Topic, after: Topic, number: int, node: NodeId) -> IsrShrunk | LeaderElected | _Needed | None:
-    """Return how a partition does without what a node has lost; `after` is the topic in which that is not counted."""
+def _is_spare(topic: Topic, holders: tuple[Holder, ...], node: NodeId) -> bool:
+    """Return whether the node is one of the holders, and another one is not suspected."""
+    nodes = {each.node for each in replicas.of_current_incarnations(topic, holders)}
+    return node in nodes and bool(nodes - {node} - set(topic.suspects))
+
+
+def _changes(topic: Topic, after: Topic, number: int, node: NodeId) -> list[IsrShrunk | LeaderElected] | None:
+    """Return how a partition continues without the copies, which `after` does not count; None if it needs them."""
     partition, reached = topic.partitions[number], after.partitions[number].log_end_offsets
     if reached == partition.log_end_offsets:
-        return None  # the node was behind anyway, or is no replica
+        return []  # the node lags behind the copies anyway, or is no replica
     mark = partition.high_watermark
-    if topic.config.replication_mode == "quorum":
+    is_quorum = topic.config.replication_mode == "quorum"
+    required = max(1, replicas.required_acks(partition, topic.config))
+    if is_quorum and partition.log_end_offsets[node] >= mark > reached[node]:
         having = [each for each, end in reached.items() if end >= mark and each not in topic.suspects]
-        if partition.log_end_offsets[node] >= mark > reached[node] and len(having) < _least(topic, partition):
-            return _Needed()
+        if len(having) < required:
+            return None
     if node != partition.leader and (node not in partition.isr or reached[node] >= mark):
-        return None
+        return []
     isr = tuple(each for each in partition.isr if each != node)
-    if topic.config.replication_mode != "quorum":
-        live = [each for each in isr if each not in topic.suspects]
-        if len(live) < _least(topic, partition):
-            return _Needed()
+    if not is_quorum and len([each for each in isr if each not in topic.suspects]) < required:
+        return None
     if node != partition.leader:
-        return IsrShrunk(number, isr)
+        return [IsrShrunk(number, isr)]
     able = [each for each in election.fully_caught_up(topic, partition) if each != node and each not in topic.suspects]
-    return election.leader_elected(partition, number, able[0], isr) if able else _Needed()
-
-
-def _least(topic: Topic, partition: Partition) -> int:
-    return max(1, replicas.required_acks(partition, topic.config))
+    return [election.leader_elected(partition, number, able[0], isr)] if able else None

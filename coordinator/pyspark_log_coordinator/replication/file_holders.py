@@ -1,8 +1,8 @@
-"""Holding: a node tells the topic which files it has copied.
+"""The holders of files: which nodes have copied which append files and segments.
 
-Whoever copies files to a node, a follower or a waiting commit, makes them durable there and says so in one entry, for
-any number of files. Then the node is a holder, its LEO moves, the HW follows, and it is in the ISR again where it has
-caught up. A file that has been replaced meanwhile is left out. What changes nothing is no entry.
+A process that copies files to a node (a follower or a waiting commit) makes them durable there and records them all in
+one entry. The node is then a holder, its LEO and the HW move, and it rejoins the ISR if it has caught up. Files that
+were replaced meanwhile are ignored.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 SegmentId = tuple[Count, str]
-"""A partition's number, and the name of a segment of it."""
+"""A partition's number and the name of one of its segments."""
 
 
 class HoldFiles(msgspec.Struct, frozen=True):
-    """Say that a node, in this incarnation, holds these files too: append files by number, segments by name."""
+    """Record that a node, in this incarnation, now holds these files."""
 
     node: NodeId
     incarnation: str
@@ -37,7 +37,7 @@ class HoldFiles(msgspec.Struct, frozen=True):
 
 
 class FilesHeld(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node holds these files too."""
+    """The node now holds these files: append files by number, segments by partition and name."""
 
     node: NodeId
     files: tuple[Count, ...]
@@ -45,7 +45,7 @@ class FilesHeld(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
 
 
 class TopicFiles(msgspec.Struct, frozen=True):
-    """What a topic's rows lie in, the oldest first: segments, then append files, then segments that are staged."""
+    """Files of a topic by partition or file number, the oldest first: segments, append files, staged segments."""
 
     segments: tuple[tuple[int, SegmentRef], ...]
     files: tuple[tuple[int, FileRef], ...]
@@ -53,17 +53,17 @@ class TopicFiles(msgspec.Struct, frozen=True):
 
 
 def decide(topic: Topic, command: HoldFiles) -> list[FilesHeld]:
-    """Return what the node holds from now on; nothing where that changes nothing.
+    """Return the event that the node holds the files, none if it changes nothing.
 
-    Raises `NodeMissing` where the node is of another incarnation by now, or none of the topic's.
+    Raise `NodeMissing` if the node has another incarnation by now, or is unknown to the topic.
     """
     node = command.node
     if topic.incarnations.get(node) != command.incarnation:
         raise NodeMissing(
             node,
             layout.KEY,
-            f"topic {topic.name!r}: node {node!r} is no longer the one that these files were copied to, or has no part "
-            "of the topic: it was wiped and joined again. Read its marker again and copy what it misses",
+            f"topic {topic.name!r}: the files were copied to an incarnation of node {node!r} that is not the topic's: "
+            "the node was wiped and joined again. Read its marker again and copy the files that it lacks",
         )
     numbers = range(topic.first_file, topic.next_file)
     files = tuple(
@@ -76,15 +76,16 @@ def decide(topic: Topic, command: HoldFiles) -> list[FilesHeld]:
         (number, each.name)
         for number in sorted({number for number, _ in wanted})
         if 0 <= number < len(topic.partitions)
-        for each in _segments(topic.partitions[number])
+        for each in topic.partitions[number].all_segments
         if (number, each.name) in wanted and not replicas.is_held(each.holders, node)
     )
-    changes_nothing = not files and not segments and node not in topic.suspects and not _may_join_any(topic, node)
-    return [] if changes_nothing else [FilesHeld(node, files, segments)]
+    if files or segments or node in topic.suspects or _may_join_any(topic, node):
+        return [FilesHeld(node, files, segments)]
+    return []
 
 
 def evolve(topic: Topic, event: FilesHeld) -> Topic:
-    """Return the topic with one more holder of the files; LEOs, HW and ISR follow."""
+    """Return the topic with the node as a holder of the files, and the LEOs, HW and ISR that follow."""
     node = event.node
     holder = Holder(node, topic.incarnations[node])
     if event.files:
@@ -100,8 +101,8 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
         partition = changed.get(number, topic.partitions[number])
         changed[number] = msgspec.structs.replace(
             partition,
-            segments=_held_too(partition.segments, name, holder),
-            staged=_held_too(partition.staged, name, holder),
+            segments=_with_holder(partition.segments, name, holder),
+            staged=_with_holder(partition.staged, name, holder),
         )
     joining = () if node in topic.fenced else (node,)
     for number, before in enumerate(topic.partitions):
@@ -117,16 +118,16 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
 
 
 def missing(topic: Topic, node: NodeId) -> TopicFiles:
-    """Return what `node` has to copy to hold all of the partitions of which it is a replica."""
-    return _pieces(topic, node, held=False)
+    """Return the files that `node` must copy to hold all rows of its partitions."""
+    return _files(topic, node, held=False)
 
 
 def held(topic: Topic, node: NodeId) -> TopicFiles:
-    """Return what `node` is said to hold of the partitions of which it is a replica."""
-    return _pieces(topic, node, held=True)
+    """Return the files of its partitions that `node` holds, according to the journal."""
+    return _files(topic, node, held=True)
 
 
-def _pieces(topic: Topic, node: NodeId, *, held: bool) -> TopicFiles:
+def _files(topic: Topic, node: NodeId, *, held: bool) -> TopicFiles:
     def wanted(holders: Collection[Holder]) -> bool:
         return replicas.is_held(holders, node) == held
 
@@ -140,9 +141,9 @@ def _pieces(topic: Topic, node: NodeId, *, held: bool) -> TopicFiles:
 
 
 def newest_held(topic: Topic, node: NodeId) -> str | None:
-    """Return the key below the topic's folder of the newest file that the node is said to hold; None of none.
+    """Return the key, below the topic's folder, of the newest file that the node holds according to the journal.
 
-    A disk that was restored from a backup has the right marker, and lacks this file: such a node may not lead.
+    A disk that was restored from a backup has the right marker, but lacks this file: such a node may not lead.
     """
     numbers = [
         chunk.file
@@ -151,15 +152,19 @@ def newest_held(topic: Topic, node: NodeId) -> str | None:
     ]
     if numbers:
         return f"append/{topic.file(max(numbers)).name}"
-    segments = [(one.born, number, one) for number, each in enumerate(topic.partitions) for one in _segments(each)]
-    mine = [(born, f"{number}/{one.name}.log") for born, number, one in segments if replicas.is_held(one.holders, node)]
-    return max(mine)[1] if mine else None
+    segments = (
+        (one.born, f"{number}/{one.name}.log")
+        for number, each in enumerate(topic.partitions)
+        for one in each.all_segments
+        if replicas.is_held(one.holders, node)
+    )
+    return max(segments, default=(0, None))[1]
 
 
 def held_alone(topic: Topic, node: NodeId) -> tuple[str, ...]:
-    """Return the keys below the topic's folder of the files of which a leader has the only copy, from the HW on.
+    """Return the keys, below the topic's folder, of the files above the HW of which the leader has the only copy.
 
-    They hold up the HW until others have copied them. Where one is gone nobody ever will.
+    The HW waits until other replicas have copied them, which can never happen if one is lost.
     """
     waiting = {
         chunk.file
@@ -167,24 +172,18 @@ def held_alone(topic: Topic, node: NodeId) -> tuple[str, ...]:
         if each.leader == node
         for chunk in each.chunks_between(each.high_watermark, each.log_end)
     }
-    files = [topic.file(number) for number in sorted(waiting)]
-    alone = [
-        each
-        for each in files
+    return tuple(
+        f"append/{each.name}"
+        for each in map(topic.file, sorted(waiting))
         if {holder.node for holder in replicas.of_current_incarnations(topic, each.holders)} == {node}
-    ]
-    return tuple(f"append/{each.name}" for each in alone)
+    )
 
 
 def _has(topic: Topic, node: NodeId, file: int) -> bool:
     return replicas.is_held(topic.file(file).holders, node)
 
 
-def _segments(partition: Partition) -> tuple[SegmentRef, ...]:
-    return (*partition.segments, *partition.staged)
-
-
-def _held_too(segments: Collection[SegmentRef], name: str, holder: Holder) -> tuple[SegmentRef, ...]:
+def _with_holder(segments: Collection[SegmentRef], name: str, holder: Holder) -> tuple[SegmentRef, ...]:
     return tuple(
         msgspec.structs.replace(each, holders=(*each.holders, holder)) if each.name == name else each
         for each in segments

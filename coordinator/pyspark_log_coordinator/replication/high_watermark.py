@@ -1,8 +1,8 @@
-"""The high watermark: how far every in-sync replica has the log.
+"""The high watermark: the end of the rows that every in-sync replica has.
 
-HW = min(LEO of the ISR). It never goes back in a clean history, and does not move while the ISR is
-smaller than min.insync.replicas (KIP-966). Offsets are row counts from the partition's start.
-With `replication.mode=quorum` a majority of the replicas decides in place of the ISR.
+HW = min(LEO of the ISR). It never moves back except in an unclean election, and does not advance while the ISR is
+smaller than min.insync.replicas (KIP-966). Offsets count rows from the start of the partition. With
+`replication.mode=quorum` a majority of the replicas takes the place of the ISR.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 def advance(
     log_end_offsets: Mapping[str, int], isr: Sequence[str], current: int, replicas: int, min_insync: int
 ) -> int:
-    """Return the new HW, which is `current` where nothing lets it move.
+    """Return the new HW, or `current` if it cannot advance.
 
-    `log_end_offsets` is by node, `replicas` the replication factor: a topic of fewer replicas than
-    `min_insync` asks for all of them.
+    `replicas` is the replication factor: a topic with fewer replicas than `min_insync` requires all of them.
     """
     if not isr or len(isr) < min(min_insync, replicas):
         return current
@@ -27,11 +26,11 @@ def advance(
 
 
 def advance_by_majority(log_end_offsets: Mapping[str, int], current: int) -> int:
-    """Return the new HW of a quorum: of 2f+1 replicas the (f+1)-th highest LEO."""
+    """Return the new HW of a quorum: the (f+1)-th highest LEO of 2f+1 replicas."""
     highest_first = sorted(log_end_offsets.values(), reverse=True)
     return max(current, highest_first[majority(len(highest_first)) - 1])
 
 
 def majority(replicas: int) -> int:
-    """Return how many of `replicas` are more than half of them."""
+    """Return the smallest number that is more than half of `replicas`."""
     return replicas // 2 + 1

@@ -1,9 +1,8 @@
-"""Leader balance: which partitions are to be led by their preferred leaders again.
+"""Leader balance: the partitions that should be led by their preferred leaders again.
 
-After a failure the nodes that stayed lead more than their share, and the one that came back nothing. Of a node of which
-more than some percent of the partitions that prefer it are led by others, all of these get their preferred leader back,
-as far as it has every row. Source: Kafka's auto.leader.rebalance.enable, KafkaController's
-checkAndTriggerAutoLeaderRebalance.
+After a failure the nodes that survived lead more than their share, and a node that came back leads nothing. If other
+nodes lead more than some percentage of the partitions that prefer a node, it should lead all of these again. Source:
+Kafka's auto.leader.rebalance.enable, KafkaController's checkAndTriggerAutoLeaderRebalance.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ def imbalanced(
 ) -> dict[str, tuple[int, ...]]:
     """Return the partitions, by topic, that their preferred leaders should lead.
 
-    `topics` are all partitions of each topic. Those that are being reassigned count for nothing, nor do those that
-    nobody leads: for these an election is due, and no balance.
+    `topics` has all partitions of each topic. Those that are leaderless or being reassigned do not count.
     """
     preferring: dict[NodeId, int] = defaultdict(int)
     led_by_others: dict[NodeId, list[tuple[str, int]]] = defaultdict(list)

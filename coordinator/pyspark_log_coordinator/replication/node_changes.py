@@ -1,8 +1,8 @@
-"""Node changes: what the cluster says of a node, as far as it concerns a topic.
+"""Node changes: what follows in a topic when one of its nodes is wiped, fenced or unfenced.
 
-A node that was wiped joins again in a new incarnation: what it held is gone, so it holds nothing, begins at the log
-start and is out of every ISR. A node that is fenced leads nothing and is out of every ISR but those of which it is the
-last member. Where it led, another member of the ISR leads from now on, taken to be live unless it is under suspicion.
+A wiped node joins again in a new incarnation: it holds nothing, begins at the log start and leaves every ISR. A fenced
+node leads nothing and leaves every ISR except those of which it is the last member. In its place another member of the
+ISR leads, which counts as live unless it is suspected.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.append_list import AppendList
-from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
+from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.replication import election, replicas, row_loss
+from pyspark_log_coordinator.replication import election, replicas, row_loss, suspicion
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AlterReplicaNode(msgspec.Struct, frozen=True):
-    """Tell the topic which incarnation a node has, and whether it is fenced."""
+    """Record a node's incarnation and whether it is fenced."""
 
     node: NodeId
     incarnation: str
@@ -31,20 +31,20 @@ class AlterReplicaNode(msgspec.Struct, frozen=True):
 
 
 class ReplicasRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node is a new, empty one."""
+    """The node was wiped: this is its new, empty incarnation."""
 
     node: NodeId
     incarnation: str
 
 
 class ReplicasFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node is out of service."""
+    """The node was fenced."""
 
     node: NodeId
 
 
 class ReplicasUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node is in service again."""
+    """The node was unfenced."""
 
     node: NodeId
 
@@ -53,24 +53,21 @@ Event = ReplicasRenewed | ReplicasFenced | ReplicasUnfenced | RowsLost | LeaderE
 
 
 def decide(topic: Topic, command: AlterReplicaNode) -> list[Event]:
-    """Return the changes and the elections that they bring; nothing for a node that the topic does not know."""
+    """Return the changes and the elections that follow, none for a node that the topic does not know."""
     node = command.node
     if node not in topic.incarnations:
         return []
     events: list[Event] = list(renew(topic, {node: command.incarnation}))
     for event in events:
-        topic = folded(topic, event)
-    if command.fenced and node not in topic.fenced:
-        fenced = ReplicasFenced(node)
-        events += [fenced, *_elections(folded(topic, fenced), node)]
-    elif not command.fenced and node in topic.fenced:
-        unfenced = ReplicasUnfenced(node)
-        events += [unfenced, *_elections(folded(topic, unfenced), node)]
+        topic = apply(topic, event)
+    if command.fenced != (node in topic.fenced):
+        changed = ReplicasFenced(node) if command.fenced else ReplicasUnfenced(node)
+        events += [changed, *_elections(evolve(topic, changed), node)]
     return events
 
 
 def renew(topic: Topic, incarnations: Mapping[NodeId, str]) -> list[ReplicasRenewed | RowsLost | LeaderElected]:
-    """Return what comes of other incarnations of nodes that the topic knows, nothing of those that it has already."""
+    """Return the events of known nodes whose incarnations have changed, with the elections that follow."""
     events: list[ReplicasRenewed | RowsLost | LeaderElected] = []
     for node, incarnation in incarnations.items():
         if topic.incarnations.get(node, incarnation) == incarnation:
@@ -79,56 +76,57 @@ def renew(topic: Topic, incarnations: Mapping[NodeId, str]) -> list[ReplicasRene
         topic = evolve(topic, renewed)
         elected = _elections(topic, node)
         for event in elected:
-            topic = folded(topic, event)
+            topic = apply(topic, event)
         events += [renewed, *elected]
     return events
 
 
 def evolve(topic: Topic, event: ReplicasRenewed | ReplicasFenced | ReplicasUnfenced) -> Topic:
-    """Return the topic with what is known of the node."""
+    """Return the topic after the change of the node."""
     match event:
         case ReplicasRenewed():
-            return _emptied(topic, event)
+            return _wiped(topic, event)
         case ReplicasFenced():
-            topic = msgspec.structs.replace(topic, fenced=(*topic.fenced, event.node))
-            return _each(topic, [_without(topic, each, event.node, last=True) for each in topic.partitions])
+            partitions = tuple(
+                each if each.isr == (event.node,) else _out_of_isr(topic, each, event.node) for each in topic.partitions
+            )
+            return msgspec.structs.replace(topic, fenced=(*topic.fenced, event.node), partitions=partitions)
         case ReplicasUnfenced():
             return msgspec.structs.replace(topic, fenced=tuple(each for each in topic.fenced if each != event.node))
 
 
-def _emptied(topic: Topic, event: ReplicasRenewed) -> Topic:
+def _wiped(topic: Topic, event: ReplicasRenewed) -> Topic:
     node = event.node
-    files = [msgspec.structs.replace(each, holders=_others(each.holders, node)) for each in topic.files]
-    topic = msgspec.structs.replace(
-        topic,
-        incarnations={**topic.incarnations, node: event.incarnation},
-        suspects={each: number for each, number in topic.suspects.items() if each != node},
-        files=AppendList(files),
-    )
     partitions = []
     for partition in topic.partitions:
-        emptied = msgspec.structs.replace(
+        staged = (replicas.without_holder(each, node) for each in partition.staged)
+        wiped = msgspec.structs.replace(
             partition,
-            segments=_not_held(partition.segments, node),
-            staged=tuple(each for each in _not_held(partition.staged, node) if each.holders),
+            segments=tuple(replicas.without_holder(each, node) for each in partition.segments),
+            staged=tuple(each for each in staged if each.holders),
         )
         if node in partition.replicas:
             ends = {**partition.log_end_offsets, node: partition.log_start}
-            emptied = _without(topic, msgspec.structs.replace(emptied, log_end_offsets=ends), node)
-        partitions.append(emptied)
-    return _each(topic, partitions)
+            wiped = _out_of_isr(topic, msgspec.structs.replace(wiped, log_end_offsets=ends), node)
+        partitions.append(wiped)
+    topic = msgspec.structs.replace(
+        topic,
+        incarnations={**topic.incarnations, node: event.incarnation},
+        files=AppendList([replicas.without_holder(each, node) for each in topic.files]),
+        partitions=tuple(partitions),
+    )
+    return suspicion.without_suspicions(topic, (node,))
 
 
-def _without(topic: Topic, partition: Partition, node: NodeId, *, last: bool = False) -> Partition:
-    """Return the partition with the node out of its ISR; with `last` it stays where it is the only member."""
-    if node not in partition.isr or (last and partition.isr == (node,)):
+def _out_of_isr(topic: Topic, partition: Partition, node: NodeId) -> Partition:
+    if node not in partition.isr:
         return partition
     isr = tuple(each for each in partition.isr if each != node)
     return replicas.advance(msgspec.structs.replace(partition, isr=isr), topic.config)
 
 
 def _elections(topic: Topic, node: NodeId) -> list[RowsLost | LeaderElected]:
-    """Return the elections where the node led and may not, and where nobody leads and it may."""
+    """Return the elections of partitions that the node may no longer lead, and of leaderless ones that it may lead."""
     live = [each for each in topic.incarnations if each not in topic.suspects]
     events: list[RowsLost | LeaderElected] = []
     for number, partition in enumerate(topic.partitions):
@@ -138,8 +136,8 @@ def _elections(topic: Topic, node: NodeId) -> list[RowsLost | LeaderElected]:
     return events
 
 
-def folded(topic: Topic, event: Event) -> Topic:
-    """Return the topic after one of this module's events, or of the elections that they bring."""
+def apply(topic: Topic, event: Event) -> Topic:
+    """Return the topic after one of this module's events or of the elections that follow."""
     match event:
         case RowsLost():
             return row_loss.evolve(topic, event)
@@ -147,15 +145,3 @@ def folded(topic: Topic, event: Event) -> Topic:
             return election.evolve(topic, event)
         case _:
             return evolve(topic, event)
-
-
-def _others(holders: tuple[Holder, ...], node: NodeId) -> tuple[Holder, ...]:
-    return tuple(holder for holder in holders if holder.node != node)
-
-
-def _not_held(segments: tuple[SegmentRef, ...], node: NodeId) -> tuple[SegmentRef, ...]:
-    return tuple(msgspec.structs.replace(each, holders=_others(each.holders, node)) for each in segments)
-
-
-def _each(topic: Topic, partitions: list[Partition]) -> Topic:
-    return msgspec.structs.replace(topic, partitions=tuple(partitions))

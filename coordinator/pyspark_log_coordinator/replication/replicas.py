@@ -1,17 +1,18 @@
-"""Replicas: how far each one has a partition's log, and so who is in sync and what is committed.
+"""Replicas: the LEO of each, and the ISR and the HW that follow from the LEOs.
 
-A node's LEO follows from who holds what: it is the end of the rows, without a gap from the log start on, that lie in
-files which the node holds. It moves with every entry that names the node as a holder. A replica is in the ISR again
-when its LEO has reached the HW and the start of the leader epoch, as in Kafka; the HW follows.
+A node's LEO is the end of the rows, without a gap from the log start on, in files that the node holds. It moves with
+every entry that names the node as a holder. A replica rejoins the ISR when its LEO has reached the HW and the start of
+the leader epoch, as in Kafka; the HW follows.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
+from pyspark_log_coordinator.model.topic_state import FileRef
 from pyspark_log_coordinator.replication import high_watermark
 
 if TYPE_CHECKING:
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
+F = TypeVar("F", FileRef, SegmentRef)
+
+
 def log_end_offset(topic: Topic, partition: Partition, node: NodeId, start: int) -> int:
-    """Return the end of the rows that `node` holds without a gap from `start` on, which is within the log."""
-    pieces: list[SegmentRef | ChunkRef] = [
-        *partition.segments_between(start, partition.log_end),
-        *partition.chunks_between(start, partition.log_end),
-    ]
-    for piece in pieces:
+    """Return the end of the rows that `node` holds without a gap from `start` on, an offset within the log."""
+    for piece in partition.pieces_between(start, partition.log_end):
         if not is_held(holders(topic, piece), node):
             break
         start = piece.end_offset
@@ -35,7 +35,7 @@ def log_end_offset(topic: Topic, partition: Partition, node: NodeId, start: int)
 
 
 def holders(topic: Topic, piece: SegmentRef | ChunkRef) -> tuple[Holder, ...]:
-    """Return who holds a segment, or the append file that a chunk lies in."""
+    """Return the holders of a segment, or of the append file of a chunk."""
     return piece.holders if isinstance(piece, SegmentRef) else topic.file(piece.file).holders
 
 
@@ -44,16 +44,20 @@ def is_held(holders: Iterable[Holder], node: NodeId) -> bool:
     return any(holder.node == node for holder in holders)
 
 
+def without_holder(file: F, node: NodeId) -> F:
+    """Return an append file or a segment that `node` no longer holds."""
+    return msgspec.structs.replace(file, holders=tuple(each for each in file.holders if each.node != node))
+
+
 def of_current_incarnations(topic: Topic, holders: Iterable[Holder]) -> tuple[Holder, ...]:
-    """Return the holders without those of another incarnation, whose bytes are gone."""
+    """Return the holders in their current incarnations; those of a former one were wiped."""
     return tuple(holder for holder in holders if topic.incarnations.get(holder.node) == holder.incarnation)
 
 
 def required_acks(partition: Partition, config: TopicConfig) -> int:
-    """Return how many replicas must hold what is acknowledged with acks=all.
+    """Return the number of replicas that must hold a batch before it is acknowledged with acks=all.
 
-    A partition of fewer replicas than `min.insync.replicas` asks for all of them; while it is reassigned the smaller
-    of both numbers counts.
+    A partition with fewer replicas than `min.insync.replicas` requires all of them.
     """
     if config.replication_mode == "quorum":
         return high_watermark.majority(len(partition.replicas))
@@ -61,9 +65,9 @@ def required_acks(partition: Partition, config: TopicConfig) -> int:
 
 
 def keeps_committed(partition: Partition, nodes: Collection[NodeId], of: int, config: TopicConfig) -> bool:
-    """Return whether enough of `of` replicas have what is committed, where only `nodes` of them would be left with it.
+    """Return whether all committed rows survive if only `nodes`, out of `of` replicas, keep theirs.
 
-    Who is in the ISR has it; with replication.mode=quorum one may lag, and a majority must be left.
+    Every member of the ISR has them. With replication.mode=quorum a member may lag, so a majority must have them.
     """
     if config.replication_mode != "quorum":
         return True
@@ -72,20 +76,20 @@ def keeps_committed(partition: Partition, nodes: Collection[NodeId], of: int, co
 
 
 def replication_factor(partition: Partition) -> int:
-    """Return how many replicas the partition has; while it is reassigned the smaller of both numbers."""
+    """Return the number of replicas; during a reassignment the smaller of the numbers before and after."""
     return len(partition.replicas) - max(len(partition.adding), len(partition.removing))
 
 
 def may_join_isr(partition: Partition, node: NodeId) -> bool:
-    """Return whether a replica that is out of the ISR has caught up. That it is not fenced is the caller's to know."""
+    """Return whether a replica outside the ISR has caught up. The caller checks that it is not fenced."""
     if node not in partition.replicas or node in partition.isr:
         return False
     return partition.log_end_offsets[node] >= max(partition.high_watermark, partition.epoch_start)
 
 
 def advance(partition: Partition, config: TopicConfig, joining: Iterable[NodeId] = ()) -> Partition:
-    """Return the partition after its LEOs or its ISR changed: the HW follows, and of `joining` those who may join."""
-    # The HW first: who misses rows that this very change commits is not in sync.
+    """Return the partition with the HW that follows from its LEOs and ISR, and those of `joining` that may join."""
+    # The HW first: a replica that lacks rows which this change commits is not in sync.
     partition = _advanced(partition, config)
     joined = [node for node in joining if may_join_isr(partition, node)]
     if not joined:
@@ -95,9 +99,9 @@ def advance(partition: Partition, config: TopicConfig, joining: Iterable[NodeId]
 
 
 def in_preference_order(replicas: Sequence[NodeId], chosen: Iterable[NodeId]) -> tuple[NodeId, ...]:
-    """Return the chosen ones of the replicas, preferred leader first."""
-    kept = frozenset(chosen)
-    return tuple(node for node in replicas if node in kept)
+    """Return those of the replicas that are `chosen`, preferred leader first."""
+    chosen = frozenset(chosen)
+    return tuple(node for node in replicas if node in chosen)
 
 
 def _advanced(partition: Partition, config: TopicConfig) -> Partition:

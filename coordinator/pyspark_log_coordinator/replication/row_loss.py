@@ -1,8 +1,8 @@
-"""Row loss: what an election cuts off the log, because the new leader does not have it.
+"""Row loss: the rows that an election cuts off the log because the new leader lacks them.
 
-Only rows above the HW in a clean election: they were written with acks=1, and only replicas that are gone had them. An
-unclean election may cut below it. The entry says whose batches they were of, and a producer whose last batch lost rows
-is told so when it sends that batch again. The bytes become orphans.
+A clean election cuts only rows above the HW, which were written with acks=1. An unclean one may cut below it. The entry
+records the batches of these rows. A producer whose last batch lost rows gets an error when it sends that batch again.
+The bytes become orphans.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark_log_storage.ranges import Count, Int64
 
 
 class LostBatch(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How many rows of a producer's batch were cut. Without a producer: of writes that have no name."""
+    """Number of rows of a producer's batch that were cut. The producer is empty for writes without a name."""
 
     producer: str
     batch_id: Int64
@@ -30,11 +30,11 @@ class RowsLost(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_un
     start: Count
     end: Count
     batches: tuple[LostBatch, ...]
-    """Of the unrolled rows among them: of the others, which an unclean election cuts, it is not known any more."""
+    """The batches of the unrolled rows among them. Those of rolled rows are no longer known."""
 
 
-def above(topic: Topic, number: int, end: int) -> list[RowsLost]:
-    """Return what the partition loses when its log ends at `end`: one event, or none."""
+def cut_from(topic: Topic, number: int, end: int) -> list[RowsLost]:
+    """Return the event that the partition's rows from `end` on are lost, none if the log ends there."""
     partition = topic.partitions[number]
     if end >= partition.log_end:
         return []
@@ -59,7 +59,7 @@ def evolve(topic: Topic, event: RowsLost) -> Topic:
 
 
 def _cut(partition: Partition, end: int) -> Partition:
-    """Return the partition with its log ending at `end`, which is where a piece ends, or the log start."""
+    """Return the partition with its log ending at `end`, the log start or the end of a chunk or segment."""
     return msgspec.structs.replace(
         partition,
         log_end=end,

@@ -1,7 +1,7 @@
-"""Set back: a node answers as itself, and its disk lacks files that the journal says it holds.
+"""Nodes whose disk was set back: they answer, but lack files that the journal says they hold.
 
-It was restored from an old backup, or files were removed by hand. Such a node leads nothing as long as a replica that
-has the rows may come back. In an unclean election none may: there it can lead, with the rows that it really has.
+Such a disk was restored from an old backup, or files were deleted by hand. The node may not lead while a replica that
+has the rows may come back. An unclean election may elect it, with the rows that it really has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SetBack(msgspec.Struct, frozen=True):
-    """What a node, in this incarnation, was found to lack: append files by number, segments by partition and name."""
+    """The files that a node, in this incarnation, lacks: append files by number, segments by partition and name."""
 
     node: NodeId
     incarnation: str
@@ -31,11 +31,7 @@ def real_end(topic: Topic, number: int, found: SetBack) -> int:
     """Return the end of the rows of a partition that the node really has, without a gap from the log start on."""
     partition = topic.partitions[number]
     end = partition.log_start
-    pieces: list[SegmentRef | ChunkRef] = [
-        *partition.segments_between(end, partition.log_end),
-        *partition.chunks_between(end, partition.log_end),
-    ]
-    for piece in pieces:
+    for piece in partition.pieces_between(end, partition.log_end):
         if _is_lost(found, number, piece) or not replicas.is_held(replicas.holders(topic, piece), found.node):
             break
         end = piece.end_offset
@@ -48,16 +44,15 @@ def _is_lost(found: SetBack, number: int, piece: SegmentRef | ChunkRef) -> bool:
     return piece.file in found.files
 
 
-def told(topic: Topic, number: int, found: SetBack) -> list[CopiesDamaged]:
-    """Return the event that the node does not hold the segments of a partition that it lacks; none if it has all.
+def lost_segments(topic: Topic, number: int, found: SetBack) -> list[CopiesDamaged]:
+    """Return the event that the node lost segments of a partition, none if it has all that it is said to hold.
 
-    The election cuts the log before the first append file that its leader lacks. But a staged segment would come into
-    the place of rows that the leader has.
+    Lost append files need no event: the election cuts the log before the first one. But a lost segment that is staged
+    would later replace rows that the node has.
     """
-    partition = topic.partitions[number]
-    lacking = tuple(
+    lost = tuple(
         (number, each.name, 0)
-        for each in (*partition.segments, *partition.staged)
+        for each in topic.partitions[number].all_segments
         if (number, each.name) in found.segments and replicas.is_held(each.holders, found.node)
     )
-    return [CopiesDamaged(found.node, (), lacking)] if lacking else []
+    return [CopiesDamaged(found.node, (), lost)] if lost else []

@@ -1,10 +1,9 @@
-"""Suspicion: how a node is found to be gone, without comparing the clocks of two processes.
+"""Suspicion: the rules by which a node counts as unreachable, without comparing the clocks of two processes.
 
-Writes are heartbeats. A process that fails to reach a node says so in an entry. Two kinds of later entry cancel that
-suspicion: one that names the node as a holder, of a batch or of what it has copied; and one of an observer that
-reaches the node again (`CancelSuspicion`). Only an observer that has itself seen the same suspicion stand for a full
-period, on its own monotonic clock, may ask for an election or put the node out of ISRs. A false suspicion costs nothing
-that was acknowledged with acks=all.
+Writes are heartbeats. A process that fails to reach a node records a suspicion. Any later entry that names the node as
+a holder cancels it, and so does a process that reaches the node again (`CancelSuspicion`). Only a failure detector that
+has itself seen the same suspicion stand for a full period, on its own monotonic clock, may elect another leader or take
+the node out of ISRs. A false suspicion never costs rows that were acknowledged with acks=all.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """Say that a node, in this incarnation, could not be reached."""
+    """Record that a node, in this incarnation, could not be reached."""
 
     node: NodeId
     incarnation: str
 
 
 class CancelSuspicion(msgspec.Struct, frozen=True):
-    """Say that a node, in this incarnation, answers again, and has the files that count.
+    """Record that a node, in this incarnation, answers again and has its newest files.
 
-    `number` is the suspicion that the caller knew when it looked: a later one stays.
+    `number` is the suspicion that the caller knew before it reached the node: a later one stays.
     """
 
     node: NodeId
@@ -40,35 +39,35 @@ class CancelSuspicion(msgspec.Struct, frozen=True):
 
 
 class NodeSuspected(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """Somebody failed to reach the node. Suspicions of a topic are numbered, so that two of one node are told apart."""
+    """A process failed to reach the node. The numbers tell two suspicions of one node apart."""
 
     node: NodeId
     number: Count
 
 
 class SuspicionCancelled(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node was reached again: the suspicion of this number counts no more."""
+    """The node was reached again, so the suspicion with this number no longer counts."""
 
     node: NodeId
     number: Count
 
 
 class Suspicion(msgspec.Struct, frozen=True):
-    """One suspicion of a node: when it has been cancelled and the node is suspected again, that is another one."""
+    """One suspicion of a node. If it is cancelled and the node is suspected again, that is another one."""
 
     node: NodeId
     number: int
 
 
 class ObservedSuspicion(msgspec.Struct, frozen=True):
-    """A suspicion that an observer has seen, and since when (ms, its monotonic clock)."""
+    """A suspicion that a failure detector has seen, and since when (ms, its monotonic clock)."""
 
     number: int
     since_ms: int
 
 
 def decide(topic: Topic, command: Suspect) -> list[NodeSuspected]:
-    """Return the suspicion; nothing where the node is suspected already, or is another by now."""
+    """Return the suspicion, none if the node is already suspected or has another incarnation by now."""
     if command.node in topic.suspects or topic.incarnations.get(command.node) != command.incarnation:
         return []
     return [NodeSuspected(command.node, topic.suspicions + 1)]
@@ -81,12 +80,11 @@ def evolve(topic: Topic, event: NodeSuspected) -> Topic:
 
 
 def decide_cancel(topic: Topic, command: CancelSuspicion) -> list[SuspicionCancelled]:
-    """Return the cancellation; nothing if the suspicion no longer stands, or the node is another by now."""
-    if not stands(topic, Suspicion(command.node, command.number)):
-        return []
-    if topic.incarnations.get(command.node) != command.incarnation:
-        return []
-    return [SuspicionCancelled(command.node, command.number)]
+    """Return the cancellation, none if the suspicion no longer stands or the node has another incarnation by now."""
+    is_same = topic.incarnations.get(command.node) == command.incarnation
+    if is_same and stands(topic, Suspicion(command.node, command.number)):
+        return [SuspicionCancelled(command.node, command.number)]
+    return []
 
 
 def evolve_cancel(topic: Topic, event: SuspicionCancelled) -> Topic:
@@ -95,12 +93,12 @@ def evolve_cancel(topic: Topic, event: SuspicionCancelled) -> Topic:
 
 
 def stands(topic: Topic, suspicion: Suspicion) -> bool:
-    """Return whether a suspicion was not cancelled, nor replaced by a later one of the same node."""
+    """Return whether a suspicion was neither cancelled nor replaced by a later one of the same node."""
     return topic.suspects.get(suspicion.node) == suspicion.number
 
 
 def without_suspicions(topic: Topic, seen: Iterable[NodeId]) -> Topic:
-    """Return the topic without suspicion of nodes that an entry has shown to be alive."""
+    """Return the topic without the suspicions of nodes that an entry has shown to be alive."""
     if not topic.suspects:
         return topic
     alive = frozenset(seen)
@@ -109,7 +107,7 @@ def without_suspicions(topic: Topic, seen: Iterable[NodeId]) -> Topic:
 
 
 def observe(standing: Mapping[NodeId, ObservedSuspicion], topic: Topic, now: int) -> dict[NodeId, ObservedSuspicion]:
-    """Return what an observer knows of the suspicions after looking at the topic's state at `now` (ms)."""
+    """Return the suspicions known to a failure detector after a look at the topic's state at `now` (ms)."""
     seen = {}
     for node, number in topic.suspects.items():
         known = standing.get(node)
@@ -118,5 +116,5 @@ def observe(standing: Mapping[NodeId, ObservedSuspicion], topic: Topic, now: int
 
 
 def confirmed(standing: Mapping[NodeId, ObservedSuspicion], now: int, period_ms: int) -> tuple[Suspicion, ...]:
-    """Return the suspicions that have stood for a full period at `now` (ms): an election may go by them."""
+    """Return the suspicions that have stood for a full period at `now` (ms)."""
     return tuple(Suspicion(node, known.number) for node, known in standing.items() if now - known.since_ms >= period_ms)

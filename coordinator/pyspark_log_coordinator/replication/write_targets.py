@@ -1,8 +1,8 @@
-"""Write targets: the nodes that a writing task puts its rows on.
+"""Write targets: the nodes to which a writing task writes its rows.
 
-With acks=all these are the members of the ISR, with acks=1 and 0 the leader alone. A node that is missing is left out,
-and the entry that sequences the batch says what follows for the ISR; where the leader is missing, another member of the
-ISR gets the rows, which may be elected meanwhile. With replication.mode=quorum all replicas get them.
+With acks=all these are the members of the ISR, with acks=1 and 0 the leader alone. A missing node is left out, and the
+entry that sequences the batch changes the ISR accordingly. If the leader is missing, another member of the ISR gets the
+rows, because it may be elected meanwhile. With replication.mode=quorum all replicas get them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def write_targets(topic: Topic, acks: Acks, missing: Container[NodeId]) -> tuple[tuple[NodeId, ...], ...]:
-    """Return the nodes of each partition; at least one, be it one that is missing.
+    """Return the nodes of each partition: at least one, even if all are missing.
 
-    Partitions on the same nodes get equal values, whoever leads them: they share a file.
+    Partitions on the same nodes get equal values, whichever node leads them: they share a file.
     """
     return tuple(_of(topic, partition, acks, missing) for partition in topic.partitions)
 
 
 def enough(topic: Topic, acks: Acks) -> int | None:
-    """Return on how many of its nodes a file must be before the writer goes on; None for all that can be written."""
+    """Return the number of nodes that must have a file before the writer continues; None means all reachable ones."""
     if acks != "all" or topic.config.replication_mode != "quorum":
         return None
     return max(high_watermark.majority(len(each.replicas)) for each in topic.partitions)

@@ -1,1 +1,1 @@
-"""The rules of segments: what to roll and merge, how to swap the result in, what expires. Pure."""
+"""The rules of segments: what to roll and merge, when to swap the result in, what expires. Pure."""

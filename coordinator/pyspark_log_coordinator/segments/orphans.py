@@ -1,9 +1,8 @@
-"""Orphans: files that no entry names, and how they become safe to remove.
+"""Orphans: files that no journal entry names, and the floor below which they are safe to delete.
 
-Every file's name tells what its writer knew (born). Below the orphan floor nothing is sequenced any more, so a
-file born below it that no entry names never will be named: the refusal makes removal safe, no clock does. The
-floor trails by `orphan.retention.ms`, which decides only how long rubbish stays: the newest entry is marked, and
-becomes the floor when the mark is that old.
+A file's name tells the newest entry that its writer knew (born). Files born below the orphan floor are no longer
+sequenced, so one that no entry names by now will never be named. This refusal makes deletion safe, not a clock. The
+newest entry is marked, and becomes the floor when the mark is `orphan.retention.ms` old.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ if TYPE_CHECKING:
 
 
 class RaiseOrphanFloor(msgspec.Struct, frozen=True):
-    """Raise the floor to the mark if that is old enough, and mark `number`, the newest entry now."""
+    """Raise the floor to the mark if that is old enough, and mark `number`, the newest entry."""
 
     number: int
 
 
 class ConfirmDeletions(msgspec.Struct, frozen=True):
-    """The bytes of these released files are gone; `last` is the key of the newest of them."""
+    """Confirm that the oldest pending deletions, up to the key `last`, were carried out."""
 
     last: str
 
 
 class OrphanFloorRaised(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing born below `floor` is sequenced any more."""
+    """Files born below entry `floor` are no longer sequenced."""
 
     floor: Count
 
 
 class FloorMarked(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """Entry `number` will be the floor in time."""
+    """The marked entry becomes the floor when the mark is old enough."""
 
     mark: FloorMark
 
 
 class DeletionsConfirmed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The first `count` released files are no longer kept in mind."""
+    """The oldest `count` pending deletions were carried out."""
 
     count: Count
 
@@ -55,8 +54,13 @@ Event = OrphanFloorRaised | FloorMarked | DeletionsConfirmed
 
 
 def decide(topic: Topic, command: RaiseOrphanFloor | ConfirmDeletions, now: int) -> list[Event]:
-    """Return the events of a command about orphans, none where it is done already."""
-    return decide_floor(topic, command, now) if isinstance(command, RaiseOrphanFloor) else decide_forget(topic, command)
+    """Return the events that carry out `command`; none if the mark is too young or the deletions are confirmed."""
+    match command:
+        case RaiseOrphanFloor():
+            return _raise_floor(topic, command.number, now)
+        case ConfirmDeletions():
+            keys = (each.key for each in topic.pending_deletions)
+            return [DeletionsConfirmed(index + 1) for index, key in enumerate(keys) if key == command.last]
 
 
 def evolve(topic: Topic, event: Event) -> Topic:
@@ -67,12 +71,11 @@ def evolve(topic: Topic, event: Event) -> Topic:
         case FloorMarked():
             return msgspec.structs.replace(topic, floor_mark=event.mark)
         case DeletionsConfirmed():
-            return msgspec.structs.replace(topic, released=topic.released.drop(event.count))
+            return msgspec.structs.replace(topic, pending_deletions=topic.pending_deletions.drop(event.count))
 
 
-def decide_floor(topic: Topic, command: RaiseOrphanFloor, now: int) -> list[Event]:
-    """Return the new floor and the new mark, nothing where the mark is too young."""
-    marked = FloorMarked(FloorMark(command.number, now))
+def _raise_floor(topic: Topic, newest: int, now: int) -> list[Event]:
+    marked = FloorMarked(FloorMark(newest, now))
     mark = topic.floor_mark
     if mark is None:
         return [marked]
@@ -81,19 +84,11 @@ def decide_floor(topic: Topic, command: RaiseOrphanFloor, now: int) -> list[Even
     return [OrphanFloorRaised(mark.number), marked] if mark.number > topic.orphan_floor else [marked]
 
 
-def decide_forget(topic: Topic, command: ConfirmDeletions) -> list[Event]:
-    """Return how many released files go from the state; nothing where another did it."""
-    for index, released in enumerate(topic.released):
-        if released.key == command.last:
-            return [DeletionsConfirmed(index + 1)]
-    return []
-
-
 def check_born(topic: Topic, names: Iterable[str]) -> None:
-    """Raise `StaleFile` where a file was born below the floor: its bytes may be gone."""
+    """Raise `StaleFile` if a file was born below the floor: it may have been deleted."""
     for name in names:
         if layout.born_of(name) < topic.orphan_floor:
             raise StaleFile(
-                f"topic {topic.name!r}: the file {name} waited longer than orphan.retention.ms to be sequenced, and "
-                "may have been removed; write the batch again"
+                f"topic {topic.name!r}: file {name} waited longer than orphan.retention.ms to be sequenced and may "
+                "have been deleted; write the batch again"
             )

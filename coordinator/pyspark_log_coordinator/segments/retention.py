@@ -1,7 +1,7 @@
-"""Retention: where a partition's log starts.
+"""Retention: the rules that move the log start of a partition.
 
-`retention.ms` and `retention.bytes` drop whole segments, oldest first, as in Kafka; unrolled rows stay until they
-are rolled. Delete-records moves the log start to any offset up to the HW. The bytes go later.
+`retention.ms` and `retention.bytes` expire whole segments, oldest first, as in Kafka; unrolled rows stay until they are
+rolled. Delete-records moves the log start to any offset up to the HW. The files are scheduled for deletion.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from pyspark_log_storage.ranges import Count, Int64
 
 _US_PER_MS = 1000
 TO_THE_END = -1
-"""Of delete-records: all rows, as Kafka's -1."""
+"""The offset in delete-records that means all rows, as in Kafka."""
 
 
 class ApplyRetention(msgspec.Struct, frozen=True):
-    """Drop what has expired by now."""
+    """Expire segments by the topic's retention settings."""
 
 
 class DeleteRecords(msgspec.Struct, frozen=True):
-    """Drop the rows before an offset; -1 means all."""
+    """Delete the rows before an offset; -1 means all."""
 
     partition: int
     before: int
 
 
 class LogStartMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """Rows before `log_start` are gone."""
+    """The rows before `log_start` are no longer in the log."""
 
     partition: Count
     log_start: Count
@@ -41,7 +41,7 @@ class LogStartMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
 
 
 def decide_retention(topic: Topic, now: int) -> list[LogStartMoved]:
-    """Return how far the log starts move at `now` (ms), none where nothing has expired."""
+    """Return the log starts that move at `now` (ms) because segments have expired."""
     events = []
     for number, partition in enumerate(topic.partitions):
         start = _retained_from(partition, topic.config, now)
@@ -51,26 +51,22 @@ def decide_retention(topic: Topic, now: int) -> list[LogStartMoved]:
 
 
 def decide_deletion(topic: Topic, command: DeleteRecords, now: int) -> list[LogStartMoved]:
-    """Return how the log start moves, none where it is there already.
+    """Return the event that deletes the rows, none if they are deleted.
 
-    Raises `InvalidInput` for an offset above the HW (Kafka's OffsetOutOfRange), or an unknown partition.
+    Raise `InvalidInput` for an offset above the HW (Kafka's OffsetOutOfRange) and for an unknown partition.
     """
-    if not 0 <= command.partition < len(topic.partitions):
-        raise InvalidInput(
-            f"topic {topic.name!r} has no partition {command.partition}: it has {len(topic.partitions)}, from 0"
-        )
-    partition = topic.partitions[command.partition]
+    partition = topic.partition(command.partition)
     before = partition.high_watermark if command.before == TO_THE_END else command.before
     if not 0 <= before <= partition.high_watermark:
         raise InvalidInput(
-            f"topic {topic.name!r}, partition {command.partition}: rows before offset {before} cannot be deleted, the "
-            f"log ends at {partition.high_watermark}; choose an offset up to that, or -1 for all"
+            f"topic {topic.name!r}, partition {command.partition}: cannot delete rows before offset {before}; choose "
+            f"an offset from 0 to {partition.high_watermark}, the end of the log, or -1 for all"
         )
     return [LogStartMoved(command.partition, before, now)] if before > partition.log_start else []
 
 
 def evolve(topic: Topic, event: LogStartMoved) -> Topic:
-    """Return the topic without the pieces that lie wholly before the log start."""
+    """Return the topic without the segments and chunks that end at or before the log start."""
     partition = topic.partitions[event.partition]
     gone = [each for each in partition.segments if each.end_offset <= event.log_start]
     changed = msgspec.structs.replace(
@@ -88,7 +84,7 @@ def evolve(topic: Topic, event: LogStartMoved) -> Topic:
 
 
 def _ends_from(topic: Topic, partition: Partition) -> dict[NodeId, int]:
-    """Return the LEOs: who had not come as far as the log start goes on there (Kafka: it begins anew)."""
+    """Return the LEOs; a replica that had not reached the log start continues there (in Kafka it starts over)."""
     start = partition.log_start
     return {
         node: end if end >= start else replicas.log_end_offset(topic, partition, node, start)
@@ -97,7 +93,7 @@ def _ends_from(topic: Topic, partition: Partition) -> dict[NodeId, int]:
 
 
 def _retained_from(partition: Partition, config: TopicConfig, now: int) -> int:
-    """Return the log start after retention: the base of the first segment that stays."""
+    """Return the log start after retention: the base offset of the first segment that is kept."""
     size = sum(each.log_bytes for each in partition.segments) + sum(each.length for each in partition.chunks)
     start = partition.log_start
     for segment in partition.segments:
@@ -111,7 +107,7 @@ def _retained_from(partition: Partition, config: TopicConfig, now: int) -> int:
 
 
 def _epochs_from(partition: Partition, log_start: int) -> tuple[tuple[int, int], ...]:
-    """Return the epochs without those that end before the log start; the first left begins there (Kafka's rule)."""
+    """Return the epochs that do not end before the log start; the first of them begins there (Kafka's rule)."""
     later = [(epoch, start) for epoch, start in partition.epoch_starts if start > log_start]
     earlier = [epoch for epoch, start in partition.epoch_starts if start <= log_start]
     return ((earlier[-1], log_start), *later) if earlier else tuple(later)

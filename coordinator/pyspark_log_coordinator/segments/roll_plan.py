@@ -1,11 +1,11 @@
-"""Maintenance: which chunks to roll into segments, and which segments to merge. Decides; does nothing itself.
+"""The plan of maintenance: which chunks to roll into segments, and which segments to merge.
 
-    level 1    the oldest unrolled chunks of a partition, rolled when there are many, or they are large or old
-    level 2    neighbours of level 1, merged when there are `MERGE_COUNT` of them
-    level 3    neighbours of level 2, likewise
+    level 1    the oldest unrolled chunks of a partition, rolled when they are many, large or old
+    level 2    `MERGE_COUNT` neighbours of level 1, merged
+    level 3    `MERGE_COUNT` neighbours of level 2, merged
 
-So each byte is written at most three times after its append file, whatever the length of the log. A job is bounded
-by a budget of bytes, so that what rides along in a write never takes long.
+So each byte is rewritten at most three times, however long the log is. A job is bounded by a budget of bytes, so that
+inline maintenance does not delay a writer for long, and by the rows that one segment can hold.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
 
 ROLL_CHUNKS = 64
-"""A partition with so many unrolled chunks is rolled."""
+"""A partition with this many unrolled chunks is rolled."""
 ROLL_FILES = 2048
-"""A partition whose oldest unrolled chunk is so many append files back is rolled: the state lists these files."""
+"""A partition is rolled when its oldest unrolled chunk is this many append files back: the state lists these files."""
 UNROLLED_CHUNKS_MAX = 4096
-"""The hard cap of a partition: past it a writer rolls before it appends."""
+"""The hard cap of a partition: beyond it a writer rolls before it appends."""
 ROLL_BYTES = 32 * 1024 * 1024
-"""A partition with so much unrolled is rolled."""
+"""A partition with this many unrolled bytes is rolled."""
 INLINE_ROLL_BYTES = 8 * 1024 * 1024
 INLINE_ROLL_BYTES_MAX = 256 * 1024 * 1024
-"""Bounds of a job that rides along in a write; between them it is half of what the partition has unrolled, so that
-the unrolled part does not grow however large the batches are."""
+"""Bounds of an inline job. Between them it is half of the partition's unrolled bytes, so that the unrolled part does
+not grow, however large the batches are."""
 MERGE_COUNT = 16
 LEVEL_MAX = 3
 MERGE_LOOK_BACK = 128
-"""Among how many of the newest segments a writer looks for neighbours to merge, however long the log is. By hand all
-are looked at."""
+"""Number of newest segments among which inline maintenance looks for neighbours to merge."""
 
 
 class RollJob(msgspec.Struct, frozen=True):
@@ -69,36 +68,36 @@ class RollJob(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """How much is read."""
+        """Number of bytes that the job reads."""
         return sum(each.log_bytes for each in self.segments) + sum(each.length for each in self.chunks)
 
 
 def plan(topic: Topic, now: int, budget: int | None = None) -> list[RollJob]:
-    """Return what should be done now (ms), at most one job for each partition, each of at most `budget` bytes.
+    """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
-    Without a budget the jobs are small enough to ride along in a write. The most urgent come first: the partitions
-    with the most unrolled chunks.
+    Without a budget the jobs are small enough for inline maintenance. Partitions with the most unrolled chunks come
+    first.
     """
     jobs = []
     for number, partition in enumerate(topic.partitions):
         unrolled = sum(chunk.length for chunk in partition.chunks)
-        ride = min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
+        inline = min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
         look_back = MERGE_LOOK_BACK if budget is None else len(partition.segments)
-        job = _job(topic, number, now, ride if budget is None else budget, look_back)
+        job = _job(topic, number, now, inline if budget is None else budget, look_back)
         if job is not None:
             jobs.append(job)
     return sorted(jobs, key=lambda job: -len(job.chunks))
 
 
 def must_roll(topic: Topic) -> bool:
-    """Return whether a partition is past the hard cap, so that nothing may be appended before it is rolled."""
+    """Return whether a partition has reached the hard cap and must be rolled before more is appended."""
     return any(len(partition.chunks) >= UNROLLED_CHUNKS_MAX for partition in topic.partitions)
 
 
 def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> RollJob | None:
     partition = topic.partitions[number]
     if partition.staged:
-        return None  # what was made last is still being copied
+        return None  # the newest segment is still being copied
     chunks = _to_roll(topic, partition, now, budget)
     segments: tuple[SegmentRef, ...] = ()
     level = 1
@@ -112,7 +111,7 @@ def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> Ro
 
 
 def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:
-    """Return the oldest unrolled chunks below the HW if it is time to roll them, else none."""
+    """Return the oldest unrolled chunks below the HW if it is time to roll them."""
     chunks = partition.chunks
     if not chunks or not _is_time_to_roll(topic, partition, now):
         return ()
@@ -134,7 +133,7 @@ def _is_time_to_roll(topic: Topic, partition: Partition, now: int) -> bool:
         return True
     if partition.log_end - oldest.base_offset >= config.flush_messages:
         return True
-    # What has expired can go only when it is rolled.
+    # Rows can expire only after they are rolled.
     age_max = min(config.segment_ms, config.flush_ms)
     if config.retention_ms != UNLIMITED:
         age_max = min(age_max, config.retention_ms)

@@ -1,16 +1,13 @@
-"""Rolling: a range of a partition is put into other files, and one event swaps them in.
+"""Swapping: one event puts a new segment in the place of the chunks or segments of its range.
 
-Unrolled chunks become a segment; small neighbouring segments become one. The rows and their offsets stay what
-they are, so readers, writers and replayed batches never notice. The job was done by somebody who looked at an
-older state: a swap whose range does not begin and end where pieces do now has gone stale and is dropped; it
-never fails a batch.
+The rows keep their offsets, so readers, writers and replayed batches do not notice. The job that made the segment knew
+an older state. A swap is stale if its range no longer begins and ends at the bounds of chunks or segments; it is
+ignored, and never fails a batch.
 
-One node makes the segment and the others copy it. Until every member of the ISR holds it, and these are at least
-min.insync.replicas, it is staged: followers know
-it and copy it, and the pieces that it replaces stay in the log. So at every moment each member of the ISR holds all
-that the log consists of, and any of them may lead. With replication.mode=quorum a majority that has what is committed
-must hold it, too. The LEO of a replica that is out of the ISR may go back to the
-segment's base: what it lacks lies only there now.
+The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
+Followers copy it meanwhile, and what it replaces stays in the log. So each member of the ISR always holds the whole log
+and may lead. With replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO
+of a replica outside the ISR may go back to the segment's base offset.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
+from pyspark_log_coordinator.model.partition import Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SwapSegments(msgspec.Struct, frozen=True):
-    """Put the segment where the pieces of its range are. `based_on` is the leader epoch that the job knew."""
+    """Put the segment in the place of its range. `based_on` is the leader epoch that the job knew."""
 
     partition: int
     based_on: int
@@ -39,7 +36,7 @@ class SwapSegments(msgspec.Struct, frozen=True):
 
 
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The segment replaces the pieces of its range."""
+    """The segment has replaced the chunks and segments of its range."""
 
     partition: Count
     segment: SegmentRef
@@ -47,14 +44,14 @@ class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, fo
 
 
 class SegmentStaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The segment is there, and replaces the pieces of its range as soon as every member of the ISR holds it."""
+    """The segment exists, and will be swapped in when every member of the ISR holds it."""
 
     partition: Count
     segment: SegmentRef
 
 
 def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[SegmentsSwapped | SegmentStaged]:
-    """Return the swaps that still fit, in order; the others have gone stale."""
+    """Return the events of those swaps that are not stale, in order."""
     events: list[SegmentsSwapped | SegmentStaged] = []
     for swap in swaps:
         if not _fits(topic, swap):
@@ -76,7 +73,7 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
 
 
 def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
-    """Return the swaps of staged segments that every member of the ISR holds by now."""
+    """Return the swaps of the staged segments that every member of the ISR now holds."""
     return [
         SegmentsSwapped(number, segment, now)
         for number, partition in enumerate(topic.partitions)
@@ -86,14 +83,14 @@ def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
 
 
 def evolve_staged(topic: Topic, event: SegmentStaged) -> Topic:
-    """Return the topic with the segment waiting for the ISR to hold it."""
+    """Return the topic with the segment staged."""
     partition = topic.partitions[event.partition]
     changed = msgspec.structs.replace(partition, staged=(*partition.staged, event.segment))
     return with_partition(topic, event.partition, changed)
 
 
 def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
-    """Return the topic with the segment in the place of what its range held."""
+    """Return the topic with the segment in the place of its range."""
     partition, new = topic.partitions[event.partition], event.segment
     replaced = partition.segments_between(new.base_offset, new.end_offset)
     first = bisect_left(partition.segments, new.base_offset, key=lambda each: each.base_offset)
@@ -111,7 +108,7 @@ def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
 
 
 def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition:
-    """Return the partition with the LEOs that follow from who holds the segment."""
+    """Return the partition with the LEOs that follow from the holders of the segment."""
     ends = dict(partition.log_end_offsets)
     for node, end in ends.items():
         if not replicas.is_held(new.holders, node):
@@ -122,7 +119,7 @@ def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition
 
 
 def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
-    """Return the topic without the staged segments of a partition whose range is no longer one of whole pieces."""
+    """Return the topic without the staged segments of a partition that have become stale."""
     partition = topic.partitions[number]
     stale = [each for each in partition.staged if not _is_whole(partition, each)]
     if not stale:
@@ -133,20 +130,22 @@ def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
 
 
 def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
-    """Return the topic with files released: those given, and append files that no partition needs any more."""
+    """Return the topic with `keys` and the append files that are rolled in all partitions scheduled for deletion."""
     needed = min((each.chunks[0].file for each in topic.partitions if each.chunks), default=topic.next_file)
     rolled = topic.files[: needed - topic.first_file]
-    released = [PendingDeletion(key, at_ms) for key in keys]
-    released += [PendingDeletion(f"append/{file.name}", at_ms) for file in rolled]
-    if not released:
+    pending = [PendingDeletion(key, at_ms) for key in (*keys, *(f"append/{file.name}" for file in rolled))]
+    if not pending:
         return topic
     return msgspec.structs.replace(
-        topic, first_file=needed, files=topic.files.drop(len(rolled)), released=topic.released.append(released)
+        topic,
+        first_file=needed,
+        files=topic.files.drop(len(rolled)),
+        pending_deletions=topic.pending_deletions.append(pending),
     )
 
 
 def segment_key(partition: int, name: str) -> str:
-    """Return a segment's key below the topic's folder, without its ending."""
+    """Return a segment's key below the topic's folder, without the ending."""
     return f"{partition}/{name}"
 
 
@@ -159,21 +158,18 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
     if swap.based_on != partition.leader_epoch:
         return False
     if any(each.base_offset < new.end_offset and new.base_offset < each.end_offset for each in partition.staged):
-        return False  # another is on its way into this range
-    there = partition.segments_between(new.base_offset, new.end_offset)
-    if len(there) == 1 and there[0].end_offset == new.end_offset:
-        return False  # done already, by another or by an attempt whose answer was lost
-    # A range of unrolled chunks must be the first ones, for segments come before chunks.
+        return False  # another segment is staged for this range
+    present = partition.segments_between(new.base_offset, new.end_offset)
+    if len(present) == 1 and present[0].end_offset == new.end_offset:
+        return False  # already done, by another process or by an attempt whose answer was lost
+    # Chunks are rolled in order, because segments come before chunks.
     if new.end_offset > partition.rolled_end and new.base_offset > partition.rolled_end:
         return False
     return _is_whole(partition, new)
 
 
 def _all_hold(topic: Topic, partition: Partition, segment: SegmentRef) -> bool:
-    """Return whether every member of the ISR holds the segment, and these are enough.
-
-    What it replaces may be on more nodes, for so many held it when it was acknowledged.
-    """
+    """Return whether every member of the ISR holds the segment, and the ISR is large enough for acknowledged rows."""
     if len(partition.isr) < max(1, replicas.required_acks(partition, topic.config)):
         return False
     holding = [node for node in partition.replicas if replicas.is_held(segment.holders, node)]
@@ -183,14 +179,13 @@ def _all_hold(topic: Topic, partition: Partition, segment: SegmentRef) -> bool:
 
 
 def _is_whole(partition: Partition, segment: SegmentRef) -> bool:
-    """Return whether pieces begin and end where the segment does."""
+    """Return whether the segment begins and ends at bounds of chunks or segments."""
     return _is_bound(partition, segment.base_offset, start=True) and _is_bound(
         partition, segment.end_offset, start=False
     )
 
 
 def _is_bound(partition: Partition, offset: int, *, start: bool) -> bool:
-    """Return whether a piece begins (or ends) exactly at `offset`."""
-    span = (offset, offset + 1) if start else (offset - 1, offset)
-    pieces: list[ChunkRef | SegmentRef] = [*partition.segments_between(*span), *partition.chunks_between(*span)]
+    """Return whether a chunk or segment begins (or ends) exactly at `offset`."""
+    pieces = partition.pieces_between(offset, offset + 1) if start else partition.pieces_between(offset - 1, offset)
     return any((piece.base_offset if start else piece.end_offset) == offset for piece in pieces)

@@ -1,1 +1,1 @@
-"""The topic's state machine: commits, replicas, segments and settings behind one decide and one evolve. Pure."""
+"""The state machine of a topic: commits, replicas, segments and settings behind one decide and one evolve. Pure."""

@@ -1,10 +1,10 @@
-"""The integrity of a topic: what holds in every state of a topic that the product wrote.
+"""The integrity of a topic: checks of stored entries and snapshots that have the right types but impossible values.
 
-Stored events may have the right types and still be impossible: a faulty machine or a forger wrote them. Most of them
-make `evolve` fail. The others would give a state with a gap in the offsets, or one in which rules never end; they are
-found here. An entry of batches alone costs no check: the types of its fields and `evolve` leave nothing to find.
+A faulty machine or a forger may have written them. Most impossible events make `evolve` fail. These checks find the
+others, which would lead to a state with a gap in the offsets, or in which a rule never ends. An entry that consists of
+batches needs no check: the types of its fields and `evolve` are enough.
 
-Everything here raises `ValueError`, which replay turns into an error that names the entry or the snapshot.
+The checks raise `ValueError`, which replay turns into an error that names the entry or the snapshot.
 """
 
 from __future__ import annotations
@@ -23,20 +23,17 @@ if TYPE_CHECKING:
 
 
 OFFSET_MAX = 2**62
-"""What batches add to that stays below 2**63, which is as far as Arrow and Spark can count."""
+"""Batches after this offset still stay below 2**63, the limit of Arrow and Spark."""
 
 
 def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> None:
-    """Raise `ValueError` if the entry `number`, of these events, cannot lead from one state to the other."""
-    for each in events:
-        if type(each) is not BatchSequenced:
-            break
-    else:
+    """Raise `ValueError` if the entry `number`, with these events, cannot lead from one state to the other."""
+    if all(type(each) is BatchSequenced for each in events):
         return
     if before.deleted and not all(isinstance(each, TopicJournalMoved) for each in events):
         raise ValueError("the topic is deleted")
     if before.started and (before.name, before.topic_id) != (after.name, after.topic_id):
-        raise ValueError(f"the topic is {after.name!r} ({after.topic_id}) now")
+        raise ValueError(f"the topic becomes {after.name!r} ({after.topic_id})")
     for what in ("generation", "orphan_floor", "first_file", "next_file"):
         if getattr(after, what) < getattr(before, what) and not after.deleted:
             raise ValueError(f"{what} goes back from {getattr(before, what)} to {getattr(after, what)}")
@@ -44,40 +41,40 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
     if after.config is not before.config:
         topic_config.check(after.config)
     if len(after.partitions) < len(before.partitions):
-        raise ValueError("it takes partitions away")
+        raise ValueError("it removes partitions")
     known = (*before.partitions, *[None] * (len(after.partitions) - len(before.partitions)))
     for index, (old, new) in enumerate(zip(known, after.partitions, strict=True)):
         if new is not old:
-            _named(index, after, old, new)
+            _check_partition(index, after, old, new)
 
 
 def check_snapshot(state: Topic, number: int) -> None:
-    """Raise `ValueError` if a state as of the entry `number` cannot be."""
-    _check_topic(state, number)
-    topic_config.check(state.config)
-    for index, each in enumerate(state.partitions):
-        _named(index, state, None, each)
+    """Raise `ValueError` if a state as of the entry `number` is impossible."""
+    _check_state(state, number, rolled=True)
 
 
 def check_description(state: Topic, number: int) -> None:
-    """Raise `ValueError` if a state without its segments, as of the entry `number`, cannot be."""
+    """Raise `ValueError` if a state without its segments, as of the entry `number`, is impossible."""
+    _check_state(state, number, rolled=False)
+
+
+def _check_state(state: Topic, number: int, *, rolled: bool) -> None:
     _check_topic(state, number)
     topic_config.check(state.config)
     for index, each in enumerate(state.partitions):
-        _named(index, state, None, each, rolled=False)
+        _check_partition(index, state, None, each, rolled=rolled)
 
 
 def _check_topic(topic: Topic, number: int) -> None:
     if not topic.started:
         raise ValueError("the topic has not been started")
     if topic.orphan_floor > number:
-        raise ValueError(f"the orphan floor {topic.orphan_floor} lies behind the journal's newest entry, {number}")
+        raise ValueError(f"the orphan floor {topic.orphan_floor} is after the journal's newest entry, {number}")
     if topic.floor_mark is not None and topic.floor_mark.number > number:
-        raise ValueError(f"it marks entry {topic.floor_mark.number}, behind the journal's newest, {number}")
+        raise ValueError(f"it marks entry {topic.floor_mark.number}, after the journal's newest, {number}")
 
 
-def _named(index: int, topic: Topic, old: Partition | None, new: Partition, *, rolled: bool = True) -> None:
-    """Check a partition; what is raised says which one it is."""
+def _check_partition(index: int, topic: Topic, old: Partition | None, new: Partition, *, rolled: bool = True) -> None:
     try:
         if old is None or not _only_pieces_changed(old, new):
             _check_replicas(topic, old, new)
@@ -89,7 +86,7 @@ def _named(index: int, topic: Topic, old: Partition | None, new: Partition, *, r
 
 
 def _only_pieces_changed(old: Partition, new: Partition) -> bool:
-    """Return whether the rows lie elsewhere and nothing else has changed, as after most entries that are no batch."""
+    """Return whether only chunks and segments have changed, as after most entries."""
     return (
         new.log_end_offsets is old.log_end_offsets
         and new.replicas is old.replicas
@@ -109,9 +106,9 @@ def _check_replicas(topic: Topic, old: Partition | None, new: Partition) -> None
     if len(set(new.isr)) != len(new.isr) or not members.issuperset(new.isr):
         raise ValueError(f"the ISR is {', '.join(new.isr)}, of replicas {', '.join(new.replicas)}")
     if new.leader is not None and new.leader not in members:
-        raise ValueError(f"{new.leader!r} leads and is no replica")
+        raise ValueError(f"the leader {new.leader!r} is not a replica")
     if not (members.issuperset(new.adding) and members.issuperset(new.removing)):
-        raise ValueError("a reassignment is about nodes that are no replicas")
+        raise ValueError("a reassignment names nodes that are not replicas")
     for end in new.log_end_offsets.values():
         if not new.log_start <= end <= new.log_end:
             raise ValueError(f"a log end offset is {end}, of a log from {new.log_start} to {new.log_end}")
@@ -143,22 +140,22 @@ def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: 
     if old is None:
         _check_joined(new.chunks)
         if not all(topic.first_file <= each.file < topic.next_file for each in new.chunks):
-            raise ValueError("a chunk lies in a file that the topic does not have")
+            raise ValueError("a chunk names a file that the topic does not have")
     elif new.chunks and not topic.first_file <= new.chunks[0].file <= new.chunks[-1].file < topic.next_file:
-        raise ValueError("a chunk lies in a file that the topic does not have")
+        raise ValueError("a chunk names a file that the topic does not have")
     if new.segments and new.chunks and new.segments[-1].end_offset != new.chunks[0].base_offset:
         raise ValueError(f"segments end at {new.segments[-1].end_offset}, chunks begin at {new.chunks[0].base_offset}")
     newest = new.chunks or new.segments
     end = newest[-1].end_offset if newest else new.log_start
     if end != new.log_end and (rolled or newest):
-        raise ValueError(f"the last row there is comes before {end}, and the log ends at {new.log_end}")
+        raise ValueError(f"the last row comes before {end}, but the log ends at {new.log_end}")
     first = (new.segments or new.chunks)[0] if newest else None
     if rolled and first is not None and not first.base_offset <= new.log_start < first.end_offset:
-        raise ValueError(f"the log starts at {new.log_start}, the first row there is is {first.base_offset}")
+        raise ValueError(f"the log starts at {new.log_start}, but the first row is {first.base_offset}")
 
 
 def _changed(old: tuple[SegmentRef, ...], new: tuple[SegmentRef, ...]) -> tuple[SegmentRef, ...]:
-    """Return the segments that are new, with a neighbour on each side. Looks at few, however many there are."""
+    """Return the segments that are new, with a neighbour on each side, at a cost that does not grow with the log."""
     both = min(len(old), len(new))
     first = _longest(both, lambda count: old[:count] == new[:count])
     last = _longest(both - first, lambda count: old[len(old) - count :] == new[len(new) - count :])
@@ -166,7 +163,7 @@ def _changed(old: tuple[SegmentRef, ...], new: tuple[SegmentRef, ...]) -> tuple[
 
 
 def _longest(count_max: int, are_equal: Callable[[int], bool]) -> int:
-    """Return the largest count for which two lists are equal, which are so for all smaller ones."""
+    """Return the largest count for which `are_equal`, given that it holds for all smaller counts."""
     low, high = 0, count_max
     while low < high:
         middle = (low + high + 1) // 2

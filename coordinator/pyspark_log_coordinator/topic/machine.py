@@ -1,20 +1,19 @@
-"""The topic machine: one journal for each life of a topic, with all of its partitions.
+"""The state machine of a topic: one journal for each topic id, with all partitions.
 
-    command           events
-    StartTopic     -> TopicStarted                     the journal's first entry; no event where it is there
-    RestoreTopic   -> TopicRestored                    likewise, of a topic whose journal was lost
-    CommitBatch    -> IsrShrunk, LeaderElected ..., BatchSequenced    no event for a batch that is in the log already
-    MaintainSegments -> SegmentsSwapped, SegmentStaged ...    also in passing, as a part of CommitBatch
+    command             events
+    StartTopic       -> TopicStarted                        the journal's first entry
+    RestoreTopic     -> TopicRestored                       the first entry of a topic whose journal was lost
+    CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped, SegmentStaged ...
+    MaintainSegments -> SegmentsSwapped, SegmentStaged ...
     ApplyRetention, DeleteRecords -> LogStartMoved ...
     RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
-    ForgetReleased -> ReleasedForgotten                after the bytes are gone
-    AlterConfig    -> ConfigAltered
-    DeleteTopic    -> TopicDeleted                     the last entry, but that the journal may move afterwards
-    MoveJournal    -> JournalMoved                     to other stores, see `generations`
+    ConfirmDeletions -> DeletionsConfirmed
+    AlterConfig      -> ConfigAltered
+    DeleteTopic      -> TopicDeleted                        the last entry, except that the journal may still move
+    MoveTopicJournal -> TopicJournalMoved
 
-and the commands about replicas, which are in `replication`.
-
-One entry sequences a whole batch: readers see it in all partitions or in none.
+The commands about replicas are in `replica_commands`. One entry sequences a whole batch: readers see it in all
+partitions or in none.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from pyspark_log_coordinator.journal.state_machine import Machine, events_decode
 from pyspark_log_coordinator.model import topic_config, topic_state
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import SequencedFile
-from pyspark_log_coordinator.model.partition import NodeId, empty
+from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.model.topic_state import FileRef, Holder, Topic
+from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
@@ -56,7 +55,7 @@ from pyspark_log_storage.ranges import Int64
 
 
 class StartTopic(msgspec.Struct, frozen=True):
-    """Begin the topic's journal with what the cluster says about the topic."""
+    """Begin the topic's journal with the cluster's record of the topic."""
 
     name: str
     topic_id: str
@@ -65,7 +64,7 @@ class StartTopic(msgspec.Struct, frozen=True):
     incarnations: dict[NodeId, str]
     assignments: tuple[tuple[NodeId, ...], ...]
     generation: int = 1
-    """Of the stores on which the journal begins."""
+    """The journal generation in which the journal begins."""
 
 
 class DeleteTopic(msgspec.Struct, frozen=True):
@@ -84,14 +83,13 @@ class TopicStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The topic is gone; its files may be removed after `file.delete.delay.ms`."""
+    """The topic was deleted; its files may be deleted after `file.delete.delay.ms`."""
 
     at_ms: Int64
-    """The clock of who did it."""
 
 
 class MaintainSegments(msgspec.Struct, frozen=True):
-    """Swap in what maintenance made by itself, without a batch."""
+    """Swap in segments without a batch."""
 
     swaps: tuple[SwapSegments, ...]
 
@@ -103,7 +101,7 @@ class AlterConfig(msgspec.Struct, frozen=True):
 
 
 class ConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The topic is kept so from now on."""
+    """The topic has this configuration from now on."""
 
     config: TopicConfig
 
@@ -140,9 +138,9 @@ Event = (
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
-    """Return the events that carry out `command`, none where it is done already. Raises where refused."""
+    """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
     if isinstance(command, MoveTopicJournal):
-        return list(journal_move.decide_topic(state.generation, command))
+        return list(journal_move.decide(state.generation, command))
     events = _decide(state, command, now)
     if events and replica_commands.may_need_follow_ups(state, command):
         return [*events, *replica_commands.decide_follow_ups(_after(state, events), now)]
@@ -153,13 +151,13 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, StartTopic | RestoreTopic):
         return _begin(state, command)
     assert not isinstance(command, MoveTopicJournal)
-    assert state.started, "TopicHandle.refresh begins the journal before anything else is asked of it"
+    assert state.started, "TopicHandle.refresh begins the journal before any other command"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
     match command:
         case CommitBatch():
             events = sequencing.decide(state, command, now)
-            # The batch may bring a replica into the ISR, which must hold a segment before that is swapped in.
+            # A replica that joins the ISR with the batch must hold a segment before that is swapped in.
             return [*events, *swap.decide(_after(state, events), command.swaps, now)] if command.swaps else events
         case MaintainSegments():
             return list(swap.decide(state, command.swaps, now))
@@ -201,7 +199,7 @@ def evolve(state: Topic, event: Event) -> Topic:
     match event:
         case TopicStarted() | TopicRestored():
             if state.started:
-                raise ValueError("the topic is started a second time")
+                raise ValueError("the topic is started twice")
             return _start(event) if isinstance(event, TopicStarted) else restore.evolve(event)
         case BatchSequenced():
             return sequencing.evolve(state, event)
@@ -235,13 +233,13 @@ def _start(event: TopicStarted) -> Topic:
 
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
-    """Return the deleted topic without the lists of what it held: its last snapshot stays for ever."""
+    """Return the deleted topic without its lists of files, because its last snapshot is kept for ever."""
     emptied = (msgspec.structs.replace(each, segments=(), chunks=AppendList(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
         state,
         partitions=tuple(emptied),
         files=AppendList(),
-        released=AppendList(),
+        pending_deletions=AppendList(),
         producers={},
         deleted_ms=event.at_ms,
     )

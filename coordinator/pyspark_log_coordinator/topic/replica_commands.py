@@ -1,19 +1,19 @@
-"""Replication: the part of the topic machine that is about replicas, and not about rows.
+"""The commands of a topic that are about replicas.
 
-    command           events
-    HoldFiles      -> FilesHeld                         a node has copied files; its LEO, the HW and the ISR follow
-    ShrinkIsr      -> IsrShrunk ...                     members that have fallen behind
-    Suspect        -> NodeSuspected                     cancelled by any entry that names the node as a holder
-    CancelSuspicion -> SuspicionCancelled               an observer reaches the node again
-    ReportDamage   -> IsrShrunk, LeaderElected ..., CopiesDamaged    copies that are not what was written, or are gone
-    ElectLeaders   -> CopiesDamaged, RowsLost, LeaderElected ...
-    ElectPreferred -> LeaderElected ...
-    AlterNode      -> NodeRenewed, NodeFenced, NodeUnfenced, then the elections that they bring
-    AlterReplicas  -> ReplicasAltered ...               and again when the new replicas are in sync
-    AddPartitions  -> PartitionsAdded
+    command             events
+    HoldFiles        -> FilesHeld                       a node has copied files; its LEO, the HW and the ISR follow
+    ShrinkIsr        -> IsrShrunk ...                   members have fallen behind
+    Suspect          -> NodeSuspected                   cancelled by any entry that names the node as a holder
+    CancelSuspicion  -> SuspicionCancelled              a process reaches the node again
+    ReportDamage     -> IsrShrunk, LeaderElected ..., CopiesDamaged
+    ElectLeaders     -> CopiesDamaged, RowsLost, LeaderElected ...
+    ElectPreferred   -> LeaderElected ...
+    AlterReplicaNode -> ReplicasRenewed, ReplicasFenced, ReplicasUnfenced, then RowsLost, LeaderElected ...
+    AlterReplicas    -> ReplicasAltered ...             and again when the new replicas are in sync
+    AddPartitions    -> PartitionsAdded
 
-Two things follow from an entry that makes replicas catch up, and are in the same entry: a staged segment that the whole
-ISR holds comes into its place, and a reassignment ends.
+An entry with which replicas catch up also swaps in the staged segments that the whole ISR then holds, and ends
+reassignments (`decide_follow_ups`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ Event = (
 
 
 def decide(topic: Topic, command: Command) -> Sequence[Any]:
-    """Return the events that carry out `command`, none where it is done already. Raises where refused."""
+    """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
     match command:
         case HoldFiles():
             return file_holders.decide(topic, command)
@@ -108,12 +108,12 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
 
 
 def decide_follow_ups(topic: Topic, now: int) -> list[Any]:
-    """Return what follows from the entry that led to this state, at `now` (ms)."""
+    """Return the events that follow from those that led to this state, at `now` (ms)."""
     return [*swap.decide_staged(topic, now), *reassignment.decide_completion(topic)]
 
 
 def may_need_follow_ups(topic: Topic, command: object) -> bool:
-    """Return whether anything may follow from a command. A batch for a topic of one node costs no closer look."""
+    """Return whether events may follow from those of a command; cheap for a batch."""
     if isinstance(command, Command):
         return True
     return len(topic.incarnations) > 1 and any(each.staged or each.adding or each.removing for each in topic.partitions)

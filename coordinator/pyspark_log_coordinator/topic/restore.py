@@ -1,11 +1,9 @@
-"""Restoring: a topic's journal begins again with what was found in the folders of its nodes.
+"""Restoring: the first entry of a journal that replaces a lost one, made from the folders of the topic's nodes.
 
-    RestoreTopic  -> TopicRestored      the first entry of a journal in the place of one that was lost
-
-The log goes on where what was found ends: HW and LEO are there, and a new leader epoch begins. Who holds all of it is
-in the ISR; the others copy the rest. The entry's number is far above all that the lost journal can have had: so nothing
-that a process of before still has in hand is sequenced (the orphan floor), and a reader of before sees a newer
-snapshot, and starts from that.
+The log continues at the end of the rows that were found: HW and log end are there, and a new leader epoch begins. Nodes
+that hold all rows are in the ISR; the others catch up. The entry's number is far above any number that the lost journal
+can have had. So files of old writers are below the orphan floor and are not sequenced, and old readers see a newer
+snapshot and load it.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ from pyspark_log_storage.ranges import Count
 
 
 class RestoredPartition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A partition as it was found: segments, then chunks, without a gap. The leader epoch is a new one."""
+    """A partition as it was found: segments, then chunks, without a gap."""
 
     replicas: tuple[NodeId, ...]
     epoch_starts: tuple[tuple[Count, Count], ...]
-    """The last is the new leader epoch, which begins at the log end."""
+    """The last one is the new leader epoch, which begins at the log end."""
     log_start: Count
     log_end: Count
     segments: tuple[SegmentRef, ...]
@@ -37,7 +35,7 @@ class TopicRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     """The topic exists again, as it was found."""
 
     entry: Count
-    """The number of this very entry."""
+    """The number of this entry."""
     name: str
     topic_id: str
     config: TopicConfig
@@ -45,20 +43,20 @@ class TopicRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     incarnations: dict[NodeId, str]
     partitions: tuple[RestoredPartition, ...]
     files: tuple[FileRef, ...]
-    """The append files that chunks name, numbered from 0."""
+    """The append files of the chunks, numbered from 0."""
     producers: dict[str, Producer]
 
 
 class RestoreTopic(msgspec.Struct, frozen=True):
-    """Begin the journal of a topic that was found."""
+    """Begin the journal of a topic that was found in the folders of its nodes."""
 
     found: TopicRestored
     generation: int = 1
-    """Of the stores on which the journal begins."""
+    """The journal generation in which the journal begins."""
 
 
 def decide(topic: Topic, command: RestoreTopic) -> list[TopicRestored]:
-    """Return the journal's first event; none where the journal has begun."""
+    """Return the journal's first event, none if the journal has begun."""
     return [] if topic.started else [command.found]
 
 

@@ -94,7 +94,7 @@ def test_with_a_node_only_its_copies_are_read(topic):
 
 
 def test_an_unknown_node_is_an_error(topic):
-    with pytest.raises(InvalidOption, match="there is no node '9'"):
+    with pytest.raises(InvalidOption, match="node '9' does not exist"):
         audit(topic, "9")
 
 

@@ -83,7 +83,7 @@ def test_removing_a_name_that_is_gone_changes_nothing(started):
 
 
 def test_an_unknown_topic_is_an_error_that_says_what_there_is(started):
-    with pytest.raises(UnknownTopic, match=r"there are: flights"):
+    with pytest.raises(UnknownTopic, match=r"existing: flights"):
         cluster.topic_of(after(started, create()), "fligths")
 
 

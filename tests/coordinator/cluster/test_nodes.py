@@ -52,7 +52,7 @@ def test_a_rack_is_changed_and_nothing_else(three):
     assert moved.nodes == three.nodes | {"1": node("1", rack="a")}
     assert cluster.decide(moved, SetRack("1", "a"), NOW) == []
     assert after(moved, SetRack("1", "")) == three
-    assert refusal(three, SetRack("9", "a")) == "there is no node '9'; there are 0, 1, 2"
+    assert refusal(three, SetRack("9", "a")) == "node '9' does not exist; the cluster has 0, 1, 2"
 
 
 @pytest.mark.parametrize("rack", ["x" * 256, "a\nb", "\udcff"])
@@ -68,15 +68,15 @@ def test_to_join_again_changes_nothing(three):
 
 def test_an_id_that_is_taken_is_refused(three):
     said = refusal(three, AddNode(node("1", "/disk/other", "another incarnation")))
-    assert said == "there is a node '1' already, at /disk/1; give another id, or none"
+    assert said == "node '1' already exists, at /disk/1; give another id, or none"
 
 
 def test_an_address_that_is_taken_is_refused(three):
-    assert "/disk/1 is node '1' already" in refusal(three, AddNode(node("3", "/disk/1")))
+    assert "/disk/1 is already node '1'" in refusal(three, AddNode(node("3", "/disk/1")))
 
 
 def test_a_store_that_is_a_node_by_another_address_is_refused(three):
-    assert "is node '1' already, by another address" in refusal(three, AddNode(node("3", "/link", "incarnation of 1")))
+    assert "is already node '1', at another address" in refusal(three, AddNode(node("3", "/link", "incarnation of 1")))
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a:b", "a,b", "x" * 250])
@@ -108,12 +108,12 @@ def test_to_fence_or_unfence_again_changes_nothing(three):
 
 
 def test_the_last_live_node_cannot_be_fenced(three):
-    assert "the last that is not fenced" in refusal(after(three, FenceNode("0"), FenceNode("1")), FenceNode("2"))
+    assert "the only one that is not fenced" in refusal(after(three, FenceNode("0"), FenceNode("1")), FenceNode("2"))
 
 
 @pytest.mark.parametrize("command", [FenceNode("9"), UnfenceNode("9"), RenewNode("9", "/disk/9", "x")])
 def test_an_unknown_node_is_an_error_that_says_what_there_is(three, command):
-    assert refusal(three, command) == "there is no node '9'; there are 0, 1, 2"
+    assert refusal(three, command) == "node '9' does not exist; the cluster has 0, 1, 2"
 
 
 # Topics
@@ -197,8 +197,8 @@ def test_a_node_that_moved_to_another_address_keeps_its_life(three):
 
 
 def test_a_node_does_not_go_on_with_the_store_of_another(three):
-    assert "/disk/2 is node '2' already" in refusal(three, RenewNode("1", "/disk/2", "x"))
-    assert "is node '2' already, by another address" in refusal(three, RenewNode("1", "/link", "incarnation of 2"))
+    assert "/disk/2 is already node '2'" in refusal(three, RenewNode("1", "/disk/2", "x"))
+    assert "is already node '2', at another address" in refusal(three, RenewNode("1", "/link", "incarnation of 2"))
 
 
 # Leaving
@@ -211,7 +211,9 @@ def test_a_fenced_node_without_replicas_can_be_removed(three):
 
 
 def test_a_node_that_is_in_use_is_not_removed(three):
-    assert refusal(three, RemoveNode("1", frozenset(), frozenset())).startswith("node '1' is in use; fence it first")
+    assert refusal(three, RemoveNode("1", frozenset(), frozenset())).startswith(
+        "node '1' is not fenced; fence it first"
+    )
 
 
 def test_the_root_is_not_removed(three):
@@ -220,18 +222,20 @@ def test_the_root_is_not_removed(three):
 
 def test_a_node_is_not_removed_while_topics_may_have_replicas_on_it(three):
     state = after(three, create("a", "1"), create("b", "2"), create("c", "3"), FenceNode("1"))
-    assert "has replicas of a, c; move these" in refusal(state, RemoveNode("1", frozenset({"2"}), frozenset()))
+    assert "has replicas of topics a, c; reassign these" in refusal(
+        state, RemoveNode("1", frozenset({"2"}), frozenset())
+    )
     assert "1" not in after(state, RemoveNode("1", frozenset({"1", "2", "3"}), frozenset())).nodes
 
 
 def test_another_life_of_a_topic_is_another_topic(three):
     state = after(three, create("a", "1"), FenceNode("1"), RemoveTopic("a", "1"), create("a", "2"))
-    assert "has replicas of a;" in refusal(state, RemoveNode("1", frozenset({"1"}), frozenset()))
+    assert "has replicas of topics a;" in refusal(state, RemoveNode("1", frozenset({"1"}), frozenset()))
 
 
 def test_neither_id_nor_store_of_a_removed_node_are_used_again(three):
     state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()))
-    assert "ids are never used again" in refusal(state, AddNode(node("1", "/disk/new", "new incarnation")))
+    assert "ids are never reused" in refusal(state, AddNode(node("1", "/disk/new", "new incarnation")))
     assert "was node '1' before" in refusal(state, AddNode(node("3", "/disk/1", "incarnation of 1")))
 
 

@@ -1,4 +1,4 @@
-"""Damaged, newer and lost objects of a journal: an error that names the object, or it is read from its spare."""
+"""CopiesDamaged, newer and lost objects of a journal: an error that names the object, or it is read from its spare."""
 
 import msgspec
 import pytest

@@ -103,7 +103,7 @@ def test_an_id_that_cannot_be_is_refused_before_the_store_is_touched(log, stores
 
 
 def test_an_id_that_is_taken_is_refused_before_the_store_is_touched(log, stores):
-    assert "there is a node '0' already" in refusal(node_admin.join, log, "/disk/1", "0")
+    assert "node '0' already exists" in refusal(node_admin.join, log, "/disk/1", "0")
     assert list(stores.at["/disk/1"].list("")) == []
 
 
@@ -131,7 +131,7 @@ def test_of_two_that_let_a_store_join_at_once_both_get_the_same_node(log, stores
 
 def test_who_is_late_for_an_id_leaves_the_store_as_it_was(log, stores):
     stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, lambda: node_admin.join(stores.log(), "/disk/1"))
-    assert "there is a node '1' already" in refusal(node_admin.join, log, "/disk/2")
+    assert "node '1' already exists" in refusal(node_admin.join, log, "/disk/2")
     assert node.read_marker(stores.at["/disk/2"]) is None
     assert node_admin.join(log, "/disk/2")[0].node_id == "2"
 
@@ -290,7 +290,7 @@ def test_the_disk_that_was_replaced_does_not_come_back_as_it_was(stores):
     stores.at["/disk/1"] = old
     log = stores.log()
     assert isinstance(log.missing_nodes["1"], NodeMissing)
-    assert "what it holds may be old" in refusal(node_admin.renew, log, "1")
+    assert "its files may be old" in refusal(node_admin.renew, log, "1")
 
 
 def test_a_node_that_moved_keeps_what_it_holds(stores):
@@ -319,7 +319,7 @@ def test_a_node_leaves_when_it_is_fenced_and_no_topic_has_replicas_on_it(stores)
     log.create_topic("u", 1, replicas=[["0"]])
     assert "fence it first" in refusal(node_admin.remove, log, "1")
     log.cluster.submit(FenceNode("1"))
-    assert "has replicas of t; move" in refusal(node_admin.remove, log, "1")
+    assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
     log.delete_topic("t")
     assert node_admin.remove(log, "1")
     assert not node_admin.remove(log, "1")
@@ -337,7 +337,7 @@ def test_a_topic_that_is_created_meanwhile_keeps_its_node(stores):
         other.cluster.submit(FenceNode("1"))
 
     stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, meanwhile)
-    assert "has replicas of t; move" in refusal(node_admin.remove, log, "1")
+    assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
 
 
 def test_the_root_stays(log):

@@ -249,14 +249,14 @@ def test_journals_of_a_cluster_on_one_store_stay_there():
     log = disks.log("/cluster", create=True)
     for url in NEW:
         node_admin.join(log, url)
-    with pytest.raises(InvalidOption, match="at the cluster's root, and stay there"):
+    with pytest.raises(InvalidOption, match="at the cluster root"):
         journal_migration.migrate(log, ("1", "2", "3"))
 
 
 def test_a_journal_node_is_removed_after_the_move_and_not_before(six):
     log = six.log()
     node_admin.set_fenced(log, "1", fenced=True)
-    with pytest.raises(InvalidInput, match="where the journals are"):
+    with pytest.raises(InvalidInput, match="is a journal node"):
         node_admin.remove(log, "1")
     move(six, "0", "2", "3")
     for name in ("t", "u"):

@@ -34,7 +34,7 @@ def test_released_files_stay_for_the_delay_and_then_go():
     assert topic.keys("append/") == released
     assert topic_cleanup.delete_pending(topic.handle, 6000) == [topic.folder + key for key in released]
     assert topic.keys("append/") == []
-    assert len(topic.handle.journal.state.released) == 0
+    assert len(topic.handle.journal.state.pending_deletions) == 0
     topic.check()
 
 
@@ -58,9 +58,9 @@ def test_a_file_that_was_released_after_one_by_a_clock_ahead_waits_for_it():
     topic.clock.now_ms = 100
     topic.roll(1)
     assert topic_cleanup.delete_pending(topic.handle, 2000) == []
-    assert len(topic.handle.refresh().released) == 2
+    assert len(topic.handle.refresh().pending_deletions) == 2
     assert len(topic_cleanup.delete_pending(topic.handle, 10_000)) == 2
-    assert len(topic.handle.refresh().released) == 0
+    assert len(topic.handle.refresh().pending_deletions) == 0
 
 
 def test_a_removal_cut_short_is_done_again(topic):
@@ -69,7 +69,7 @@ def test_a_removal_cut_short_is_done_again(topic):
     topic.store.delete(topic.folder + topic.keys("append/")[0])
     topic_cleanup.delete_pending(topic.handle, 0)
     assert topic.keys("append/") == []
-    assert len(topic.handle.journal.state.released) == 0
+    assert len(topic.handle.journal.state.pending_deletions) == 0
 
 
 def test_a_clean_up_refreshes_once_before_its_entry_and_the_journal_for_its_own_clean_up(topic, monkeypatch):

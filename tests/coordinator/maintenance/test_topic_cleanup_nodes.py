@@ -274,7 +274,7 @@ def test_what_was_released_goes_from_every_node(topic):
     assert topic_cleanup.clean_up_topic(topic.handle).deleted > 0
     for name in ALL:
         assert topic.keys(name) == [f"0/{made.name}.index", f"0/{made.name}.log"]
-    assert len(topic.handle.journal.state.released) == 0
+    assert len(topic.handle.journal.state.pending_deletions) == 0
 
 
 def orphan(topic, name):
@@ -316,7 +316,7 @@ def test_a_missing_node_does_not_keep_the_others_from_being_cleaned_and_is_clean
     topic.log.probe_nodes()
     topic_cleanup.clean_up_topic(topic.handle)
     assert topic.keys("0") == topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
-    assert len(topic.handle.refresh().released) == 0
+    assert len(topic.handle.refresh().pending_deletions) == 0
     disk(topic, "1").broken = None
     topic.log.probe_nodes()
     assert [key for key in topic.keys("1") if key.startswith("append/")] == kept
@@ -333,7 +333,7 @@ def test_a_node_that_fails_meanwhile_is_told_after_the_others_were_cleaned(topic
     topic_cleanup.clean_up_topic(topic.handle, failed=lambda *each: told.append(each))
     assert [(name, type(error)) for name, error in told] == [("1", StoreUnavailable)]
     assert topic.keys("2") == [f"0/{made.name}.index", f"0/{made.name}.log"]
-    assert len(topic.handle.refresh().released) == 0
+    assert len(topic.handle.refresh().pending_deletions) == 0
     with pytest.raises(StoreUnavailable):
         topic_cleanup.clean_up_topic(topic.handle)
 
@@ -345,11 +345,11 @@ def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
     told = []
     topic_cleanup.clean_up_topic(topic.handle, failed=lambda *each: told.append(each))
     assert [name for name, _ in told] == ["1"]
-    assert len(topic.handle.refresh().released) == 3
+    assert len(topic.handle.refresh().pending_deletions) == 3
     disk(topic, "1").broken_writes = None
     topic_cleanup.clean_up_topic(topic.handle)
     assert topic.keys("1") == topic.keys("0")
-    assert len(topic.handle.refresh().released) == 0
+    assert len(topic.handle.refresh().pending_deletions) == 0
 
 
 def test_a_node_that_was_missing_when_the_log_was_opened_is_not_asked(topic):

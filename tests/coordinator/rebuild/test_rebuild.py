@@ -258,7 +258,7 @@ def test_a_process_from_before_the_rebuild_appends_nothing_and_reads_the_rebuilt
 def test_the_disk_of_a_node_that_was_not_given_is_refused_later(cluster):
     cluster.lose_journals()
     cluster.rebuild(("0", "1"))
-    with pytest.raises(InvalidInput, match="ids are never used again"):
+    with pytest.raises(InvalidInput, match="ids are never reused"):
         node_admin.join(cluster.log, cluster.url("2"))
     cluster.lose_node("2")
     node, _ = node_admin.join(cluster.log, cluster.url("2"))

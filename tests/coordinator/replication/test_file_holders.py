@@ -43,7 +43,7 @@ def test_a_file_that_was_rolled_meanwhile_is_left_out():
 
 @pytest.mark.parametrize(("node", "named"), [("B", "another"), ("Z", incarnation("Z"))])
 def test_a_node_that_is_not_the_one_the_topic_knows_is_told_so(node, named):
-    with pytest.raises(NodeMissing, match=f"node '{node}' is no longer the one"):
+    with pytest.raises(NodeMissing, match=f"an incarnation of node '{node}' that is not the topic's"):
         decide(three_files(), HoldFiles(node, named, (1,)))
 
 
@@ -102,7 +102,7 @@ def test_a_staged_segment_of_rows_that_were_deleted_is_given_up():
     name = state.partitions[0].staged[0].name
     state = after(state, DeleteRecords(0, 2))
     assert state.partitions[0].staged == ()
-    assert f"0/{name}" in [each.key for each in state.released]
+    assert f"0/{name}" in [each.key for each in state.pending_deletions]
 
 
 def test_the_newest_file_that_a_node_is_said_to_hold_tells_a_restored_disk():

@@ -102,23 +102,23 @@ def released_topic():
 
 def test_files_are_forgotten_up_to_the_one_that_is_named():
     state = released_topic()
-    keys = [each.key for each in state.released]
+    keys = [each.key for each in state.pending_deletions]
     assert len(keys) == 6
     assert decide(state, ConfirmDeletions(keys[3])) == [DeletionsConfirmed(4)]
-    assert [each.key for each in after(state, ConfirmDeletions(keys[3])).released] == keys[4:]
+    assert [each.key for each in after(state, ConfirmDeletions(keys[3])).pending_deletions] == keys[4:]
 
 
 def test_what_another_forgot_is_no_event():
     state = released_topic()
-    first = state.released[0].key
+    first = state.pending_deletions[0].key
     assert decide(after(state, ConfirmDeletions(first)), ConfirmDeletions(first)) == []
 
 
 def test_what_was_released_later_is_not_forgotten():
     state = released_topic()
-    last = state.released[-1].key
+    last = state.pending_deletions[-1].key
     later = after(after(state, commit(None, file({0: 10}))), MaintainSegments((swap(30, 40),)))
-    assert [each.key.split("/")[0] for each in after(later, ConfirmDeletions(last)).released] == ["append"]
+    assert [each.key.split("/")[0] for each in after(later, ConfirmDeletions(last)).pending_deletions] == ["append"]
 
 
 def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():

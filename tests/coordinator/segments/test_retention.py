@@ -95,7 +95,7 @@ def test_expired_segments_are_released_and_nothing_else():
     state = aged(1, 2, 3, retention_ms=10 * SECOND)
     first = state.partitions[0].segments[0]
     new = at(state, ApplyRetention(), 12 * SECOND)
-    assert [(each.key, each.at_ms) for each in new.released if each not in state.released] == [
+    assert [(each.key, each.at_ms) for each in new.pending_deletions if each not in state.pending_deletions] == [
         (f"0/{first.name}", 12 * SECOND)
     ]
 
@@ -160,14 +160,14 @@ def test_minus_one_deletes_no_row_above_the_high_watermark():
 
 @pytest.mark.parametrize("before", [31, 10**18, -2])
 def test_an_offset_outside_the_log_is_refused(before):
-    with pytest.raises(InvalidInput, match="the log ends at 30"):
+    with pytest.raises(InvalidInput, match="from 0 to 30, the end of the log"):
         decide(filled(3), DeleteRecords(0, before))
 
 
 def test_an_offset_above_the_high_watermark_is_refused():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
     state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
-    with pytest.raises(InvalidInput, match="the log ends at 10"):
+    with pytest.raises(InvalidInput, match="from 0 to 10, the end of the log"):
         decide(state, DeleteRecords(0, 11))
 
 

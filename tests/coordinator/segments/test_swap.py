@@ -26,7 +26,7 @@ from tests.coordinator.topics import (
 
 
 def released(state):
-    return [each.key for each in state.released]
+    return [each.key for each in state.pending_deletions]
 
 
 def names(state):
@@ -245,7 +245,7 @@ def test_replaced_segments_are_released_and_with_the_time():
     state = rolled(filled(3), 0, 10, 20, 30)
     old = [f"0/{each.name}" for each in state.partitions[0].segments]
     merged = at(state, MaintainSegments((swap(0, 30),)), 77)
-    new = [each for each in merged.released if each not in state.released]
+    new = [each for each in merged.pending_deletions if each not in state.pending_deletions]
     assert [(each.key, each.at_ms) for each in new] == [(key, 77) for key in old]
 
 

@@ -56,7 +56,7 @@ def test_a_topic_that_is_deleted_is_no_harm(topic):
 
 
 def test_an_unknown_node_is_an_error(topic):
-    with pytest.raises(InvalidOption, match="there is no node '9'"):
+    with pytest.raises(InvalidOption, match="node '9' does not exist"):
         Follower(topic.log, "9")
 
 

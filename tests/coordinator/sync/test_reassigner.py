@@ -147,9 +147,9 @@ def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
     ("wanted", "said"),
     [
         ((("3", "4"),), r"has 2 partition\(s\), but the assignment has 1"),
-        ((("3", "9"), ("3", "4")), "names node '9', which is not there"),
+        ((("3", "9"), ("3", "4")), "names node '9', which does not exist"),
         ((("3", "3"), ("3", "4")), "names node '3' twice"),
-        ((("3", "4"), ("3",)), "has 1 replicas and that of partition 0 has 2"),
+        ((("3", "4"), ("3",)), "has 1 replicas, but partition 0 has 2"),
         ((("3", "5"), ("3", "4")), "names node '5', which is fenced"),
     ],
 )
@@ -261,8 +261,8 @@ def test_the_nodes_of_new_partitions_may_be_chosen(topic):
     [
         (2, None, r"already has 2 partition\(s\), and .* never removed; choose 3 to 100000, not 2"),
         (3, (("5", "2"), ("2", "5")), r"gets 1 new partition\(s\), but the assignment has 2"),
-        (3, (("5",),), "partition 2, has 1 replicas and the partitions that are there have 2"),
-        (3, (("5", "7"),), "names node '7', which is not there"),
+        (3, (("5",),), "partition 2, has 1 replicas, but the existing partitions have 2"),
+        (3, (("5", "7"),), "names node '7', which does not exist"),
     ],
 )
 def test_partitions_that_cannot_be_are_refused(topic, total, assignments, said):

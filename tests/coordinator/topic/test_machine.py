@@ -66,10 +66,10 @@ def test_a_topic_is_deleted_once():
 def test_a_deleted_topic_keeps_no_list_of_what_it_held():
     state = after(started(partitions=2), commit(claim(0), file({0: 4, 1: 2})))
     state = rolled(rolled(state, 0, 4), 0, 2, partition=1)
-    assert len(state.released) > 0
+    assert len(state.pending_deletions) > 0
     state = after(after(state, commit(claim(1), file({0: 5}))), DeleteTopic())
     assert state.deleted
-    assert [len(each) for each in (state.files, state.released, state.producers)] == [0, 0, 0]
+    assert [len(each) for each in (state.files, state.pending_deletions, state.producers)] == [0, 0, 0]
     assert [len(each.segments) + len(each.chunks) for each in state.partitions] == [0, 0]
     assert [each.log_end for each in state.partitions] == [9, 2]
 
@@ -162,7 +162,7 @@ def test_a_replayed_batch_may_be_split_otherwise():
 
 def test_a_replayed_batch_with_another_number_of_rows_is_refused():
     state = after(started(), commit(claim(4), file({0: 3})))
-    with pytest.raises(BatchMismatch, match="again with 2 rows, and 3") as caught:
+    with pytest.raises(BatchMismatch, match="again with 2 rows, but 3") as caught:
         decide(state, commit(claim(4), file({0: 2})))
     assert (caught.value.producer, caught.value.batch) == ("query-1", 4)
 
@@ -362,7 +362,7 @@ def test_one_replica_cannot_be_asked_for_more_than_itself():
 
 def test_more_in_sync_replicas_than_there_are_cannot_be_asked_for():
     state = started(2, ("A", "B"))
-    with pytest.raises(InvalidOption, match="cannot ask for 3 in-sync replicas: it has 2"):
+    with pytest.raises(InvalidOption, match="cannot require 3 in-sync replicas: it has 2"):
         decide(state, AlterConfig({"min.insync.replicas": "3"}))
     assert after(state, AlterConfig({"min.insync.replicas": "2"})).config.min_insync_replicas == 2
     assert after(started(min_insync=2), AlterConfig({"retention.ms": "1"})).config.retention_ms == 1

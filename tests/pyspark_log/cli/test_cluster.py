@@ -62,7 +62,7 @@ def test_journals_move_to_other_nodes_and_the_command_again_changes_nothing(disk
     cli.run("produce", "t", stdin="one\n")
     for name in "de":
         cli.run("nodes", "add", tmp_path / name)
-    assert "there is no node '9'" in cli.error("cluster", "move-journals", "--to", "0,3,9")
+    assert "node '9' does not exist" in cli.error("cluster", "move-journals", "--to", "0,3,9")
     printed = cli.out("cluster", "move-journals", "--to", "0,3,4")
     assert "moved the journals of the cluster and of 1 topic to 3 journal nodes" in printed
     assert f"its address: {disks[0]},{tmp_path / 'd'},{tmp_path / 'e'}" in printed

@@ -74,7 +74,7 @@ def test_without_a_yes_nothing_is_deleted(cli, answer):
 
 
 def test_an_offset_above_the_end_is_an_error(cli):
-    assert "the log ends at 10" in cli.error(*delete("--before", 11, "--yes"))
+    assert "from 0 to 10, the end of the log" in cli.error(*delete("--before", 11, "--yes"))
     assert begins(cli) == [0, 0]
 
 

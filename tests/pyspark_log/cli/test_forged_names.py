@@ -64,7 +64,9 @@ def test_a_file_that_only_a_forger_released_is_not_deleted(log, flag, key):
     outside.write_bytes(b"somebody's")
     before = sorted(Path(log.path).rglob("entries/*"))
     state = log.log.topic("t").journal.state
-    forge(log, msgspec.structs.replace(state, released=state.released.append([PendingDeletion(key, 0)])))
+    forge(
+        log, msgspec.structs.replace(state, pending_deletions=state.pending_deletions.append([PendingDeletion(key, 0)]))
+    )
     said = [run(log, flag, command) for command in COMMANDS]
     assert outside.read_bytes() == b"somebody's"
     assert sorted(Path(log.path).rglob("entries/*"))[: len(before)] == before

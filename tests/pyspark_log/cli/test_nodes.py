@@ -123,7 +123,7 @@ def test_a_node_is_described_with_its_replicas(three):
 @pytest.mark.parametrize("command", ["describe", "fence", "unfence", "renew", "remove", "alter"])
 def test_a_node_that_is_not_there_is_an_error_that_says_what_is(three, command):
     words = ["--rack", "a"] if command == "alter" else []
-    assert three.error("nodes", command, "9", *words) == "there is no node '9'; there are 0, 1, 2"
+    assert three.error("nodes", command, "9", *words) == "node '9' does not exist; the cluster has 0, 1, 2"
 
 
 # Racks
@@ -193,7 +193,7 @@ def test_a_node_is_removed_when_it_is_fenced_and_empty(three):
     three.run("topics", "create", "t", "--replica-assignment", "1:2")
     assert "fence it first" in three.error("nodes", "remove", "1", "--yes")
     three.run("nodes", "fence", "1")
-    assert "has replicas of t; move these to other nodes" in three.error("nodes", "remove", "1", "--yes")
+    assert "has replicas of topics t; reassign these to other nodes" in three.error("nodes", "remove", "1", "--yes")
     three.run("topics", "delete", "t", "--yes")
     refused = three.run("nodes", "remove", "1", stdin="n\n", code=1)
     assert refused.stderr.endswith("pyspark-log: nothing was removed\n")
@@ -203,7 +203,7 @@ def test_a_node_is_removed_when_it_is_fenced_and_empty(three):
 
 def test_nobody_is_asked_whether_a_node_is_to_be_removed_that_cannot_be(three):
     three.run("topics", "create", "t", "--replica-assignment", "1:2")
-    for said in ("fence it first", "has replicas of t", None):
+    for said in ("fence it first", "has replicas of topics t", None):
         if said is None:
             three.run("topics", "delete", "t", "--yes")
             assert "for good? [y/N]" in three.run("nodes", "remove", "1", stdin="n\n", code=1).stderr
@@ -255,9 +255,9 @@ def test_replicas_are_placed_by_hand_as_in_kafka(three):
     ("words", "said"),
     [
         (["--replication-factor", "4"], "the cluster has 3 node(s); choose 1 to 3, or add nodes"),
-        (["--replica-assignment", "0:7"], "names node '7', which is not there; there are 0, 1, 2"),
+        (["--replica-assignment", "0:7"], "names node '7', which does not exist; the cluster has 0, 1, 2"),
         (["--replica-assignment", "0:0"], "names node '0' twice"),
-        (["--replica-assignment", "0:1,2"], "has 1 replicas and that of partition 0 has 2"),
+        (["--replica-assignment", "0:1,2"], "has 1 replicas, but partition 0 has 2"),
         (["--replication-factor", "2", "--config", "min.insync.replicas=3"], "it has 2; choose fewer"),
     ],
 )

@@ -332,7 +332,7 @@ def test_each_batch_is_one_journal_entry(cli):
 
 
 def test_a_topic_is_made_only_when_that_is_asked_for(cli, tmp_path):
-    assert cli.error("produce", "new", stdin="v\n") == "there is no topic 'new'; create it first (there are: t)"
+    assert cli.error("produce", "new", stdin="v\n") == "topic 'new' does not exist; create it first (existing: t)"
     cli.run("produce", "new", "--create", stdin="v\n")
     cli.run("produce", "new", "--create", stdin="w\n")
     assert cli.out("consume", "new") == "v\nw\n"

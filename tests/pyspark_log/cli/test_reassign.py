@@ -156,7 +156,7 @@ def test_what_is_typed_wrong_says_how_it_is_written(cli, words, said):
 
 
 def test_an_unknown_node_is_an_error(cli):
-    assert cli.error("topics", "reassign", "t", "--to-nodes", "2,9").startswith("there is no node '9'")
+    assert cli.error("topics", "reassign", "t", "--to-nodes", "2,9").startswith("node '9' does not exist")
 
 
 # More partitions

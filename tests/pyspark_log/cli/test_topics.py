@@ -114,7 +114,7 @@ def test_describe_finds_the_partitions_in_trouble(cli, tmp_path):
     ("config", "message"),
     [
         ("compresion.type=zstd", "unknown topic configuration 'compresion.type'; did you mean 'compression.type'?"),
-        ("compression.type=gzip", "compression.type='gzip' is unknown; there are none, lz4 and zstd"),
+        ("compression.type=gzip", "compression.type='gzip' is unknown; choose none, lz4 or zstd"),
         ("max.message.bytes=lots", "topic configuration max.message.bytes='lots' must be a whole number of 1 or more"),
         (
             "log.segment.bytes=1",
@@ -126,7 +126,7 @@ def test_describe_finds_the_partitions_in_trouble(cli, tmp_path):
         ("cleanup.policy=compact", "cleanup.policy=compact is not supported; leave it at 'delete'"),
         (
             "min.insync.replicas=2",
-            "topic 't' cannot ask for 2 in-sync replicas: the cluster has 1 node(s); choose fewer",
+            "topic 't' cannot require 2 in-sync replicas: the cluster has 1 node(s); choose fewer",
         ),
     ],
 )
@@ -198,12 +198,12 @@ def test_where_there_is_no_cluster_none_is_made(cli, command):
 )
 def test_a_topic_that_is_not_there_is_an_error_that_says_what_is(cli, command):
     cli.run("topics", "create", "a")
-    assert cli.error(*command) == "there is no topic 'nix'; create it first (there are: a)"
+    assert cli.error(*command) == "topic 'nix' does not exist; create it first (existing: a)"
 
 
 def test_a_name_that_is_misspelt_is_told(cli):
     cli.run("topics", "create", "flights")
-    message = "there is no topic 'flihgts'; did you mean 'flights'? (there are: flights)"
+    message = "topic 'flihgts' does not exist; did you mean 'flights'? (existing: flights)"
     assert cli.error("topics", "describe", "flihgts") == message
 
 
@@ -300,7 +300,7 @@ def test_a_topic_that_is_not_there_may_be_deleted_where_that_is_said(cli):
     assert cli.out("topics", "delete", "u", "--if-exists") == "there is no topic u; nothing was deleted\n"
     (document,) = cli.documents("topics", "delete", "u", "--if-exists")
     assert document == {"topic": "u", "deleted": False, "partitions": 0, "rows": 0}
-    assert "there is no topic 'u'" in cli.error("topics", "delete", "u", "--yes")
+    assert "topic 'u' does not exist" in cli.error("topics", "delete", "u", "--yes")
 
 
 def test_delete_with_json_asks_on_stderr(cli):

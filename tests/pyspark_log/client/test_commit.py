@@ -71,7 +71,7 @@ def test_a_replayed_batch_changes_nothing(log):
 
 def test_a_replay_without_rows_is_noticed_in_the_topic_of_the_option(log):
     commit(log, task(log, "t", b"a"), batch=0, always="t")
-    with pytest.raises(BatchMismatch, match="batch 0 again with 0 rows, and 1 are in the log"):
+    with pytest.raises(BatchMismatch, match="batch 0 again with 0 rows, but 1 are in the log"):
         commit(log, [], batch=0, always="t")
 
 

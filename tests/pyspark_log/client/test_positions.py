@@ -58,7 +58,7 @@ def test_an_assigned_partition_must_exist(path):
 
 
 def test_a_missing_topic_is_an_error(path):
-    with pytest.raises(UnknownTopic, match="there is no topic 'x'"):
+    with pytest.raises(UnknownTopic, match="topic 'x' does not exist"):
         read(path, subscribe="t,x")
 
 

@@ -415,7 +415,7 @@ def gone(key, **_):
 def test_a_batch_that_an_election_cut_while_it_waited_is_not_acknowledged():
     topic = only_on_the_leader()
     staged = topic.stage(b"a")
-    with pytest.raises(BatchMismatch, match="1 of its 1 rows are gone"):
+    with pytest.raises(BatchMismatch, match="1 of its 1 rows are lost"):
         topic.commit(staged, batch=0, patience=RetryPolicy(retry_backoff_ms=20, session_timeout_ms=50))
     assert (topic.partition.leader, topic.partition.log_end) == ("2", 0)
 

@@ -159,7 +159,7 @@ def test_a_pattern_that_matches_nothing_yet_waits_for_a_topic(log):
 
 
 def test_a_named_topic_that_does_not_exist_is_an_error(log):
-    with pytest.raises(UnknownTopic, match="there is no topic 'x'"):
+    with pytest.raises(UnknownTopic, match="topic 'x' does not exist"):
         Stream(log.path, subscribe="t,x").batch()
 
 
