@@ -26,6 +26,7 @@ import msgspec
 
 from pyspark_log_coordinator.journal import paxos
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Found, Register, Task
+from tests.coordinator.register_words import goal_of, name_of, words_of
 
 STORES = 3
 MAJORITY = 2
@@ -181,16 +182,16 @@ class Model:
 
     def _violation(self, state: State, values: frozenset[bytes]) -> str | None:
         if len(values) > 1:
-            return f"two values are decided: {_words(sorted(values))}"
+            return f"two values are decided: {words_of(sorted(values))}"
         for name, number in zip(self.names, state[0], strict=True):
             process = self._processes[number]
             if process.attempt.task is not Task.DONE:
                 continue
             value = process.attempt.value
             if value is None and process.must_find:
-                return f"{name} finds nothing decided, and {_words(values)} was, before it began"
+                return f"{name} finds nothing decided, and {words_of(values)} was, before it began"
             if value is not None and value not in values:
-                return f"{name} was told {_words([value])}, which is not decided"
+                return f"{name} was told {words_of([value])}, which is not decided"
         return None
 
     def _decided_in(self, columns: tuple[int, ...]) -> frozenset[bytes]:
@@ -221,7 +222,7 @@ class Model:
                 yield from self._steps_of(state, i, process, columns)
         for s, column in enumerate(columns):
             for register, content in column.late if numbers[s] not in numbers[:s] else ():
-                words = f"late: store {s + 1} gets {_register(register)} = {_words([content])}"
+                words = f"late: store {s + 1} gets {name_of(register)} = {words_of([content])}"
                 yield words, self._with_columns(state, {s: column.put(register, content)})
         yield from self._losses(state, columns)
 
@@ -239,12 +240,12 @@ class Model:
             content = column.get(call.register)
             if content is None and call.content is not None and not self._only_reads(call):
                 written = column.put(call.register, call.content)
-                words = f"{self.names[i]} writes {_register(call.register)} = {_words([call.content])} at store {s + 1}"
+                words = f"{self.names[i]} writes {name_of(call.register)} = {words_of([call.content])} at store {s + 1}"
                 after = self._stepped_by(number, answers, s, call.content)
                 yield words, self._moved(state, i, process, after, calls, columns, (s, written))
                 yield f"{words}; the answer is lost", self._with_columns(state, {s: written})
                 continue
-            words = f"{self.names[i]} finds {_register(call.register)} = {_words([content])} at store {s + 1}"
+            words = f"{self.names[i]} finds {name_of(call.register)} = {words_of([content])} at store {s + 1}"
             if self._only_reads(call):
                 content = NIL if content is None else content
             if self.flaws.claims_are_not_counted and call.register.is_claim:
@@ -365,7 +366,7 @@ class Model:
             for i, name in enumerate(self.names):
                 attempt = self._processes[after[0][i]].attempt
                 if _is_other(attempt, self._processes[state[0][i]].attempt):
-                    told += f"; {name} goes on to {_goal(attempt)}"
+                    told += f"; {name} goes on to {goal_of(attempt)}"
             story.append(told)
             state = after
         return story
@@ -389,24 +390,3 @@ def _lowest_claim(attempt: Attempt) -> int:
 
 def _is_other(after: Attempt, before: Attempt) -> bool:
     return (after.task, after.ballot) != (before.task, before.ballot)
-
-
-def _register(register: Register) -> str:
-    return f"{'claim' if register.is_claim else 'vote'} {register.ballot}"
-
-
-def _words(contents: object) -> str:
-    assert isinstance(contents, list | frozenset)
-    return " and ".join("empty" if each is None else "nil" if each == NIL else each.decode() for each in contents)
-
-
-def _goal(attempt: Attempt) -> str:
-    match attempt.task:
-        case Task.DONE:
-            return "its end: " + (
-                "nothing decided" if attempt.value is None else f"{_words([attempt.value])} is decided"
-            )
-        case Task.FILL:
-            return f"FILL {attempt.ballot} with {_words([attempt.value])}"
-        case _:
-            return f"{attempt.task.name} {attempt.ballot}"

@@ -26,7 +26,7 @@ from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage import fan_out
 from pyspark_log_storage.errors import LogError
-from tests.simulator import actors, lanes, losses, nemesis
+from tests.simulator import actors, lanes, losses, nemesis, readers
 from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
@@ -122,9 +122,9 @@ def _populate(world: World) -> None:
         actors.supervised(world, f"maintainer {number}", actors.maintainer)
     for number in range(settings.readers):
         checkpoint: dict[str, Any] = {}
-        read = functools.partial(actors.stream_reader, checkpoint=checkpoint)
+        read = functools.partial(readers.stream_reader, checkpoint=checkpoint)
         actors.supervised(world, f"stream reader {number}", read)
-        actors.supervised(world, f"batch reader {number}", actors.batch_reader)
+        actors.supervised(world, f"batch reader {number}", readers.batch_reader)
 
 
 def _audit(world: World) -> None:
@@ -148,7 +148,7 @@ def _audit(world: World) -> None:
             world.clock.pause(BUSY_MS / 1000)
             topic_cleanup.clean_up_topic(handle)
         _check(world, process.log)
-        actors.read_all(process)
+        readers.read_all(process)
         if isinstance(rows, ReplicatedRows):
             rows.hold_equal()
         for data in world.stored_objects():

@@ -1,35 +1,24 @@
-"""Verify: a sound topic is sound, each kind of damage is named, and only indexes are made again."""
+"""Verify: a sound topic is sound, and each kind of damage is named."""
 
-import os
 import random
 
 import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit import verify as verify_module
-from pyspark_log_coordinator.audit.repair import repair
-from pyspark_log_coordinator.audit.verify import _bounds, verify, verify_cluster
+from pyspark_log_coordinator.audit.verify import _bounds, verify
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, snapshot
-from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
-from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
-from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.topic import machine as topic_module
 from pyspark_log_coordinator.topic.machine import DeleteRecords
-from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage import layout, segment
-from pyspark_log_storage.layout import newest_first
-from pyspark_log_storage.local import LocalStore
+from tests.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
 from tests.coordinator.spares import lose_both
 from tests.coordinator.stored_topic import StoredTopic
 from tests.coordinator.topics import filled, rolled
 
 DAMAGE = [0, 5, 40, 100, -1]
 """Bytes of a file of which a bit is turned over."""
-LEFT = "f" * 32
-"""What a store calls a temporary file."""
 
 
 @pytest.fixture
@@ -44,28 +33,6 @@ def topic(monkeypatch):
     made.handle.submit(DeleteRecords(0, 4))
     made.fill(4, partitions=(0, 1))
     return made
-
-
-def audit(topic):
-    """Return what verify says in a process that has just begun."""
-    log = topic.open()
-    return verify(log, log.topic("t"))
-
-
-def finding(topic):
-    """Return the one thing that verify finds."""
-    [found] = audit(topic).findings
-    return found
-
-
-def flip(topic, key, position):
-    data = bytearray(topic.store.read(key))
-    data[position] ^= 4
-    topic.store.put(key, bytes(data))
-
-
-def said(found):
-    return f"{found.what}: {found.detail}"
 
 
 # Sound topics
@@ -226,11 +193,6 @@ def test_a_log_that_was_cut_between_two_chunks_is_named_and_not_repairable(topic
     assert not found.repairable
 
 
-def cut_last_chunk(topic, key):
-    last = segment.scan(topic.store, key)[-1].position
-    topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:last])
-
-
 def test_a_log_that_was_cut_after_its_header_is_named(topic):
     key = topic.segment_key(1)
     topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:64])
@@ -296,146 +258,6 @@ def test_a_damaged_manifest_is_named(topic, monkeypatch, how):
     assert key in said(finding(topic))
 
 
-# The cluster
-
-
-@pytest.fixture
-def cluster(topic, monkeypatch):
-    """The topic, when the cluster's journal has 40 entries and five snapshots, and two topics were deleted."""
-    for number in range(16):
-        topic.log.create_topic(f"topic-{number}", 1)
-    for number in (3, 5):
-        topic.log.delete_topic(f"topic-{number}")
-    for number in range(100, 120):
-        topic.log.create_topic(f"topic-{number}", 1)
-    assert topic.log.cluster.number == 40
-    return topic
-
-
-def audit_cluster(topic):
-    """Return what verify says of the cluster in a process that has just begun."""
-    return verify_cluster(topic.open())
-
-
-def cluster_key(number):
-    return f"cluster/entries/{number:020d}"
-
-
-def test_a_sound_cluster_is_sound(cluster):
-    report = audit_cluster(cluster)
-    assert report.findings == []
-    assert (report.topic, report.sound, report.entries, report.orphans) == (None, True, 40, [])
-
-
-def test_a_cluster_is_sound_after_deleted_topics_were_cleaned_up_and_its_journal_was_trimmed(cluster):
-    cluster.clock.now_ms = 10**9
-    assert len(clean_up_cluster(cluster.log).deleted_topics) == 2
-    report = audit_cluster(cluster)
-    assert report.sound
-    assert report.entries < 40
-
-
-@pytest.mark.parametrize("number", [1, 7, 8, 17, 33, 39])
-def test_a_flipped_bit_of_an_entry_of_the_cluster_is_named(cluster, number):
-    flip(cluster, cluster_key(number), -1)
-    [found] = audit_cluster(cluster).findings
-    assert cluster_key(number) in said(found)
-
-
-@pytest.mark.parametrize("number", [17, 25, 39])
-def test_a_missing_entry_of_the_cluster_is_named(cluster, number):
-    cluster.store.delete(cluster_key(number))
-    [found] = audit_cluster(cluster).findings
-    assert cluster_key(number) in said(found)
-
-
-def test_a_cluster_with_a_hole_in_its_journal_cannot_be_opened(cluster):
-    for number in range(200, 204):
-        cluster.log.create_topic(f"topic-{number}", 1)
-    lose_both(cluster.store, cluster_key(42))
-    with pytest.raises(EntryMissing, match=f"{cluster_key(42)}.*entry 44 is there"):
-        audit_cluster(cluster)
-
-
-def test_entries_of_the_cluster_that_were_swapped_are_named(cluster):
-    one, other = cluster_key(20), cluster_key(21)
-    first, second = cluster.store.read(one), cluster.store.read(other)
-    cluster.store.put(one, second)
-    cluster.store.put(other, first)
-    [found] = audit_cluster(cluster).findings
-    assert one in said(found)
-    assert "does not follow" in said(found)
-
-
-@pytest.mark.parametrize("number", [8, 24])
-def test_a_flipped_bit_of_a_snapshot_of_the_cluster_is_named(cluster, number):
-    key = f"cluster/snapshots/{newest_first(number)}"
-    flip(cluster, key, -1)
-    [found] = audit_cluster(cluster).findings
-    assert key in said(found)
-
-
-def test_a_snapshot_of_the_cluster_that_differs_from_its_entries_is_named(cluster):
-    key = f"cluster/snapshots/{newest_first(16)}"
-    whole = snapshot.decode(cluster.store.read(key), key)
-    forged = msgspec.structs.replace(whole, state=msgspec.Raw(msgspec.msgpack.encode({"cluster_id": "other"})))
-    cluster.store.put(key, snapshot.encode(forged))
-    [found] = audit_cluster(cluster).findings
-    assert key in said(found)
-
-
-def test_a_damaged_manifest_of_the_cluster_is_named(cluster, monkeypatch):
-    with monkeypatch.context() as small:
-        small.setattr(journal_entry, "INLINE_BYTES_MAX", 0)
-        cluster.log.create_topic("large", 1)
-    [key] = cluster.store.list("cluster/manifests/")
-    for number in range(300, 308):
-        cluster.log.create_topic(f"topic-{number}", 1)
-    assert audit_cluster(cluster).sound
-    flip(cluster, key, -1)
-    [found] = audit_cluster(cluster).findings
-    assert key in said(found)
-
-
-def test_the_topics_that_a_cluster_restored_from_an_old_copy_does_not_know_are_named(cluster):
-    for key in list(cluster.store.list("cluster/")):
-        if "/snapshots/" in key or key.rsplit("/", 1)[1] > layout.number(38):
-            cluster.store.delete(key)
-    [one, other] = audit_cluster(cluster).findings
-    assert ("topic-118/" in one.what, "topic-119/" in other.what) == (True, True)
-    assert "does not know it" in one.detail
-
-
-def test_a_topic_created_during_the_audit_is_no_fault(cluster, monkeypatch):
-    real = cluster.store.folders
-
-    def folders_after_another_topic(prefix):
-        if prefix == "topics/":
-            cluster.open().create_topic("new", 1)
-        return real(prefix)
-
-    log = cluster.open()
-    monkeypatch.setattr(cluster.store, "folders", folders_after_another_topic)
-    assert verify_cluster(log).findings == []
-
-
-def test_files_that_killed_writers_left_are_reported_and_are_no_fault(tmp_path):
-    topic = StoredTopic(LocalStore(str(tmp_path / "root")))
-    left = tmp_path / "root" / ".tmp" / LEFT
-    left.write_bytes(b"half")
-    os.utime(left, (0, 0))
-    report = audit_cluster(topic)
-    assert (report.sound, report.orphans, left.exists()) == (True, [f".tmp/{LEFT}"], True)
-
-
-def test_a_producer_whose_batches_do_not_rise_is_named(topic):
-    lenient = msgspec.structs.replace(topic_module.MACHINE, decide=lambda _, events, __: events)
-    journal = Journal(topic.log.journals.place, f"{topic.folder}journal/", lenient, topic.log.environment)
-    journal.submit([BatchSequenced(ProducerClaim("q", "q", "r", 3), 0, "all", (), 0)])
-    found = finding(topic)
-    assert said(found) == f"journal entry {journal.number}: producer 'q' wrote batch 3 after 12"
-
-
 # What the state itself may not be
 
 
@@ -476,46 +298,3 @@ def test_a_gap_and_an_overlap_are_named():
 def test_rows_without_a_file_are_named():
     empty = msgspec.structs.replace(filled(0).partitions[0], log_end=5, high_watermark=5)
     assert told(empty) == ["rows from 0 to 4 are missing"]
-
-
-# Repair
-
-
-@pytest.mark.parametrize("how", ["missing", "flipped", "of another"])
-def test_repair_rebuilds_the_index(topic, how):
-    key = f"{topic.segment_key(0)}.index"
-    whole = topic.store.read(key)
-    if how == "missing":
-        topic.store.delete(key)
-    elif how == "flipped":
-        flip(topic, key, 70)
-    else:
-        topic.store.put(key, topic.store.read(f"{topic.segment_key(1)}.index"))
-    assert repair(topic.log, topic.handle) == [key]
-    assert topic.store.read(key) == whole
-    assert audit(topic).sound
-
-
-def test_repair_of_a_sound_topic_changes_nothing(topic):
-    before = {key: topic.store.read(key) for key in topic.store.list("")}
-    assert repair(topic.log, topic.handle) == []
-    assert {key: topic.store.read(key) for key in topic.store.list("")} == before
-
-
-@pytest.mark.parametrize("how", ["flipped", "cut between chunks", "cut behind the header", "missing"])
-def test_repair_leaves_a_segment_without_another_copy_and_its_index(topic, how):
-    topic.append({0: [random.Random(1).randbytes(300_000)]})
-    topic.roll()
-    key = topic.segment_key(2)
-    if how == "flipped":
-        flip(topic, f"{key}.log", -1)
-    elif how == "cut between chunks":
-        cut_last_chunk(topic, key)
-    elif how == "cut behind the header":
-        topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:64])
-    else:
-        topic.store.delete(f"{key}.log")
-    before = {each: topic.store.read(each) for each in topic.store.list("")}
-    assert repair(topic.log, topic.handle) == []
-    assert {each: topic.store.read(each) for each in topic.store.list("")} == before
-    assert not audit(topic).sound

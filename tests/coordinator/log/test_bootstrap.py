@@ -2,7 +2,6 @@
 
 import threading
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,49 +24,9 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.journal_disks import URLS, Disks, patient
 from tests.coordinator.several_nodes import one_after_another
-from tests.coordinator.troubled_store import TroubledStore
-
-URLS = ("/disk/a", "/disk/b", "/disk/c")
-
-
-class Disks:
-    """Stores by address, the same for every process; some may be unreachable."""
-
-    def __init__(self, *urls):
-        self.at = {url: MemoryStore(url) for url in urls or URLS}
-        self.away = set()
-
-    def open(self, url):
-        store = TroubledStore(self.at.setdefault(url, MemoryStore(url)))
-        reading, creating = store.read, store.create
-
-        def check():
-            if url in self.away:
-                raise StoreUnavailable(url, "", "it is away")
-
-        def read(*args, **more):
-            check()
-            return reading(*args, **more)
-
-        def create(*args):
-            check()
-            return creating(*args)
-
-        store.read, store.create = read, create
-        return store
-
-    def found(self, *urls):
-        return bootstrap.mark([self.open(url) for url in urls or URLS], fake_environment())
-
-    def log(self, *urls, create=False):
-        """Return the log of a process that was given these addresses."""
-        stores = [self.open(url) for url in urls or URLS]
-        log = Log(stores, fake_environment(), open_node=self.open, probe=one_after_another)
-        log.open(create=create)
-        return log
 
 
 @pytest.fixture
@@ -295,10 +254,6 @@ def test_a_deleted_topic_leaves_the_end_of_its_journal_on_each_store(founded):
     for store in founded.at.values():
         assert set(store.list(layout.topic_folder("t", handle.topic_id))) <= set(journal.end_keys())
     assert cluster_cleanup.clean_up_cluster(later).deleted_topics == ()
-
-
-def patient():
-    return msgspec.structs.replace(fake_environment(), now_ms=lambda: 10**12)
 
 
 def test_an_audit_names_the_journal_node_that_is_away(founded):

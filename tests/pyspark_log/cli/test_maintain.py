@@ -1,7 +1,6 @@
-"""`pyspark-log maintain`."""
+"""`pyspark-log maintain`: topics."""
 
 import json
-import os
 import signal
 import threading
 import time
@@ -9,47 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic, RaiseOrphanFloor
+from pyspark_log_coordinator.topic.machine import AlterConfig, RaiseOrphanFloor
 from tests.command_line import CommandLine
 from tests.coordinator.spares import spare_file
 from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, flip_bit, record
+from tests.pyspark_log.cli_maintain import NOTHING, files, filled, rows
 
 PATIENCE_SECONDS = 60
-LEFT = "f" * 32
-"""What a store calls a temporary file."""
-NOTHING = {"topic": None, "deleted_topics": [], "temporary_files": [], "trimmed": 0, "failures": []}
-"""What is said of a cluster in which nothing was due."""
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "log")
-
-
-def filled(cli: CommandLine, *topics: str, batches: int = 10, **settings: str) -> PlainLog:
-    """Topics of so many batches, which are due for rolling."""
-    log = PlainLog(cli.path)
-    for topic in topics:
-        log.create(topic, file_delete_delay_ms=0)
-        for batch in range(batches):
-            log.append(topic, {0: [b"%d" % batch]})
-        log.log.topic(topic).submit(AlterConfig({"flush.messages": "1", **settings}))
-    return log
-
-
-def rows(log: PlainLog, topic: str) -> list[bytes]:
-    handle = log.log.topic(topic)
-    end = handle.journal.state.partitions[0].high_watermark
-    found = fetch(log.log.store_at, split_of(log.log, handle, Range(topic, 0, 0, end)))
-    return [value for _, batch in found for value in batch.column("value").to_pylist()]
-
-
-def files(cli: CommandLine) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in cli.path.rglob("*") if path.is_file()}
 
 
 def logs(cli: CommandLine, topic: str) -> list[Path]:
@@ -227,102 +199,6 @@ def test_watching_tells_what_is_damaged_once_and_goes_on(cli):
             process.kill()
     assert process.returncode == 130
     assert errors.decode().count(first.name) == 1
-
-
-# What no topic that is there needs
-
-
-def test_the_bytes_of_a_deleted_topic_are_shown_and_removed(cli):
-    log = filled(cli, "t", "old")
-    folder = cli.path / "topics" / "old" / log.log.topic("old").topic_id
-    log.delete("old")
-    before = files(cli)
-    [line] = cli.out("maintain", "--dry-run").splitlines()[3:]
-    assert line.startswith("would remove ")
-    assert line.endswith(f" of the deleted topic old ({folder.name})")
-    assert files(cli) == before
-    assert cli.out("maintain").splitlines()[3:] == [line.replace("would remove", "removed")]
-    assert len([path for path in folder.rglob("*") if path.is_file()]) == 4
-    assert len(cli.out("maintain").splitlines()) == 3
-    assert rows(log, "t") == [b"%d" % batch for batch in range(10)]
-
-
-def test_the_bytes_of_a_deleted_topic_are_told_to_machines(cli):
-    log = filled(cli, "old")
-    topic_id = log.log.topic("old").topic_id
-    log.delete("old")
-    [cluster] = cli.documents("maintain", "--dry-run")
-    [gone] = cluster["deleted_topics"]
-    assert (gone["topic"], gone["topic_id"]) == ("old", topic_id)
-    assert gone["objects"] == sum(1 for path in files(cli) if topic_id in path) - len(["the last entry", "its spare"])
-    assert gone["bytes"] > 1000
-    assert cli.documents("maintain")[0]["deleted_topics"] == [gone]
-
-
-def test_the_bytes_of_a_topic_that_was_just_deleted_stay_for_its_delay(cli):
-    log = PlainLog(cli.path)
-    log.create("old")
-    log.append("old", {0: [b"row"]})
-    log.delete("old")
-    before = files(cli)
-    assert cli.documents("maintain") == [NOTHING]
-    assert files(cli) == before
-
-
-def test_a_topic_that_is_made_again_keeps_its_rows_when_its_former_life_goes(cli):
-    log = filled(cli, "t")
-    former = log.log.topic("t").topic_id
-    log.delete("t")
-    log.create("t")
-    log.append("t", {0: [b"new"]})
-    *_, cluster = cli.documents("maintain")
-    assert [each["topic_id"] for each in cluster["deleted_topics"]] == [former]
-    assert rows(log, "t") == [b"new"]
-    cli.run("verify")
-
-
-def test_where_topics_are_named_only_they_are_maintained(cli):
-    log = filled(cli, "t", "old")
-    log.delete("old")
-    (cli.path / ".tmp" / LEFT).touch()
-    os.utime(cli.path / ".tmp" / LEFT, (0, 0))
-    assert [each["topic"] for each in cli.documents("maintain", "t")] == ["t"]
-    cluster = cli.documents("maintain", "--dry-run")[-1]
-    assert (len(cluster["deleted_topics"]), cluster["temporary_files"]) == (1, [f".tmp/{LEFT}"])
-
-
-def test_what_killed_writers_left_is_shown_and_removed(cli):
-    filled(cli, "t")
-    left = cli.path / ".tmp" / LEFT
-    left.touch()
-    os.utime(left, (0, 0))
-    assert cli.out("maintain", "--dry-run").splitlines()[3:] == ["would remove 1 file left half-written"]
-    assert left.exists()
-    assert cli.out("maintain").splitlines()[3:] == ["removed 1 file left half-written"]
-    assert not left.exists()
-
-
-def test_a_deletion_that_was_cut_short_is_finished(cli):
-    log = filled(cli, "old", "t")
-    log.log.topic("old").submit(DeleteTopic())
-    assert [each["topic"] for each in cli.documents("maintain", "--dry-run")] == ["t", None]
-    assert sorted(log.log.topics()) == ["old", "t"]
-    assert [each["topic"] for each in cli.documents("maintain")] == ["t", None]
-    assert list(log.log.topics()) == ["t"]
-
-
-def test_a_deleted_topic_that_cannot_be_read_is_told_and_the_others_go(cli):
-    log = filled(cli, "a", "old", "z")
-    for topic in ("old", "z"):
-        log.delete(topic)
-    newest = max(cli.path.glob("topics/old/*/journal/entries/*"))
-    for each in (newest, spare_file(newest)):
-        each.write_bytes(b"")
-    result = cli.run("maintain", code=1)
-    [line] = result.stderr.splitlines()
-    assert "topics/old/" in line
-    assert newest.name in line
-    assert " of the deleted topic z " in result.stdout
 
 
 def test_while_another_writes_no_row_is_lost(cli):

@@ -1,11 +1,10 @@
-"""`pyspark-log topics` and `offsets`, and what all commands have in common."""
+"""`pyspark-log topics`: create, list, describe and delete."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-import pyspark_log
 from tests.command_line import CommandLine
 from tests.coordinator.spares import spare_file
 
@@ -331,124 +330,3 @@ def test_a_deletion_that_was_cut_short_can_be_finished(cli):
     assert "was deleted" in cli.error("offsets", "t")
     cli.run("topics", "delete", "t", "--yes")
     assert cli.documents("topics", "list") == []
-
-
-def test_offsets_tells_where_partitions_begin_and_end(cli):
-    cli.run("topics", "create", "t", "--partitions", 2)
-    cli.run(
-        "produce", "t", "--format", "json", stdin='{"value": "a", "partition": 1}\n{"value": "b", "partition": 1}\n'
-    )
-    assert cli.documents("offsets", "t") == [
-        {"topic": "t", "partition": 0, "earliest": 0, "latest": 0, "rows": 0},
-        {"topic": "t", "partition": 1, "earliest": 0, "latest": 2, "rows": 2},
-    ]
-    assert [line.split() for line in cli.out("offsets", "t").splitlines() if line.strip(" ─")] == [
-        ["partition", "earliest", "latest", "rows"],
-        ["0", "0", "0", "0"],
-        ["1", "0", "2", "2"],
-        ["total", "2"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("time", "expected"),
-    [(-2, [0, 0]), (-1, [0, 3]), (0, [None, 0]), (1500, [None, 1]), (3000, [None, 2]), (3001, [None, None])],
-)
-def test_offsets_finds_the_first_row_of_a_time(cli, time, expected):
-    cli.run("topics", "create", "t", "--partitions", 2)
-    lines = "".join(f'{{"value": "v", "partition": 1, "timestamp": {ms}}}\n' for ms in (1000, 2000, 3000))
-    cli.run("produce", "t", "--format", "json", stdin=lines)
-    assert [each["offset"] for each in cli.documents("offsets", "t", "--time", time)] == expected
-    shown = [line.split()[1] for line in cli.out("offsets", "t", "--time", time).splitlines()[2:]]
-    assert shown == ["none" if offset is None else str(offset) for offset in expected]
-
-
-def test_offsets_takes_no_time_that_means_nothing(cli):
-    for impossible in ("-3", "99999999999999999", "noon", "1.5"):
-        assert f"'{impossible}' is not a time that a row can have" in cli.misuse("offsets", "t", "--time", impossible)
-
-
-def test_version(cli):
-    assert cli.out("--version") == f"pyspark-log {pyspark_log.__version__}\n"
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        [],
-        ["topics", "create"],
-        ["topics", "list"],
-        ["topics", "describe"],
-        ["topics", "delete"],
-        ["produce"],
-        ["consume"],
-        ["offsets"],
-    ],
-)
-def test_every_command_has_help_with_an_example(cli, command):
-    shown = cli.out(*command, "--help")
-    assert shown.startswith("Usage: ")
-    assert f"  pyspark-log {' '.join(command)}" in shown
-
-
-def test_a_command_that_is_not_there_suggests_one(cli):
-    assert cli.misuse("topics", "creat") == "Error: No such command 'creat'. Did you mean 'create'?"
-
-
-def test_settings_are_altered_and_the_others_stay(cli):
-    cli.run("topics", "create", "t", "--config", "compression.type=zstd")
-    told = cli.out("topics", "alter", "t", "--config", "retention.ms=1000", "--config", "segment.bytes=5")
-    assert told == (
-        "topic t: segment.bytes is 5 now, and was 1073741824\ntopic t: retention.ms is 1000 now, and was 604800000\n"
-    )
-    (described,) = cli.documents("topics", "describe", "t")
-    config = described["config"]
-    assert (config["retention.ms"], config["segment.bytes"], config["compression.type"]) == (1000, 5, "zstd")
-
-
-def test_settings_get_their_defaults_back(cli):
-    cli.run("topics", "create", "t", "--config", "retention.ms=5", "--config", "unclean.leader.election.enable=true")
-    words = ("--delete-config", "unclean.leader.election.enable", "--delete-config", "retention.ms")
-    assert cli.out("topics", "alter", "t", *words) == (
-        "topic t: retention.ms is 604800000 now, and was 5\n"
-        "topic t: unclean.leader.election.enable is false now, and was true\n"
-    )
-    assert "did you mean 'retention.ms'?" in cli.error("topics", "alter", "t", "--delete-config", "retention.m")
-
-
-def test_for_machines_altering_tells_what_has_changed(cli):
-    cli.run("topics", "create", "t")
-    words = ["topics", "alter", "t", "--config", "retention.ms=1000", "--config", "segment.bytes=1073741824"]
-    assert cli.documents(*words) == [{"topic": "t", "changed": {"retention.ms": 1000}}]
-    assert cli.documents(*words) == [{"topic": "t", "changed": {}}]
-    assert cli.out(*words) == "topic t has these settings already; nothing was changed\n"
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("retention.msec=5", "did you mean 'retention.ms'?"),
-        ("retention.ms=soon", "whole number"),
-        ("segment.bytes=0", "whole number"),
-        ("compression.type=gzip", "gzip"),
-        ("cleanup.policy=compact", "not supported"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_refused_and_none_is_altered(cli, setting, said):
-    cli.run("topics", "create", "t")
-    (before,) = cli.documents("topics", "describe", "t")
-    assert said in cli.error("topics", "alter", "t", "--config", "segment.ms=5", "--config", setting)
-    assert cli.documents("topics", "describe", "t") == [before]
-
-
-def test_altering_an_unknown_topic_is_an_error(cli):
-    cli.run("topics", "create", "t")
-    assert "'u'" in cli.error("topics", "alter", "u", "--config", "retention.ms=1")
-
-
-def test_altering_nothing_is_a_mistake(cli):
-    cli.run("topics", "create", "t")
-    assert "--config, --delete-config" in cli.misuse("topics", "alter", "t")
-    both = ("--config", "retention.ms=1", "--delete-config", "retention.ms")
-    assert "retention.ms is set too" in cli.misuse("topics", "alter", "t", *both)
-    assert "KEY=VALUE" in cli.misuse("topics", "alter", "t", "--config", "retention.ms")

@@ -1,13 +1,12 @@
-"""Writing to several nodes: who holds a batch, who falls out, and what is never acknowledged too early."""
+"""Writing to several nodes: which hold a batch, which leave the ISR, and when the batch is acknowledged."""
 
-import msgspec
 import pyarrow as pa
 import pytest
 
 from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
-from pyspark_log_coordinator.commit import commit_catch_up, isr_recovery
+from pyspark_log_coordinator.commit import isr_recovery
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -15,65 +14,15 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import (
-    BatchMismatch,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     StoreRefused,
     StoreUnavailable,
     StoreUnwritable,
 )
-from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.several_nodes import Stores
 from tests.plain_log import record
-
-QUICK = RetryPolicy(retries=2, retry_backoff_ms=1)
-ALL = ("0", "1", "2")
-
-
-class ThreeNodes:
-    """A topic t of two partitions on three nodes, whose disks can be taken away; node 0 is the root."""
-
-    def __init__(self, **config):
-        self.passed = 0.0
-        """Seconds that a test lets pass at once, on top of those of the real clock."""
-        environment = real_environment()
-        passing = msgspec.structs.replace(environment, monotonic=lambda: environment.monotonic() + self.passed)
-        self.stores = Stores(BreakableStore)
-        self.log = self.stores.with_nodes(3, passing)
-        replicas = [ALL, ALL] if "replicas" not in config else config.pop("replicas")
-        self.handle = self.log.create_topic("t", 2, TopicConfig(**config), replicas=replicas)
-
-    def disk(self, node):
-        return self.stores.at["/cluster" if node == "0" else f"/disk/{node}"]
-
-    def stage(self, *values, partition=0, acks="all"):
-        """What a task does, as the driver knew the nodes before."""
-        destination = destination_of(self.handle, None, 1000, acks)
-        return self.write(destination, *values, partition=partition)
-
-    def write(self, destination, *values, partition=0):
-        log = self.log
-        staging = Staging(log.store_at, lambda _: destination, "t", nonce=log.environment.nonce, durable=True, sticky=0)
-        staging.add(Rows(record(values), None, pa.array([partition] * len(values), pa.int32())))
-        return staging.finish()
-
-    def commit(self, staged, acks="all", batch=None, patience=QUICK):
-        claim = None if batch is None else ProducerClaim("p", "q", "r", batch)
-        return commit_staged(self.log, [staged], claim, acks, patience, None)
-
-    def refresh(self):
-        self.log.probe_nodes()
-        return self.handle.refresh()
-
-    @property
-    def partition(self):
-        return self.handle.journal.state.partitions[0]
-
-
-def holders(topic):
-    return [sorted(holder.node for holder in file.holders) for file in topic.handle.journal.state.files]
+from tests.pyspark_log.three_nodes import ALL, ThreeNodes, holders
 
 
 def test_a_batch_is_on_all_of_the_isr_and_visible_by_one_entry():
@@ -272,169 +221,6 @@ def test_a_batch_that_is_refused_brings_nodes_back_that_are_there(acks):
     topic.commit(topic.stage(b"b", acks=acks), acks)
     topic.commit(topic.stage(b"c"), patience=RetryPolicy(retries=1, retry_backoff_ms=1))
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "2"), 3)
-
-
-def test_acks_one_writes_to_the_leader_and_the_commit_copies_to_the_followers():
-    topic = ThreeNodes()
-    [staged] = topic.stage(b"a", acks="1")
-    assert [holder.node for holder in staged.file.holders] == ["0"]
-    topic.commit([staged], "1")
-    assert holders(topic) == [["0", "1", "2"]]
-    assert topic.partition.high_watermark == 1
-
-
-def test_acks_one_leaves_a_follower_to_somebody_else_who_copies_to_it(monkeypatch):
-    topic = ThreeNodes()
-    topic.commit(topic.stage(b"a", acks="1"), "1")
-    with monkeypatch.context() as of_another_process:
-        of_another_process.setattr(commit_catch_up, "follow_up", lambda *_: None)
-        topic.commit(topic.stage(b"b", acks="1"), "1")
-    catch_up.catch_up(topic.handle, "1")
-    topic.commit(topic.stage(b"c", acks="1"), "1")
-    assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"], ["0", "2"]], "nobody copies to node 2 but this process"
-
-
-def test_acks_one_does_not_wait_for_a_follower_that_is_gone():
-    topic = ThreeNodes()
-    topic.disk("2").broken = StoreUnavailable
-    topic.refresh()
-    topic.commit(topic.stage(b"a", acks="1"), "1")
-    assert (topic.partition.log_end, topic.partition.high_watermark) == (1, 0)
-    assert topic.partition.isr == ALL
-
-
-def test_rows_with_acks_one_are_seen_when_a_follower_that_is_gone_has_left_the_isr_though_nobody_watches():
-    topic = ThreeNodes()
-    topic.disk("2").broken = StoreUnavailable
-    topic.refresh()
-    topic.commit(topic.stage(b"a", acks="1"), "1")
-    assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 0)
-    topic.passed += QUICK.session_timeout_ms / 1000
-    topic.commit(topic.stage(b"b", acks="1"), "1")
-    assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
-
-
-def test_rows_with_acks_one_are_seen_when_a_follower_that_takes_no_rows_has_left_the_isr():
-    topic = ThreeNodes()
-    topic.disk("2").broken_writes = StoreUnwritable  # it is full, and answers
-    topic.commit(topic.stage(b"a", acks="1"), "1")
-    assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 0)
-    topic.passed += topic.handle.journal.state.config.replica_lag_time_max_ms / 1000 + 1
-    topic.commit(topic.stage(b"b", acks="1"), "1")
-    assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
-
-
-def test_a_batch_is_acknowledged_though_its_replicas_cannot_be_looked_after(monkeypatch, caplog):
-    topic = ThreeNodes()
-    topic.disk("2").broken = StoreUnavailable
-    topic.refresh()
-
-    def fails(*_):
-        raise StoreUnavailable("/cluster", "key", "the test made this up")
-
-    monkeypatch.setattr(topic.log, "probe_nodes", fails)
-    topic.commit(topic.stage(b"a", acks="1"), "1", patience=RetryPolicy(retries=0))
-    assert topic.partition.log_end == 1
-    assert "failure detection for topic 't' failed: the test made this up" in caplog.text
-
-
-def test_a_replayed_batch_is_acknowledged_by_all_only_when_all_have_it():
-    topic = ThreeNodes(min_insync_replicas=3)
-    topic.disk("2").broken = StoreUnavailable
-    topic.refresh()
-    topic.commit(topic.stage(b"a", acks="1"), "1", batch=0)
-    staged = topic.stage(b"a")
-    with pytest.raises(NotEnoughReplicasAfterAppend, match="its rows from offset 0 on are not on enough"):
-        topic.commit(staged, batch=0)
-    topic.disk("2").broken = None
-    topic.refresh()
-    topic.commit(staged, batch=0)
-    assert (topic.partition.log_end, topic.partition.high_watermark) == (1, 1)
-
-
-def with_rows_that_wait_for_node_2():
-    """Return a topic of which partition 1 has a row of another writer, with acks=1, that node 2 lacks; it is gone."""
-    topic = ThreeNodes()
-    topic.disk("2").broken = StoreUnavailable
-    topic.refresh()
-    topic.commit(topic.stage(b"another's", partition=1, acks="1"), "1")
-    assert topic.handle.journal.state.partitions[1].high_watermark == 0
-    return topic
-
-
-def test_a_batch_that_all_have_is_acknowledged_whatever_others_wait_for_in_other_partitions():
-    topic = with_rows_that_wait_for_node_2()
-    topic.commit(topic.stage(b"a"), batch=0, patience=RetryPolicy(retries=0))
-    topic.commit(topic.stage(b"b"), patience=RetryPolicy(retries=0))
-    assert topic.partition.high_watermark == 2
-    assert topic.handle.journal.state.partitions[1].high_watermark == 0
-
-
-def test_a_replayed_batch_waits_for_its_own_rows_alone():
-    topic = with_rows_that_wait_for_node_2()
-    staged = topic.stage(b"a")
-    topic.commit(staged, batch=0)
-    topic.commit(staged, batch=0, patience=RetryPolicy(retries=0))
-    empty = ProducerClaim("p", "q", "r", 1)
-    commit_staged(topic.log, [], empty, "all", RetryPolicy(retries=0), "t")
-    topic.commit(topic.stage(b"b", partition=1, acks="1"), "1", batch=1)
-    with pytest.raises(NotEnoughReplicasAfterAppend, match="partition 1: the batch is in the log"):
-        topic.commit(topic.stage(b"b", partition=1), batch=1, patience=RetryPolicy(retries=0))
-
-
-def test_with_acks_one_another_leader_is_elected_when_the_leader_stays_away():
-    topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")])
-    topic.commit(topic.stage(b"a", acks="1"), "1")
-    topic.disk("1").broken = StoreUnavailable
-    topic.refresh()
-    topic.commit(topic.stage(b"b", acks="1"), "1", patience=RetryPolicy(retry_backoff_ms=20, session_timeout_ms=50))
-    assert topic.partition.leader == "2"
-    assert topic.partition.leader_epoch == 1
-    assert (topic.partition.isr, topic.partition.high_watermark) == (("2", "0"), 2)
-
-
-def only_on_the_leader():
-    """Return a topic with batch 0 of acks=1, which lies on node 1 alone, and node 1 is gone."""
-    topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")], min_insync_replicas=2)
-    staged = topic.stage(b"a", acks="1")
-    topic.disk("2").broken = StoreUnavailable
-    topic.disk("0").open_write = gone
-    topic.refresh()
-    topic.commit(staged, "1", batch=0)
-    assert topic.partition.log_end_offsets == {"0": 0, "1": 1, "2": 0}
-    topic.disk("1").broken, topic.disk("2").broken = StoreUnavailable, None
-    del topic.disk("0").open_write
-    topic.refresh()
-    return topic
-
-
-def gone(key, **_):
-    raise StoreUnavailable("/cluster", key, "it takes no rows")
-
-
-def test_a_batch_that_an_election_cut_while_it_waited_is_not_acknowledged():
-    topic = only_on_the_leader()
-    staged = topic.stage(b"a")
-    with pytest.raises(BatchMismatch, match="1 of its 1 rows are lost"):
-        topic.commit(staged, batch=0, patience=RetryPolicy(retry_backoff_ms=20, session_timeout_ms=50))
-    assert (topic.partition.leader, topic.partition.log_end) == ("2", 0)
-
-
-def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypatch):
-    topic = only_on_the_leader()
-    topic.handle.refresh()
-
-    def meanwhile(handle, node, seconds):
-        monkeypatch.setattr(commit_catch_up, "_catch_up", lambda *_: None)
-        observer = failure_detector_of(handle, session_timeout_ms=0)
-        observer.look(handle)
-        topic.commit(topic.stage(b"b", b"c"))
-        assert topic.partition.high_watermark == 2
-
-    monkeypatch.setattr(commit_catch_up, "_catch_up", meanwhile)
-    again = CommitBatch(ProducerClaim("p", "q", "r", 0), (), "all")
-    with pytest.raises(NotEnoughReplicasAfterAppend, match="its rows from offset 0 on are not on enough"):
-        commit_catch_up.follow_up(topic.handle, again)
 
 
 def test_what_was_written_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):

@@ -1,0 +1,180 @@
+"""Verify of a cluster: each kind of damage to its journal is named."""
+
+import os
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.audit.verify import verify_cluster
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import journal_entry, snapshot
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.replay import EntryMissing
+from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.topic import machine as topic_module
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
+from pyspark_log_storage import layout
+from pyspark_log_storage.layout import newest_first
+from pyspark_log_storage.local import LocalStore
+from tests.coordinator.audited_topic import finding, flip, said
+from tests.coordinator.spares import lose_both
+from tests.coordinator.stored_topic import StoredTopic
+
+LEFT = "f" * 32
+"""What a store calls a temporary file."""
+
+
+@pytest.fixture
+def topic(monkeypatch):
+    """A topic with everything: segments of two levels, unrolled chunks, a cut log start, snapshots, released files."""
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 8)
+    made = StoredTopic(partitions=2)
+    for _ in range(3):
+        made.fill(3, partitions=(0, 1))
+        made.roll(partition=0)
+    made.merge(2)
+    made.handle.submit(DeleteRecords(0, 4))
+    made.fill(4, partitions=(0, 1))
+    return made
+
+
+# The cluster
+
+
+@pytest.fixture
+def cluster(topic, monkeypatch):
+    """The topic, when the cluster's journal has 40 entries and five snapshots, and two topics were deleted."""
+    for number in range(16):
+        topic.log.create_topic(f"topic-{number}", 1)
+    for number in (3, 5):
+        topic.log.delete_topic(f"topic-{number}")
+    for number in range(100, 120):
+        topic.log.create_topic(f"topic-{number}", 1)
+    assert topic.log.cluster.number == 40
+    return topic
+
+
+def audit_cluster(topic):
+    """Return what verify says of the cluster in a process that has just begun."""
+    return verify_cluster(topic.open())
+
+
+def cluster_key(number):
+    return f"cluster/entries/{number:020d}"
+
+
+def test_a_sound_cluster_is_sound(cluster):
+    report = audit_cluster(cluster)
+    assert report.findings == []
+    assert (report.topic, report.sound, report.entries, report.orphans) == (None, True, 40, [])
+
+
+def test_a_cluster_is_sound_after_deleted_topics_were_cleaned_up_and_its_journal_was_trimmed(cluster):
+    cluster.clock.now_ms = 10**9
+    assert len(clean_up_cluster(cluster.log).deleted_topics) == 2
+    report = audit_cluster(cluster)
+    assert report.sound
+    assert report.entries < 40
+
+
+@pytest.mark.parametrize("number", [1, 7, 8, 17, 33, 39])
+def test_a_flipped_bit_of_an_entry_of_the_cluster_is_named(cluster, number):
+    flip(cluster, cluster_key(number), -1)
+    [found] = audit_cluster(cluster).findings
+    assert cluster_key(number) in said(found)
+
+
+@pytest.mark.parametrize("number", [17, 25, 39])
+def test_a_missing_entry_of_the_cluster_is_named(cluster, number):
+    cluster.store.delete(cluster_key(number))
+    [found] = audit_cluster(cluster).findings
+    assert cluster_key(number) in said(found)
+
+
+def test_a_cluster_with_a_hole_in_its_journal_cannot_be_opened(cluster):
+    for number in range(200, 204):
+        cluster.log.create_topic(f"topic-{number}", 1)
+    lose_both(cluster.store, cluster_key(42))
+    with pytest.raises(EntryMissing, match=f"{cluster_key(42)}.*entry 44 is there"):
+        audit_cluster(cluster)
+
+
+def test_entries_of_the_cluster_that_were_swapped_are_named(cluster):
+    one, other = cluster_key(20), cluster_key(21)
+    first, second = cluster.store.read(one), cluster.store.read(other)
+    cluster.store.put(one, second)
+    cluster.store.put(other, first)
+    [found] = audit_cluster(cluster).findings
+    assert one in said(found)
+    assert "does not follow" in said(found)
+
+
+@pytest.mark.parametrize("number", [8, 24])
+def test_a_flipped_bit_of_a_snapshot_of_the_cluster_is_named(cluster, number):
+    key = f"cluster/snapshots/{newest_first(number)}"
+    flip(cluster, key, -1)
+    [found] = audit_cluster(cluster).findings
+    assert key in said(found)
+
+
+def test_a_snapshot_of_the_cluster_that_differs_from_its_entries_is_named(cluster):
+    key = f"cluster/snapshots/{newest_first(16)}"
+    whole = snapshot.decode(cluster.store.read(key), key)
+    forged = msgspec.structs.replace(whole, state=msgspec.Raw(msgspec.msgpack.encode({"cluster_id": "other"})))
+    cluster.store.put(key, snapshot.encode(forged))
+    [found] = audit_cluster(cluster).findings
+    assert key in said(found)
+
+
+def test_a_damaged_manifest_of_the_cluster_is_named(cluster, monkeypatch):
+    with monkeypatch.context() as small:
+        small.setattr(journal_entry, "INLINE_BYTES_MAX", 0)
+        cluster.log.create_topic("large", 1)
+    [key] = cluster.store.list("cluster/manifests/")
+    for number in range(300, 308):
+        cluster.log.create_topic(f"topic-{number}", 1)
+    assert audit_cluster(cluster).sound
+    flip(cluster, key, -1)
+    [found] = audit_cluster(cluster).findings
+    assert key in said(found)
+
+
+def test_the_topics_that_a_cluster_restored_from_an_old_copy_does_not_know_are_named(cluster):
+    for key in list(cluster.store.list("cluster/")):
+        if "/snapshots/" in key or key.rsplit("/", 1)[1] > layout.number(38):
+            cluster.store.delete(key)
+    [one, other] = audit_cluster(cluster).findings
+    assert ("topic-118/" in one.what, "topic-119/" in other.what) == (True, True)
+    assert "does not know it" in one.detail
+
+
+def test_a_topic_created_during_the_audit_is_no_fault(cluster, monkeypatch):
+    real = cluster.store.folders
+
+    def folders_after_another_topic(prefix):
+        if prefix == "topics/":
+            cluster.open().create_topic("new", 1)
+        return real(prefix)
+
+    log = cluster.open()
+    monkeypatch.setattr(cluster.store, "folders", folders_after_another_topic)
+    assert verify_cluster(log).findings == []
+
+
+def test_files_that_killed_writers_left_are_reported_and_are_no_fault(tmp_path):
+    topic = StoredTopic(LocalStore(str(tmp_path / "root")))
+    left = tmp_path / "root" / ".tmp" / LEFT
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    report = audit_cluster(topic)
+    assert (report.sound, report.orphans, left.exists()) == (True, [f".tmp/{LEFT}"], True)
+
+
+def test_a_producer_whose_batches_do_not_rise_is_named(topic):
+    lenient = msgspec.structs.replace(topic_module.MACHINE, decide=lambda _, events, __: events)
+    journal = Journal(topic.log.journals.place, f"{topic.folder}journal/", lenient, topic.log.environment)
+    journal.submit([BatchSequenced(ProducerClaim("q", "q", "r", 3), 0, "all", (), 0)])
+    found = finding(topic)
+    assert said(found) == f"journal entry {journal.number}: producer 'q' wrote batch 3 after 12"

@@ -1,0 +1,128 @@
+"""A journal that is migrated to other stores while processes write, trim and are suspended."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import (
+    StoreUnavailable,
+)
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.calls import ShuffledCalls
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
+from tests.coordinator.local_stores import begin, open_moving
+from tests.coordinator.three_stores import mark
+
+ROOT = Path(__file__).parents[3]
+PROCESSES, EACH = 10, 40
+
+
+# One journal
+
+
+class MovingJournal:
+    """A list whose journal is on the first three of six stores in generations 1 and 3, and on the others in 2."""
+
+    def __init__(self):
+        self.stores = [MemoryStore(f"store-{number}") for number in range(6)]
+        for number, store in enumerate(self.stores):
+            mark(store, number)
+
+    def place(self, generation):
+        numbers = (3, 4, 5) if generation == 2 else (0, 1, 2)
+        members = [Member(self.stores[number], str(number), f"incarnation-{number}") for number in numbers]
+        return SeveralStores(Members(members, ShuffledCalls()), generation)
+
+    def open(self, generation=1):
+        return Journal(self.place(generation), FOLDER, MACHINE, fake_environment(), 10_000, follow=self.place)
+
+
+def test_who_moved_the_journal_writes_the_next_entry_at_the_new_stores():
+    journals = MovingJournal()
+    journal = journals.open()
+    for item in ("book", "vase"):
+        journal.submit(AddItems((item,)))
+    moved = journal.submit(MoveJournal(2)).number
+    assert journal.entries.leads(moved + 1)
+    assert journal.submit(AddItems(("clock",))).number == moved + 1
+    assert journal.place.generation == 2
+    assert not any(layout.number(moved + 1) in key for key in journals.stores[0].list(""))
+    assert journals.open(2).refresh() == journals.open().refresh() == journal.state
+
+
+def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(monkeypatch):
+    """Who only read the entry saw perhaps what a loss of power takes away, and another is decided in its place."""
+    journals = MovingJournal()
+    journal, reader = journals.open(), journals.open()
+    journal.submit(AddItems(("book",)))
+    journal.submit(MoveJournal(2))
+
+    def confirm(number):
+        raise StoreUnavailable("store-0", "", f"entry {number} is not flushed")
+
+    monkeypatch.setattr(reader.entries, "confirm", confirm)
+    with pytest.raises(StoreUnavailable, match="entry 2 is not flushed"):
+        reader.refresh()
+    assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.KEY]] * 3
+    monkeypatch.undo()
+    assert reader.refresh().items == ("book",)
+    assert reader.place.generation == 2
+
+
+def test_what_several_may_have_proposed_gives_nobody_the_lead():
+    journals = MovingJournal()
+    for shared, proposed in ((True, b"same"), (False, b"own")):
+        slots = journals.place(1).entries(f"{shared}/", fake_environment(), 10_000)
+        assert slots.propose(1, proposed, shared=shared) == proposed
+        assert slots.leads(2) is not shared
+
+
+def test_who_slept_and_finds_the_beginning_of_the_move_after_next_finishes_that():
+    """A snapshot of the third generation lies on stores of the first, before the journal has begun there."""
+    journals = MovingJournal()
+    slept, journal = journals.open(), journals.open()
+    slept.submit(AddItems(("book",)))
+    journal.submit(AddItems(("vase",)))
+    journal.submit(MoveJournal(2))
+    journal.refresh()
+    journal.clear(journals.place(1))
+    journal.submit(AddItems(("clock",)))
+    moved = journal.submit(MoveJournal(3)).number
+    journal._create_snapshot(journals.place(3).objects(FOLDER, fake_environment(), 10_000))
+    assert slept.refresh().items == ("book", "vase", "clock")
+    assert slept.place.generation == 3
+    assert slept.entries.read(moved) is not None
+    assert slept.submit(AddItems(("lamp",))).number == moved + 1
+    assert journal.refresh() == slept.state
+
+
+# Many processes
+
+
+@pytest.mark.slow
+def test_ten_processes_write_and_trim_while_the_journal_moves_and_moves_on(tmp_path):
+    begin([str(tmp_path / str(number)) for number in range(5)])
+    generations = [[str(tmp_path / name) for name in names] for names in ("012", "034", "341")]
+    words = ";".join(",".join(each) for each in generations)
+    command = [sys.executable, "-m", "tests.coordinator.move_worker", words]
+    workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
+    watching = open_moving(generations)
+    for generation, count in ((2, 50), (3, 150)):
+        while len(watching.refresh().items) < count:
+            time.sleep(0.02)
+        assert subprocess.run([*command, str(generation)], cwd=ROOT, check=False).returncode == 0
+    assert [worker.wait() for worker in workers] == [0] * PROCESSES
+    for journal in (watching, open_moving(generations)):
+        items = journal.refresh().items
+        assert journal.place.generation == 3
+        assert len(items) == PROCESSES * EACH
+        for i in range(PROCESSES):
+            assert [each for each in items if each.startswith(f"w{i}-")] == [f"w{i}-{n}" for n in range(EACH)]

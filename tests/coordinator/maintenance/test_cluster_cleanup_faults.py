@@ -1,0 +1,213 @@
+"""Cleaning up a cluster while processes end, topics cannot be read and several do it at once."""
+
+import os
+import threading
+
+import pytest
+
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.maintenance import cluster_cleanup
+from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.deleted_topics import DELAY_MS, LATER_MS, contents, delete, end_of, filled, left_of
+from tests.coordinator.spares import lose_both, replace_both
+from tests.coordinator.stored_topic import StoredTopic
+
+LEFT = "f" * 32
+"""What a store calls a temporary file."""
+
+
+@pytest.fixture
+def topic(monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    return filled()
+
+
+@pytest.fixture
+def deleted(topic):
+    """The topic, deleted, and the delay over."""
+    delete(topic)
+    topic.clock.now_ms = LATER_MS
+    return topic
+
+
+# What goes wrong
+
+
+class DyingStore(MemoryStore):
+    """Ends its process at one of its operations that change something."""
+
+    def __init__(self):
+        super().__init__("the url")
+        self.deletions_left = 10**9
+
+    def live(self, key):
+        self.deletions_left -= 1
+        if self.deletions_left < 0:
+            raise StoreUnavailable(self.url, key, "the process has ended")
+
+    def create(self, key, data):
+        self.live(key)
+        return super().create(key, data)
+
+    def delete(self, key):
+        self.live(key)
+        super().delete(key)
+
+
+def test_wherever_it_is_cut_short_the_next_one_goes_on(monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    for step in range(200):
+        store = DyingStore()
+        topic = filled(store)
+        delete(topic)
+        topic.clock.now_ms = LATER_MS
+        store.deletions_left = step
+        try:
+            clean_up_cluster(topic.log)
+        except StoreUnavailable:
+            cut = True
+        else:
+            cut = False
+        store.deletions_left = 10**9
+        other = topic.open()
+        with pytest.raises(UnknownTopic):
+            other.topic("t")
+        assert topic.open()._handle(topic.log._handles["t"]._record).journal.refresh().deleted
+        clean_up_cluster(other)
+        assert left_of(topic) == end_of(topic)
+        if not cut:
+            return
+    raise AssertionError("it takes more steps than were tried")
+
+
+def test_a_cluster_that_has_forgotten_a_topic_removes_nothing_of_it(topic):
+    """Its own journal was restored from an old backup."""
+    newest = topic.log.cluster.number
+    lose_both(topic.store, f"cluster/entries/{layout.number(newest)}")
+    before = contents(topic.store)
+    log = topic.open()
+    assert log.topics() == {}
+    topic.clock.now_ms = 10**12
+    assert clean_up_cluster(log).deleted_topics == ()
+    assert contents(topic.store) == before
+
+
+def test_a_topic_whose_name_has_not_gone_yet_is_left_alone(topic):
+    topic.handle.submit(cluster_cleanup.topic.DeleteTopic())
+    topic.clock.now_ms = LATER_MS
+    before = contents(topic.store)
+    assert clean_up_cluster(topic.log).deleted_topics == ()
+    assert contents(topic.store) == before
+
+
+def test_a_deleted_topic_that_cannot_be_read_is_told_and_the_others_go_on(deleted):
+    for name in ("a", "z"):
+        deleted.log.create_topic(name, 1)
+        deleted.log.delete_topic(name)
+    deleted.clock.now_ms += DELAY_MS
+    entry = min(deleted.handle.journal.end_keys())
+    replace_both(deleted.store, entry, deleted.store.read(entry)[:-1])
+    told = []
+    done = clean_up_cluster(deleted.log, failed=lambda folder, error: told.append((folder, error)))
+    assert [each.topic for each in done.deleted_topics] == ["a", "z"]
+    [(folder, error)] = told
+    assert folder == deleted.folder
+    assert isinstance(error, CorruptObject)
+    assert entry in error.message
+    with pytest.raises(CorruptObject, match=entry):
+        clean_up_cluster(deleted.log)
+
+
+def test_many_at_once_leave_what_one_leaves(tmp_path):
+    topic = filled(LocalStore(str(tmp_path / "root")))
+    delete(topic)
+    topic.clock.now_ms = LATER_MS
+    logs, errors = [topic.open() for _ in range(6)], []
+
+    def work(log):
+        try:
+            clean_up_cluster(log)
+        except Exception as error:  # noqa: BLE001 -- told by the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(log,)) for log in logs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert left_of(topic) == end_of(topic)
+
+
+def test_empty_folders_of_a_deleted_topic_go(tmp_path):
+    topic = filled(LocalStore(str(tmp_path)))
+    delete(topic)
+    topic.clock.now_ms = LATER_MS
+    clean_up_cluster(topic.log)
+    folder = tmp_path / topic.folder
+    end = {tmp_path / key for key in topic.handle.journal.end_keys()}
+    folders = {each.parent for each in end} | {folder / "journal", folder / "journal/spares"}
+    assert set(folder.rglob("*")) == end | folders
+
+
+def test_empty_folders_that_an_earlier_upkeep_left_go(tmp_path):
+    topic = filled(LocalStore(str(tmp_path)))
+    delete(topic)
+    topic.clock.now_ms = LATER_MS
+    clean_up_cluster(topic.log)
+    left = tmp_path / topic.folder / "0"
+    left.mkdir()
+    clean_up_cluster(topic.log, dry_run=True)
+    assert left.exists()
+    clean_up_cluster(topic.log)
+    assert not left.exists()
+
+
+def test_a_topic_that_was_made_again_keeps_its_empty_folders(tmp_path):
+    topic = filled(LocalStore(str(tmp_path)))
+    delete(topic)
+    again = topic.log.create_topic("t", 1)
+    topic.clock.now_ms = LATER_MS
+    empty = tmp_path / layout.topic_folder("t", again.topic_id) / "append"
+    empty.mkdir(parents=True, exist_ok=True)
+    clean_up_cluster(topic.log)
+    clean_up_cluster(topic.log)
+    assert empty.exists()
+
+
+def test_strange_files_among_the_topics_are_left_alone(deleted):
+    strange = [f"{layout.TOPICS}{name}" for name in (".nfs1", "t/notes.txt", "backup/2024/rows.csv")]
+    for key in strange:
+        deleted.store.create(key, b"mine")
+    assert [each.topic for each in clean_up_cluster(deleted.log).deleted_topics] == ["t"]
+    assert set(strange) <= set(deleted.store.list(""))
+
+
+# The rest of a cluster's upkeep
+
+
+def test_the_clusters_own_journal_is_trimmed(monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 1)
+    topic = StoredTopic()
+    for number in range(10):
+        topic.log.create_topic(f"topic-{number}", 1)
+    before = len(list(topic.store.list("cluster/")))
+    done = clean_up_cluster(topic.log)
+    assert done.trimmed == before - len(list(topic.store.list("cluster/"))) > 0
+    assert len(topic.open().topics()) == 11
+
+
+def test_what_killed_writers_left_is_swept(tmp_path):
+    topic = StoredTopic(LocalStore(str(tmp_path / "root")))
+    left = tmp_path / "root" / ".tmp" / LEFT
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    assert clean_up_cluster(topic.log, dry_run=True).temporary_files == (f".tmp/{LEFT}",)
+    assert left.exists()
+    assert clean_up_cluster(topic.log).temporary_files == (f".tmp/{LEFT}",)
+    assert not left.exists()

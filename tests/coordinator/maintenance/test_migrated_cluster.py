@@ -1,0 +1,232 @@
+"""Processes, rebuilds and clean-up after a cluster's journals were migrated."""
+
+import pytest
+
+from pyspark_log_coordinator.cluster.machine import StartJournalMigration
+from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import cluster_cleanup
+from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.rebuild.survey import survey
+from pyspark_log_coordinator.topic.machine import AlterConfig, MoveTopicJournal
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import (
+    InvalidOption,
+    StoreError,
+    UnknownTopic,
+)
+from pyspark_log_storage.memory import MemoryStore
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.journal_disks import URLS, patient
+from tests.coordinator.migrated_journals import NEW, cluster_of_six, finish, move, write, written
+from tests.coordinator.several_nodes import one_after_another
+
+
+@pytest.fixture
+def six():
+    """A cluster of six nodes with two topics, and one that was deleted; its journals are on the first three."""
+    return cluster_of_six()
+
+
+# Who slept
+
+
+def test_who_slept_goes_on_where_the_journals_are(six):
+    slept = [six.log() for _ in range(3)]
+    for log in slept:
+        log.topic("t")
+    move(six, "3", "4", "5")
+    write(six.log(), "t", 2)
+    handles = [log._handles["t"] for log in slept]
+    assert handles[0].refresh().config.retention_ms == 2
+    assert handles[1].submit(AlterConfig({"retention.ms": "3"})).state.config.retention_ms == 3
+    slept[2].create_topic("new", 1)
+    assert written(six.log("/disk/5"), "t") == 3
+    assert "new" in six.log("/disk/5").topics()
+
+
+@pytest.mark.parametrize("also", [(), ("3", "4", "0")], ids=["one move", "two moves"])
+def test_who_slept_until_the_stores_were_gone_that_he_knew_finds_the_journals(six, also):
+    log = Log([six.open(URLS[0])], fake_environment(), open_node=six.open, probe=one_after_another)
+    log.open(create=False)
+    handle = log.topic("t")
+    move(six, "3", "4", "5")
+    if also:
+        move(six, *also)
+    write(six.log(*NEW), "t", 2)
+    for url in URLS:
+        for key in list(six.at[url].list("")):
+            if key == layout.KEY or key.startswith(("topics/", "cluster/entries", "cluster/snapshots")):
+                six.at[url].delete(key)
+    assert handle.refresh().config.retention_ms == 2
+    assert written(log, "t") == 2
+
+
+def test_nobody_leads_by_the_entry_with_which_a_journal_begins_for_several_write_it(six):
+    logs = [six.log(), six.log()]
+    handles = [log.topic("t") for log in logs]
+    log = six.log()
+    log.cluster.submit(StartJournalMigration(("0", "3", "4"), log.journals.nodes.nodes))
+    number = handles[0].submit(MoveTopicJournal(2)).number
+    for handle in handles:
+        handle.refresh()
+        assert handle.journal.place.generation == 2
+        assert not handle.journal.entries.leads(number + 1)
+    assert handles[0].submit(AlterConfig({"retention.ms": "5"})).number == number + 1
+    assert handles[0].journal.entries.leads(number + 2)
+    finish(six, 5)
+
+
+def test_who_slept_and_finds_none_of_the_stores_says_so(six):
+    log = six.log()
+    handle = log.topic("t")
+    move(six, "3", "4", "5")
+    six.away = {*URLS, *NEW}
+    with pytest.raises(StoreError):
+        handle.refresh()
+    six.away = set(URLS)
+    with pytest.raises(StoreError):
+        six.log(*URLS)
+
+
+def test_who_slept_holds_on_to_a_topic_that_was_deleted_meanwhile_in_vain(six):
+    slept = six.log()
+    handle = slept.topic("u")
+    six.log().delete_topic("u")
+    move(six, "0", "3", "4")
+    move(six, "3", "4", "5")
+    cluster_cleanup.clean_up_cluster(later(six))
+    cluster_cleanup.clean_up_cluster(later(six))
+    six.away = {"/disk/a"}
+    with pytest.raises(UnknownTopic):
+        handle.submit(AlterConfig({"retention.ms": "3"}))
+    with pytest.raises(UnknownTopic):
+        handle.refresh()
+
+
+# When all journals are lost after a move
+
+
+def forget_where_they_went(disks, *urls):
+    """Let nodes say where the journals were at first, as those do that were away when they moved."""
+    for url in urls:
+        for key in list(disks.at[url].list("")):
+            if key.startswith(f"{layout.JOURNAL_NODES}."):
+                disks.at[url].delete(key)
+
+
+def test_a_cluster_whose_journals_went_on_from_stores_that_do_not_know_it_is_not_rebuilt(six):
+    move(six, "3", "4", "5")
+    forget_where_they_went(six, *URLS)
+    with pytest.raises(InvalidOption, match="at /disk/3, /disk/4, /disk/5 can be read"):
+        survey([six.open(url) for url in URLS], fake_environment(), open_node=six.open)
+
+
+def test_a_cluster_whose_journals_move_is_not_rebuilt_before_they_have_begun_there(six):
+    log = six.log()
+    log.cluster.entries.propose(log.cluster.number + 1, moving_entry(log))
+    with pytest.raises(InvalidOption, match="at /disk/a, /disk/b, /disk/c can be read"):
+        survey([six.open(url) for url in (*URLS, *NEW)], fake_environment(), open_node=six.open)
+    finish(six)
+
+
+def moving_entry(log):
+    """Return the entry with which the cluster's journal moves to the new stores."""
+    present = log.journals.nodes.nodes
+    return log.cluster._encode(log.cluster._decide(StartJournalMigration(("0", "3", "4"), present)))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told where they went", "not told"])
+def test_what_is_left_on_the_stores_that_the_journals_left_does_not_keep_from_rebuilding(six, told):
+    move(six, "3", "4", "5")
+    for url in NEW:
+        six.at[url] = MemoryStore(url)
+    if not told:
+        forget_where_they_went(six, *URLS)
+    found = survey([six.open(url) for url in URLS], fake_environment(), URLS, open_node=six.open)
+    assert [each.folder.topic for each in found.topics] == ["t", "u"]
+
+
+@pytest.mark.parametrize("left", [(), URLS[1:]], ids=["nothing is left", "there is something where they were before"])
+def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
+    log = six.log()
+    move(six, "0", "3", "4", log=log)
+    number = log.topic("t").journal.number
+    for url in six.at.keys() - left:
+        for key in list(six.at[url].list("")):
+            if "/entries" in key or "/snapshots/" in key:
+                six.at[url].delete(key)
+    old = MemoryStore("/disk/5")
+    for key in six.at["/disk/5"].list(""):
+        old.put(key, six.at["/disk/5"].read(key))
+    journal_nodes.tell(log.journals.nodes, old)
+    forget_where_they_went(six, *left)
+    stores = [six.open(url) for url in (*URLS, "/disk/3", "/disk/4")]
+    found = survey(stores, fake_environment(), URLS, open_node=six.open)
+    execute.rebuild(found, fake_environment(), journals_are_lost=True)
+    six.at["/disk/5"] = old
+    for urls in (URLS, (*URLS, "/disk/5")):
+        rebuilt = six.log(*urls)
+        assert rebuilt.journals.nodes.generation == rebuilt.cluster.state.journals.generation == 3
+        assert rebuilt.journals.nodes.urls == URLS
+        rebuilt.create_topic(f"new{len(urls)}", 1)
+    assert rebuilt.cluster.number > number
+    assert move(six, "2", "3", "4").nodes.generation == 4
+
+
+# Upkeep
+
+
+def later(disks, *urls):
+    log = Log([disks.open(url) for url in urls or NEW], patient(), open_node=disks.open, probe=one_after_another)
+    log.open(create=False)
+    return log
+
+
+@pytest.mark.parametrize("tidied_before", [False, True])
+def test_the_bytes_of_a_topic_that_was_deleted_go_after_the_move_too(six, tidied_before):
+    log = later(six, *URLS)
+    [(name, topic_id)] = cluster_cleanup.deleted_topics(log)
+    folder = layout.topic_folder(name, topic_id)
+    if tidied_before:
+        cluster_cleanup.clean_up_cluster(log)
+    for store in six.at.values():
+        store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")
+    move(six, "0", "3", "4")
+    for _ in range(2):
+        cluster_cleanup.clean_up_cluster(later(six, *URLS))
+    journal = cluster_cleanup.journal_of(later(six, *URLS), name, topic_id)
+    assert journal.refresh().deleted
+    for store in six.at.values():
+        assert set(store.list(folder)) <= set(journal.end_keys())
+    assert cluster_cleanup.clean_up_cluster(later(six, *URLS)).deleted_topics == ()
+
+
+def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(six, monkeypatch):
+    log = later(six, *URLS)
+    end = cluster_cleanup.journal_of(log, *cluster_cleanup.deleted_topics(log)[0])
+    real = type(end).end_keys
+
+    def end_keys(journal):
+        found = real(journal)
+        monkeypatch.setattr(type(end), "end_keys", real)
+        move(six, "0", "3", "4")
+        return found
+
+    monkeypatch.setattr(type(end), "end_keys", end_keys)
+    cluster_cleanup.clean_up_cluster(log)
+    moved = later(six, "/disk/3")
+    assert moved.journals.nodes.generation == 2
+    [life] = cluster_cleanup.deleted_topics(moved)
+    assert cluster_cleanup.journal_of(moved, *life).refresh().deleted
+
+
+def test_a_journal_node_that_was_away_is_told_by_the_next_upkeep(six):
+    move(six, "0", "3", "4")
+    for key in list(six.at["/disk/4"].list(layout.CLUSTER_JOURNAL, "cluster/j")):
+        if key.startswith(layout.JOURNAL_NODES):
+            six.at["/disk/4"].delete(key)
+    assert list(six.log().journals.missing_nodes()) == ["4"]
+    cluster_cleanup.clean_up_cluster(six.log())
+    assert six.log().journals.missing_nodes() == {}
+    assert six.log("/disk/4").journals.nodes.generation == 2

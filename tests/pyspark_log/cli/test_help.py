@@ -1,0 +1,40 @@
+"""The version, and the help of each command."""
+
+from pathlib import Path
+
+import pytest
+
+import pyspark_log
+from tests.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "log")
+
+
+def test_version(cli):
+    assert cli.out("--version") == f"pyspark-log {pyspark_log.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["topics", "create"],
+        ["topics", "list"],
+        ["topics", "describe"],
+        ["topics", "delete"],
+        ["produce"],
+        ["consume"],
+        ["offsets"],
+    ],
+)
+def test_every_command_has_help_with_an_example(cli, command):
+    shown = cli.out(*command, "--help")
+    assert shown.startswith("Usage: ")
+    assert f"  pyspark-log {' '.join(command)}" in shown
+
+
+def test_a_command_that_is_not_there_suggests_one(cli):
+    assert cli.misuse("topics", "creat") == "Error: No such command 'creat'. Did you mean 'create'?"

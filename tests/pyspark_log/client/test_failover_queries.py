@@ -1,0 +1,103 @@
+"""Queries on disks that fail: every row is read, or its loss is an error."""
+
+import pickle
+
+import pytest
+
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
+from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_storage.errors import DataLoss, LogError
+from tests import direct
+from tests.coordinator.replicated_topic import ALL
+from tests.plain_log import PlainLog, flip_bit
+
+# On disks, as Spark reads
+
+
+@pytest.fixture
+def disks(tmp_path):
+    """Topic t on three disks, of which the first leads and the third is in the rack east."""
+    log = PlainLog(tmp_path / "0")
+    node_admin.join(log.log, str(tmp_path / "1"))
+    node_admin.join(log.log, str(tmp_path / "2"), rack="east")
+    log.log.create_topic("t", 1, replicas=[ALL])
+    log.append("t", {0: [b"a", b"b"]})
+    return tmp_path
+
+
+def test_a_query_continues_if_the_leaders_copy_is_damaged(disks, caplog):
+    (file,) = disks.glob("0/topics/t/*/append/*")
+    flip_bit(file, 8 * 100)
+    assert [row["value"] for row in direct.read(disks / "0", subscribe="t")] == [b"a", b"b"]
+    assert "cannot be read from node '0'" in caplog.text
+
+
+def test_a_query_reads_in_its_own_rack(disks):
+    for number in (0, 1):
+        for file in disks.glob(f"{number}/topics/t/*/append/*"):
+            file.unlink()
+    reader = direct.source(disks / "0", subscribe="t", **{"kafka.client.rack": "east"})
+    made = reader.reader(reader.schema())
+    (partition,) = pickle.loads(pickle.dumps(made.partitions()))
+    assert partition.split.nodes[0].url == str(disks / "2")
+    assert [value for batch in made.read(partition) for value in batch.column("value").to_pylist()] == [b"a", b"b"]
+
+
+def test_a_streaming_query_reads_in_its_own_rack(disks):
+    stream = direct.Stream(disks / "0", subscribe="t", startingOffsets="earliest", **{"client.rack": "east"})
+    (partition,) = stream.reader.partitions(stream.start, stream.reader.latestOffset(stream.start, stream.limit))
+    assert [each.node for each in partition.split.nodes] == ["2", "0", "1"]
+
+
+@pytest.fixture
+def leaderless(disks):
+    """Topic u, which only a node that is away may lead. Two rows are on another node too, the third is not."""
+    log = PlainLog(disks / "0")
+    handle = log.log.create_topic("u", 1, replicas=[["1", "2"]])
+    log.append("u", {0: [b"a", b"b"]})
+    (disks / "2").rename(disks / "2.away")
+    log.log.open(create=False)
+    log.append("u", {0: [b"c"]})
+    (disks / "2.away").rename(disks / "2")
+    (disks / "1").rename(disks / "1.away")
+    observer = failure_detector_of(handle, session_timeout_ms=0)
+    for _ in range(2):
+        observer.look(handle)
+    partition = handle.refresh().partitions[0]
+    assert (partition.leader, partition.isr, partition.high_watermark) == (None, ("1",), 3)
+    return observer, handle
+
+
+def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leaderless):
+    until = {"endingOffsets": '{"u": {"0": 2}}'}
+    assert [row["value"] for row in direct.read(disks / "0", subscribe="u", **until)] == [b"a", b"b"]
+    stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    assert [row["value"] for row in stream.batch()] == [b"a", b"b"]
+    with pytest.raises(LogError, match=f"{disks}/1"):
+        stream.batch()
+    observer, handle = leaderless
+    (disks / "1.away").rename(disks / "1")
+    observer.look(handle)
+    assert handle.refresh().partitions[0].leader == "1"
+    assert [row["value"] for row in stream.batch()] == [b"c"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_rows_that_were_read_and_then_cut_are_a_loss_even_if_others_took_their_offsets(disks, leaderless, fails):
+    (disks / "1.away").rename(disks / "1")
+    fail = {"failOnDataLoss": str(fails).lower()}
+    stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", **fail)
+    assert [row["value"] for row in stream.batch()] == [b"a", b"b", b"c"]
+    (disks / "1").rename(disks / "1.away")
+    observer, handle = leaderless
+    observer.look(handle)
+    handle.submit(ElectLeaders(live(handle), observer.gone, unclean=True))
+    PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
+    assert handle.refresh().partitions[0].high_watermark == 4
+    if fails:
+        with pytest.raises(DataLoss, match="offset 3 of epoch 1 was truncated, that epoch ends at 2"):
+            stream.batch()
+    else:
+        assert [(row["offset"], row["value"]) for row in stream.batch()] == [(2, b"d"), (3, b"e")]

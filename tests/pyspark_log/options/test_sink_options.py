@@ -1,0 +1,120 @@
+"""The options of a sink, and its transactions."""
+
+from typing import get_args
+
+import pytest
+
+from pyspark_log.options import (
+    Acks,
+    Compression,
+    IgnoredOptionWarning,
+)
+from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
+from pyspark_log_coordinator.model.batch import Acks as BatchAcks
+from pyspark_log_storage.chunk import COMPRESSIONS
+from tests.pyspark_log.parsed_options import refusal, stream, write
+
+
+class TestSink:
+    def test_options_are_read(self):
+        parsed = write(
+            {
+                "topic": " t ",
+                "compression.type": "NONE",
+                "auto.create.topics.enable": "false",
+                "num.partitions": "8",
+                "max.message.bytes": "1",
+                "txnappid": "etl",
+                "txntakeover": "true",
+            }
+        )
+        assert (parsed.topic, parsed.compression, parsed.auto_create_topics) == ("t", "none", False)
+        assert (parsed.num_partitions, parsed.max_message_bytes) == (8, 1)
+        assert (parsed.txn_app_id, parsed.txn_version, parsed.txn_take_over) == ("etl", None, True)
+
+    @pytest.mark.parametrize(("text", "acks"), [("all", "all"), ("-1", "all"), ("1", "1"), ("0", "0")])
+    def test_acks_are_kafkas(self, text, acks):
+        assert write({"acks": text}).acks == acks
+
+    @pytest.mark.parametrize("codec", ["snappy", "GZIP "])
+    def test_moves_with_a_codec_of_kafkas_producer_and_says_that_it_has_no_effect(self, codec):
+        match = rf"kafka\.compression\.type \(it is {codec.strip()}, which only Kafka's clients know\)"
+        with pytest.warns(IgnoredOptionWarning, match=match):
+            assert write({"kafka.compression.type": codec}).compression is None
+
+    @pytest.mark.parametrize("codec", ["snappy", "gzip"])
+    def test_codecs_that_arrow_lacks_are_refused_with_those_that_there_are(self, codec):
+        assert str(refusal(write, {"compression.type": codec})) == (
+            f"option compression.type is {codec!r}: chunks are Arrow data, and Arrow has no such"
+            f" codec. It takes none,"
+            " lz4 or zstd; set it so, or leave it out (the topic's, which is lz4 unless set)"
+        )
+
+    def test_codecs_and_acks_are_those_of_the_layers_below(self):
+        assert get_args(Compression) == COMPRESSIONS
+        assert get_args(Acks) == get_args(BatchAcks)
+
+    def test_headers_are_tolerated_as_by_kafkas_sink(self):
+        write({"includeheaders": "true"})
+
+    def test_async_progress_is_refused_with_the_reason(self):
+        error = refusal(write, {"asyncprogresstrackingenabled": "true"})
+        assert error.option == "asyncProgressTrackingEnabled"
+        assert "Spark would then store offsets after the rows were written, so exactly-once would not hold" in str(
+            error
+        )
+        assert "exactly-once would not hold" in str(refusal(stream, asyncprogresstrackingenabled="true"))
+        write({"asyncprogresstrackingenabled": "false", "asyncprogresstrackingcheckpointintervalms": "5"})
+
+    @pytest.mark.parametrize(
+        ("option", "text", "reason"),
+        [
+            ("topic", "", "a topic name cannot be empty"),
+            ("topic", "a/b", "only ASCII letters"),
+            ("acks", "2", "there is no such value. It takes all, -1, 1 or 0"),
+            ("compression.type", "lzo", "there is no such value. It takes none, lz4 or zstd"),
+            ("retries", "-1", "it is less than 0"),
+            ("retry.backoff.ms", "soon", "it is not a whole number"),
+            ("delivery.timeout.ms", "0", "it is less than 1"),
+            ("max.message.bytes", "2147483648", "it is more than 2147483647"),
+            ("num.partitions", "0", "it is less than 1"),
+            ("num.partitions", str(PARTITIONS_MAX + 1), "it is more than 100000"),
+            ("auto.create.topics.enable", "1", "there is no such value. It takes true or false"),
+            ("txnAppId", "", "it is empty"),
+            ("txnAppId", "x" * 256, "it has 256 characters"),
+        ],
+    )
+    def test_values_out_of_range_are_refused(self, option, text, reason):
+        error = refusal(write, {option.lower(): text})
+        assert error.option == option
+        assert reason in str(error)
+
+
+class TestTransaction:
+    def test_of_a_batch_write_has_both_parts(self):
+        parsed = write({"txnappid": "etl", "txnversion": "7"}, streaming=False)
+        assert (parsed.txn_app_id, parsed.txn_version) == ("etl", 7)
+
+    def test_of_a_batch_write_without_a_part_is_refused(self):
+        error = refusal(write, {"txnappid": "etl"}, streaming=False)
+        assert error.option == "txnVersion"
+        assert str(error) == (
+            "option txnAppId is given without txnVersion: a batch write is idempotent by both; set"
+            " txnVersion, or"
+            " leave txnAppId out"
+        )
+        error = refusal(write, {"txnversion": "7"}, streaming=False)
+        assert error.option == "txnAppId"
+        assert "set txnAppId, or leave txnVersion out" in str(error)
+
+    def test_of_a_stream_is_numbered_by_its_batches(self):
+        error = refusal(write, {"txnappid": "etl", "txnversion": "7"})
+        assert str(error) == (
+            "option txnVersion is not for a streaming write: the number of the micro-batch is used; leave it out"
+        )
+
+    def test_is_taken_over_by_name_only(self):
+        error = refusal(write, {"txntakeover": "true"})
+        assert str(error) == (
+            "option txnTakeOver is true, but no txnAppId says what to take over; set txnAppId, or leave it out"
+        )

@@ -1,0 +1,291 @@
+"""The options of a source: subscription, start, end and limits."""
+
+import re
+
+import pytest
+
+from pyspark_log.options import (
+    Assign,
+    Earliest,
+    GlobalTimestamp,
+    IgnoredOptionWarning,
+    Latest,
+    NoMatch,
+    SpecificOffsets,
+    Subscribe,
+    SubscribePattern,
+    Timestamps,
+    parse_source,
+)
+from tests.pyspark_log.parsed_options import batch, refusal, stream
+
+
+class TestSubscription:
+    def test_is_a_list_without_blanks_and_doubles(self):
+        assert stream(subscribe=" b, a,,b ").subscription == Subscribe(("b", "a"))
+
+    def test_is_a_pattern_that_matches_whole_names(self):
+        pattern = parse_source({"path": "/r", "subscribepattern": "to.*c|x"}, streaming=True).subscription
+        assert pattern == SubscribePattern("to.*c|x")
+        assert [name for name in ("topic", "topics", "atopic", "x", "xy") if pattern.matches(name)] == [
+            "topic",
+            "x",
+        ]
+
+    def test_is_partitions_in_order(self):
+        parsed = parse_source({"path": "/r", "assign": '{"t":[1,0,1],"u":[]}'}, streaming=True)
+        assert parsed.subscription == Assign({"t": (0, 1)})
+
+    def test_is_required(self):
+        error = refusal(parse_source, {"path": "/r"}, streaming=False)
+        assert str(error) == (
+            "a read needs exactly one of the options subscribe, subscribePattern and assign, but"
+            " none is given;"
+            " set one of them"
+        )
+
+    def test_is_only_one(self):
+        error = refusal(stream, assign='{"t":[0]}')
+        assert error.option == "assign"
+        assert "but subscribe and assign are given; set one of them" in str(error)
+
+    @pytest.mark.parametrize(
+        ("option", "text", "reason"),
+        [
+            ("subscribe", " , ", "it names no topic"),
+            ("subscribe", "a,b/c", "only ASCII letters, digits, '.', '_' and '-' are allowed"),
+            ("subscribePattern", "", "it is empty"),
+            ("subscribePattern", "a(", "it is not a regular expression of Python's syntax"),
+            ("subscribePattern", r"\p{Alpha}+", "it is not a regular expression of Python's syntax"),
+            ("subscribePattern", "[a-z&&[^b]]", "it is not a regular expression of Python's syntax"),
+            ("assign", "t", "it cannot be read as that"),
+            ("assign", '{"t":0}', "it cannot be read as that"),
+            ("assign", '{"t":[-1]}', "topic t cannot have a partition -1"),
+            ("assign", '{"../t":[0]}', "only ASCII letters"),
+            ("assign", "", "it assigns no partition, so there is nothing to read"),
+            ("assign", " {} ", "it assigns no partition, so there is nothing to read"),
+            ("assign", '{"t":[]}', "it assigns no partition, so there is nothing to read"),
+        ],
+    )
+    def test_that_cannot_be_used_is_refused(self, option, text, reason):
+        error = refusal(parse_source, {"path": "/r", option.lower(): text}, streaming=True)
+        assert error.option == option
+        assert str(error).startswith(f"option {option} is ")
+        assert reason in str(error)
+
+
+class TestStart:
+    @pytest.mark.parametrize(
+        ("text", "position"),
+        [
+            ("earliest", Earliest()),
+            (" Latest ", Latest()),
+            ('{"t":{"0":23,"1":-2,"2":-1}}', SpecificOffsets({"t": {0: 23, 1: -2, 2: -1}})),
+            ('{"t":{"0":"23"}}', SpecificOffsets({"t": {0: 23}})),
+            ('{"t":"EARLIEST","u":"latest"}', SpecificOffsets({}, {"t": -2, "u": -1})),
+            ('{"t":{"0":23},"u":"latest"}', SpecificOffsets({"t": {0: 23}}, {"u": -1})),
+        ],
+    )
+    def test_of_a_stream_is_a_word_or_offsets(self, text, position):
+        assert stream(startingoffsets=text).starting == position
+
+    def test_of_a_batch_read_is_never_the_latest_offset(self):
+        error = refusal(batch, startingoffsets="latest")
+        assert str(error) == (
+            "option startingOffsets is 'latest': it means the latest offset, where a batch read"
+            " would find nothing."
+            " It takes earliest, or for each topic this or an offset for each partition,"
+            ' such as {"t":{"0":23,"1":-2},"u":"earliest"}, where -2 is earliest;'
+            " set it so, or leave it out (the default is earliest)"
+        )
+        error = refusal(batch, startingoffsets='{"t":{"0":1,"1":-1}}')
+        assert "-1 of t-1 means the latest offset" in str(error)
+        error = refusal(batch, startingoffsets='{"t":{"0":1},"u":"latest"}')
+        assert "latest of topic u means the latest offset" in str(error)
+
+    def test_is_by_a_timestamp_for_all_or_for_each_partition(self):
+        assert stream(startingtimestamp="1000").starting == GlobalTimestamp(1000)
+        assert batch(startingoffsetsbytimestamp='{"t":{"0":1000}}').starting == Timestamps({"t": {0: 1000}})
+
+    def test_goes_by_kafkas_precedence_and_says_what_is_not_used(self):
+        given = {
+            "startingoffsets": "no position at all",
+            "startingoffsetsbytimestamp": '{"t":{"0":1}}',
+            "startingtimestamp": "2",
+        }
+        with pytest.warns(
+            IgnoredOptionWarning, match=r"startingOffsetsByTimestamp, startingOffsets \(startingTimestamp"
+        ):
+            assert stream(**given).starting == GlobalTimestamp(2)
+        del given["startingtimestamp"]
+        with pytest.warns(IgnoredOptionWarning, match=r"startingOffsets \(startingOffsetsByTimestamp goes before it"):
+            assert stream(**given).starting == Timestamps({"t": {0: 1}})
+
+    def test_that_finds_no_row_fails_or_is_the_latest_offset(self):
+        assert stream(startingoffsetsbytimestampstrategy="LATEST").starting_no_match is NoMatch.LATEST
+        assert str(refusal(stream, startingoffsetsbytimestampstrategy="earliest")) == (
+            "option startingOffsetsByTimestampStrategy is 'earliest': there is no such value. It"
+            " takes error or latest;"
+            " set it so, or leave it out (the default is error)"
+        )
+
+    @pytest.mark.parametrize(
+        ("option", "text", "reason"),
+        [
+            ("startingOffsets", "newest", "it cannot be read as that"),
+            ("startingOffsets", '{"t":{"0":-3}}', "the offset -3 of t-0 is out of range"),
+            ("startingOffsets", '{"t":{"-1":3}}', "topic t cannot have a partition -1"),
+            ("startingOffsets", '{"t":{"0":1.5}}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":{}}', "it names no partition"),
+            ("startingOffsets", '{"t":"newest"}', "'newest' of topic t is neither earliest nor latest"),
+            ("startingOffsets", '{"t":-2}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":{"0":"earliest"}}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":"earliest","t":{"0":1}}', "it names topic t twice"),
+            ("startingOffsetsByTimestamp", '{"t":"earliest"}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":{"0":9223372036854775808}}', "the offset 9223372036854775808 of t-0"),
+            ("startingTimestamp", "yesterday", "it is not one number of milliseconds"),
+            ("startingTimestamp", "-1", "it is not one number of milliseconds"),
+            ("startingTimestamp", "9" * 30, "it is not one number of milliseconds"),
+            ("startingOffsetsByTimestamp", '{"t":{"0":-1}}', "the timestamp -1 of t-0 is out of range"),
+        ],
+    )
+    def test_that_cannot_be_used_is_refused(self, option, text, reason):
+        error = refusal(stream, **{option.lower(): text})
+        assert error.option == option
+        assert reason in str(error)
+
+
+class TestEnd:
+    def test_of_a_batch_read_is_a_word_offsets_or_timestamps(self):
+        assert batch(endingoffsets="latest").ending == Latest()
+        assert batch(endingoffsets='{"t":{"0":5,"1":-1}}').ending == SpecificOffsets({"t": {0: 5, 1: -1}})
+        assert batch(endingtimestamp="7").ending == GlobalTimestamp(7)
+        assert batch(endingoffsets='{"t":"latest"}').ending == SpecificOffsets({}, {"t": -1})
+        assert batch(endingoffsetsbytimestamp='{"t":{"0":7}}').ending == Timestamps({"t": {0: 7}})
+
+    def test_is_never_the_earliest_offset(self):
+        assert "it means the earliest offset" in str(refusal(batch, endingoffsets="earliest"))
+        assert "-2 of t-0 means the earliest offset" in str(refusal(batch, endingoffsets='{"t":{"0":-2}}'))
+        assert "earliest of topic t means the earliest offset" in str(refusal(batch, endingoffsets='{"t":"earliest"}'))
+
+    @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+    def test_is_refused_in_a_stream(self, option):
+        error = refusal(stream, **{option.lower(): "latest"})
+        assert str(error) == (
+            f"option {option} is not for a streaming read: a streaming read has no end; leave it out,"
+            f" or read with"
+            " spark.read"
+        )
+
+    def test_goes_by_kafkas_precedence(self):
+        with pytest.warns(IgnoredOptionWarning, match=r"endingOffsets \(endingTimestamp goes before it\)"):
+            assert batch(endingtimestamp="7", endingoffsets="latest").ending == GlobalTimestamp(7)
+
+    def test_names_the_partitions_that_the_start_names(self):
+        error = refusal(batch, startingoffsets='{"t":{"0":1,"1":1}}', endingoffsets='{"t":{"0":5}}')
+        assert error.option == "endingOffsets"
+        assert str(error) == (
+            "options startingOffsets and endingOffsets must name the same partitions; only one of them names t-1"
+        )
+
+    def test_names_the_topics_that_the_start_names(self):
+        batch(startingoffsets='{"t":"earliest","u":{"0":1}}', endingoffsets='{"t":{"0":5},"u":"latest"}')
+        error = refusal(batch, startingoffsets='{"t":"earliest","u":{"0":1}}', endingoffsets='{"t":"latest"}')
+        assert str(error) == (
+            "options startingOffsets and endingOffsets must name the same topics; only one of them names u"
+        )
+
+    @pytest.mark.parametrize("start", [{"startingtimestamp": "9"}, {"startingoffsetsbytimestamp": '{"t":{"0":9}}'}])
+    @pytest.mark.parametrize("end", [{"endingtimestamp": "8"}, {"endingoffsetsbytimestamp": '{"t":{"0":8}}'}])
+    def test_of_time_is_not_before_a_start_of_time(self, start, end):
+        error = refusal(batch, **start, **end)
+        assert error.option.lower() in end
+        assert re.search(r" is 8.*, which is before starting\w+, 9; set an end that is not before", str(error))
+        batch(**start, **{name: text.replace("8", "9") for name, text in end.items()})
+
+    def test_is_not_before_the_start(self):
+        error = refusal(batch, startingoffsets='{"t":{"0":9}}', endingoffsets='{"t":{"0":5}}')
+        assert str(error) == (
+            "option endingOffsets is 5 for t-0, which is before startingOffsets, 9; set an end that"
+            " is not before"
+            " the start"
+        )
+        error = refusal(batch, startingoffsetsbytimestamp='{"t":{"0":9}}', endingoffsetsbytimestamp='{"t":{"0":5}}')
+        assert "which is before startingOffsetsByTimestamp, 9" in str(error)
+
+    def test_is_compared_only_where_both_are_known(self):
+        batch(startingoffsets='{"t":{"0":9,"1":-2}}', endingoffsets='{"t":{"0":-1,"1":0}}')
+        batch(startingtimestamp="9", endingoffsets='{"t":{"0":5}}')
+
+
+class TestLimits:
+    def test_are_read(self):
+        parsed = stream(
+            maxoffsetspertrigger="10",
+            minoffsetspertrigger="10",
+            minpartitions="3",
+            maxrecordsperpartition="4",
+            failondataloss="False",
+            includeheaders="TRUE",
+        )
+        assert (parsed.max_offsets_per_trigger, parsed.min_offsets_per_trigger) == (10, 10)
+        assert (parsed.min_partitions, parsed.max_records_per_partition) == (3, 4)
+        assert (parsed.fail_on_data_loss, parsed.include_headers) == (False, True)
+
+    def test_whose_minimum_is_above_the_maximum_are_refused(self):
+        error = refusal(stream, maxoffsetspertrigger="10", minoffsetspertrigger="11")
+        assert error.option == "minOffsetsPerTrigger"
+        assert str(error) == (
+            "option minOffsetsPerTrigger is 11, which is more than maxOffsetsPerTrigger, 10; lower it, or raise that"
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "ms"),
+        [
+            ("15m", 900_000),
+            ("15min", 900_000),
+            (" 15M ", 900_000),
+            ("10s", 10_000),
+            ("500ms", 500),
+            ("2h", 7_200_000),
+            ("1d", 86_400_000),
+            ("7", 7),
+            ("1500us", 1),
+            ("0", 0),
+        ],
+    )
+    def test_of_time_are_what_spark_makes_of_the_text(self, text, ms):
+        assert stream(maxtriggerdelay=text).max_trigger_delay_ms == ms
+
+    def test_of_triggers_are_ignored_in_a_batch_read_with_a_warning(self):
+        with pytest.warns(IgnoredOptionWarning) as caught:
+            batch(maxoffsetspertrigger="x", minoffsetspertrigger="5", maxtriggerdelay="1m")
+        assert [str(one.message) for one in caught] == [
+            (
+                "ignored options of a batch read: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay"
+                " (a batch read has no triggers)"
+            )
+        ]
+
+    @pytest.mark.parametrize(
+        ("option", "text", "reason"),
+        [
+            ("maxOffsetsPerTrigger", "0", "it is less than 1"),
+            ("maxOffsetsPerTrigger", "1e3", "it is not a whole number"),
+            ("maxOffsetsPerTrigger", "9223372036854775808", "it is more than 9223372036854775807"),
+            ("minOffsetsPerTrigger", "-1", "it is less than 0"),
+            ("maxTriggerDelay", "1.5m", "it is not a number with a unit"),
+            ("maxTriggerDelay", "15 m", "it is not a number with a unit"),
+            ("maxTriggerDelay", "1w", "it is not a number with a unit"),
+            ("maxTriggerDelay", "-5s", "it is negative"),
+            ("minPartitions", "0", "it is less than 1"),
+            ("minPartitions", "2147483648", "it is more than 2147483647"),
+            ("maxRecordsPerPartition", "0", "it is less than 1"),
+            ("failOnDataLoss", "yes", "there is no such value. It takes true or false"),
+            ("includeHeaders", "", "there is no such value. It takes true or false"),
+        ],
+    )
+    def test_out_of_range_are_refused(self, option, text, reason):
+        error = refusal(stream, **{option.lower(): text})
+        assert error.option == option
+        assert str(error).startswith(f"option {option} is {text!r}: {reason}")

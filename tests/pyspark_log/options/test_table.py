@@ -1,0 +1,56 @@
+"""The table of options, and parsed options through pickle and JSON."""
+
+import pickle
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pyspark_log.options import (
+    SourceOptions,
+)
+from pyspark_log.options.foreign import IGNORED, REFUSED
+from pyspark_log.options.option import SINK, SOURCE, Kind
+from pyspark_log.options.page import page
+from pyspark_log.options.table import TABLE
+from tests.pyspark_log.parsed_options import batch, stream, write
+
+
+class TestParsedOptions:
+    @pytest.mark.parametrize("parsed", [stream(), batch(startingoffsets='{"t":{"0":1}}'), write()])
+    def test_survive_pickle_and_are_frozen(self, parsed):
+        assert pickle.loads(pickle.dumps(parsed)) == parsed
+        with pytest.raises(AttributeError):
+            parsed.path = "elsewhere"
+
+    def test_survive_json(self):
+        parsed = batch(startingoffsets='{"t":{"0":1}}', endingtimestamp="5")
+        assert msgspec.json.decode(msgspec.json.encode(parsed), type=SourceOptions) == parsed
+
+
+class TestTable:
+    @pytest.mark.parametrize("kind", list(Kind))
+    def test_has_each_name_once_for_a_kind(self, kind):
+        names = [option.name.lower() for option in TABLE if kind in option.kinds]
+        assert len(names) == len(set(names))
+
+    @pytest.mark.parametrize("option", TABLE, ids=lambda option: option.name)
+    def test_default_is_a_value_that_the_option_takes(self, option):
+        if option.default is not None:
+            option.value.read(option.default)
+
+    @pytest.mark.parametrize("option", TABLE, ids=lambda option: option.name)
+    def test_says_why_an_option_is_not_for_the_other_kind_of_query(self, option):
+        side = SOURCE if option.kinds <= SOURCE else SINK
+        elsewhere = {kind for each in TABLE if each.name == option.name for kind in each.kinds}
+        assert option.not_here or elsewhere >= side
+
+    def test_overlaps_with_no_name_that_is_ignored_or_refused(self):
+        for option in TABLE:
+            for foreign in (*IGNORED, *REFUSED):
+                for name in (option.name, *(f"kafka.{client}" for client in option.prefixed)):
+                    assert not (option.kinds & foreign.kinds and foreign.covers(name.lower())), name
+
+    def test_is_what_the_docs_say(self):
+        committed = Path(__file__).parents[3] / "docs" / "options.md"
+        assert committed.read_text() == page(), "run: python -m pyspark_log.options.page > docs/options.md"

@@ -1,0 +1,190 @@
+"""The local store on full, read-only and broken disks."""
+
+import errno
+import os
+import subprocess
+
+import pytest
+
+from pyspark_log_storage.errors import (
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
+from pyspark_log_storage.local import LocalStore
+from tests.storage.local_writes import fail, temporaries, write
+
+
+def create(store):
+    store.create("a/b", b"hello")
+
+
+def put(store):
+    store.put("a/b", b"hello")
+
+
+WRITES = pytest.mark.parametrize("write", [create, put, write])
+
+
+class TestBrokenDisks:
+    @WRITES
+    @pytest.mark.parametrize(
+        ("number", "words"),
+        [
+            (errno.ENOSPC, "disk is full"),
+            (errno.EDQUOT, "quota"),
+            (errno.EROFS, "read-only"),
+            (errno.EACCES, "permission"),
+        ],
+    )
+    def test_a_disk_that_says_no_has_refused_and_why(self, local, monkeypatch, write, number, words):
+        fail(monkeypatch, "write", number)
+        with pytest.raises(StoreRefused, match=words) as caught:
+            write(local)
+        assert (caught.value.key, caught.value.retriable) == ("a/b", False)
+
+    @WRITES
+    @pytest.mark.parametrize("call", ["write", "fdatasync"])
+    def test_an_io_error_may_pass(self, local, monkeypatch, write, call):
+        fail(monkeypatch, call, errno.EIO)
+        with pytest.raises(StoreUnavailable, match="Input/output error") as caught:
+            write(local)
+        assert caught.value.retriable is True
+
+    @pytest.mark.parametrize(
+        ("write", "call"),
+        [
+            *((each, call) for each in (create, put, write) for call in ("write", "fdatasync", "fsync", "close")),
+            (create, "link"),
+            (put, "rename"),
+            (write, "link"),
+        ],
+    )
+    def test_a_write_that_failed_leaves_no_temporary_file(self, local, monkeypatch, write, call):
+        local.create("a/other", b"")
+        with monkeypatch.context() as broken:
+            fail(broken, call, errno.EIO)
+            with pytest.raises(StoreUnavailable):
+                write(local)
+        assert temporaries(local) == []
+
+    @WRITES
+    @pytest.mark.parametrize("call", ["write", "fdatasync"])
+    def test_a_write_that_failed_early_leaves_nothing_visible(self, local, monkeypatch, write, call):
+        fail(monkeypatch, call, errno.EIO)
+        with pytest.raises(StoreUnavailable):
+            write(local)
+        assert list(local.list("")) == []
+
+    @WRITES
+    @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EACCES, errno.ENOENT])
+    def test_a_name_that_cannot_be_flushed_is_in_doubt_whatever_the_reason(self, local, monkeypatch, write, number):
+        """The object is there. To say "refused" would mean that it is not."""
+        local.create("a/other", b"")
+        fail(monkeypatch, "fsync", number)
+        with pytest.raises(StoreUnavailable):
+            write(local)
+
+    def test_a_temporary_file_that_cannot_be_removed_does_not_undo_a_create(self, local, monkeypatch):
+        fail(monkeypatch, "unlink", errno.EIO)
+        assert local.create("a/b", b"") is True
+
+    def test_a_piece_that_was_torn_gives_the_object_up(self, local, monkeypatch):
+        """Else the same piece, written again, would lie behind its own first half."""
+        writer = local.open_write("a/b")
+        real = os.write
+
+        def torn(fd, data):
+            if len(data) < 5:
+                raise OSError(errno.EIO, "torn")
+            return real(fd, data[:3])
+
+        monkeypatch.setattr(os, "write", torn)
+        with pytest.raises(StoreUnavailable):
+            writer.write(b"hello")
+        with pytest.raises(AssertionError):
+            writer.close()
+
+    def test_a_short_write_is_gone_on_with(self, local, monkeypatch):
+        real = os.write
+        monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
+        local.create("a", bytes(range(100)))
+        assert local.read("a") == bytes(range(100))
+
+    def test_a_short_read_is_gone_on_with(self, local, monkeypatch):
+        local.create("a", bytes(range(100)))
+        real = os.pread
+        monkeypatch.setattr(os, "pread", lambda fd, length, start: real(fd, min(length, 7), start))
+        assert local.read("a", 10, 50) == bytes(range(10, 60))
+
+    @pytest.mark.parametrize("call", ["open", "pread"])
+    def test_a_read_error_may_pass(self, local, monkeypatch, call):
+        local.create("a", b"hello")
+        fail(monkeypatch, call, errno.EIO)
+        with pytest.raises(StoreUnavailable, match="Input/output error"):
+            local.read("a")
+
+    def test_an_error_while_listing_names_the_folder(self, local, monkeypatch):
+        local.create("a/b", b"")
+        fail(monkeypatch, "scandir", errno.EACCES)
+        with pytest.raises(StoreRefused) as caught:
+            list(local.list("a/"))
+        assert caught.value.key == "a/"
+
+    @WRITES
+    def test_a_folder_that_vanishes_under_a_write_is_no_missing_object(self, local, monkeypatch, write):
+        fail(monkeypatch, "mkdir", errno.ENOENT)
+        with pytest.raises(StoreUnavailable):
+            write(local)
+
+    @WRITES
+    def test_a_root_that_is_a_file_is_refused(self, tmp_path, write):
+        (tmp_path / "file").touch()
+        with pytest.raises(StoreRefused, match="part of the path is a file"):
+            write(LocalStore(str(tmp_path / "file")))
+
+    def test_an_error_of_the_caller_of_a_list_stays_its_own(self, local):
+        local.create("a", b"")
+        with pytest.raises(OSError, match="mine"):  # noqa: PT012 -- the list is what runs
+            for _ in local.list(""):
+                raise OSError(errno.EIO, "mine")
+
+    def test_an_occupied_key_leaves_no_temporary_file(self, local):
+        local.create("a/b", b"")
+        with pytest.raises(StoreError):
+            write(local)
+        assert temporaries(local) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+class TestSmallDisk:
+    @pytest.fixture
+    def disk(self, tmp_path):
+        """A store on a disk of 64 KB."""
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], check=False)
+        if mounted.returncode:
+            pytest.skip("this place allows no mounts")
+        yield LocalStore(str(tmp_path / "root"))
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+    @pytest.mark.parametrize("method", ["create", "put"])
+    def test_a_full_disk_has_refused(self, disk, method):
+        with pytest.raises(StoreRefused, match="disk is full"):
+            getattr(disk, method)("a/b", bytes(100_000))
+
+    @pytest.mark.parametrize("method", ["create", "put"])
+    def test_a_full_disk_gives_back_what_a_failed_write_took(self, disk, method):
+        with pytest.raises(StoreRefused):
+            getattr(disk, method)("a/b", bytes(100_000))
+        assert disk.create("a/b", bytes(40_000)) is True
+
+    def test_a_writer_on_a_full_disk_has_refused(self, disk):
+        with pytest.raises(StoreRefused, match="disk is full"):
+            disk.open_write("a/b").write(bytes(100_000))
+        assert temporaries(disk) == []
+
+    @WRITES
+    def test_a_read_only_disk_has_refused(self, disk, tmp_path, write):
+        subprocess.run(["mount", "-o", "remount,ro", tmp_path], check=True)
+        with pytest.raises(StoreRefused, match="read-only"):
+            write(disk)
