@@ -44,7 +44,7 @@ def founded(disks):
 # Founding
 
 
-def test_a_founded_cluster_has_its_journal_nodes_as_nodes(founded):
+def test_the_journal_nodes_of_a_new_cluster_are_its_nodes(founded):
     log = founded.log()
     assert log.journals.nodes.urls == URLS
     assert {name: each.url for name, each in log.cluster.state.nodes.items()} == dict(zip("012", URLS, strict=True))
@@ -52,14 +52,14 @@ def test_a_founded_cluster_has_its_journal_nodes_as_nodes(founded):
     assert {journal_nodes.read(store) for store in founded.at.values()} == {log.journals.nodes}
 
 
-def test_founding_again_changes_nothing(founded):
+def test_creating_a_cluster_again_changes_nothing(founded):
     before = founded.log()
     assert founded.found() == before.journals.nodes
     assert founded.log(create=True).cluster.number == before.cluster.number
 
 
 @pytest.mark.parametrize("creates", range(20))
-def test_founding_that_is_cut_short_anywhere_is_finished_by_another_call(disks, creates):
+def test_an_interrupted_creation_is_finished_by_the_next_call(disks, creates):
     left = [creates]
 
     def limited(url):
@@ -103,7 +103,7 @@ def test_founding_that_is_cut_short_anywhere_is_finished_by_another_call(disks, 
         (("/disk/a", "/disk/b", "/disk/a/log"), "overlap: one contains the other"),
     ],
 )
-def test_places_that_would_be_lost_together_are_refused(disks, urls, reason):
+def test_overlapping_stores_and_too_few_stores_are_refused(disks, urls, reason):
     with pytest.raises(InvalidOption, match=reason):
         disks.found(*urls)
     assert all(list(store.list("")) == [] for store in disks.at.values())
@@ -122,7 +122,7 @@ def test_the_root_of_a_cluster_on_one_store_does_not_become_a_journal_node(disks
         disks.found()
 
 
-def test_journal_nodes_in_another_order_are_other_ones(founded):
+def test_journal_nodes_in_another_order_are_refused(founded):
     with pytest.raises(InvalidOption, match="already"):
         founded.found("/disk/b", "/disk/a", "/disk/c")
 
@@ -152,7 +152,7 @@ def test_any_addresses_lead_to_all_journal_nodes(founded, given):
 
 
 @pytest.mark.parametrize("away", URLS)
-def test_a_cluster_is_opened_and_used_with_one_journal_node_away(founded, away):
+def test_a_cluster_works_while_one_journal_node_is_unreachable(founded, away):
     founded.log().create_topic("before", 1)
     founded.away = {away}
     log = founded.log()
@@ -162,7 +162,7 @@ def test_a_cluster_is_opened_and_used_with_one_journal_node_away(founded, away):
     assert sorted(founded.log(away).topics()) == ["before", "t"]
 
 
-def test_an_address_that_is_away_alone_is_an_error_that_can_be_tried_again(founded):
+def test_an_unreachable_address_alone_is_a_retriable_error(founded):
     founded.away = {"/disk/b"}
     with pytest.raises(StoreUnavailable):
         founded.log("/disk/b")
@@ -193,13 +193,13 @@ def test_an_address_that_is_no_journal_node_is_refused(founded):
         founded.log("/cluster", "/root2")  # /root2 is empty
 
 
-def test_journal_nodes_that_are_all_without_a_marker_may_be_back_later(founded):
+def test_journal_nodes_without_any_marker_may_come_back(founded):
     with pytest.raises(NodeAway, match="none of /empty1, /empty2 has a marker: are their disks mounted") as caught:
         founded.log("/empty1", "/empty2")
     assert caught.value.retriable
 
 
-def test_a_store_that_hangs_holds_up_nobody(founded):
+def test_a_hanging_store_delays_no_other(founded):
     release = threading.Event()
     hanging = founded.open("/disk/a")
 
@@ -213,7 +213,7 @@ def test_a_store_that_hangs_holds_up_nobody(founded):
     assert nodes.urls == URLS
 
 
-def test_what_was_opened_before_there_was_a_cluster_finds_the_journal_nodes_later(disks):
+def test_a_log_opened_before_the_cluster_existed_finds_the_journal_nodes_later(disks):
     log = Log(disks.open("/disk/b"), fake_environment(), open_node=disks.open, probe=one_after_another)
     with pytest.raises(NoCluster):
         log.open(create=False)
@@ -256,7 +256,7 @@ def test_a_deleted_topic_leaves_the_end_of_its_journal_on_each_store(founded):
     assert cluster_cleanup.clean_up_cluster(later).deleted_topics == ()
 
 
-def test_an_audit_names_the_journal_node_that_is_away(founded):
+def test_an_audit_names_the_unreachable_journal_node(founded):
     log = founded.log()
     log.create_topic("t", 1)
     assert verify.verify_cluster(log).sound

@@ -54,7 +54,7 @@ def log(store):
 # The cluster
 
 
-def test_nothing_at_the_address_is_an_error_unless_it_may_be_created(store):
+def test_an_empty_address_is_an_error_unless_the_cluster_may_be_created(store):
     with pytest.raises(NoCluster, match=store.url):
         open_log(store)
     assert list(store.list("")) == []
@@ -64,11 +64,11 @@ def test_a_cluster_is_found_by_the_next_process(log, store):
     assert open_log(store).cluster.state == log.cluster.state
 
 
-def test_opening_to_create_leaves_a_cluster_that_is_there_alone(log, store):
+def test_opening_to_create_leaves_an_existing_cluster_unchanged(log, store):
     assert open_log(store, create=True).cluster.number == log.cluster.number
 
 
-def test_a_beginning_cut_after_the_marker_is_finished_by_the_next_process(store):
+def test_a_creation_interrupted_after_the_marker_is_finished_by_the_next_process(store):
     store.refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):
         open_log(store, create=True)
@@ -86,7 +86,7 @@ def test_a_lost_answer_for_the_marker_is_settled_by_the_next_process(store):
     open_log(store, create=True)
 
 
-def test_of_two_processes_that_begin_a_cluster_at_once_both_get_the_same_one(store):
+def test_two_processes_that_create_a_cluster_at_once_get_the_same_one(store):
     others = []
     store.be_slow(layout.KEY, meanwhile=lambda: others.append(open_log(TroubledStore(store.inner), create=True)))
     log = open_log(store, create=True)
@@ -140,7 +140,7 @@ def test_a_topic_knows_the_schemas_of_records_without_and_with_headers(log):
     assert with_headers.names == ["key", "value", "timestamp", "headers"]
 
 
-def test_a_topic_whose_journal_nobody_has_begun_is_begun_by_who_opens_it(log, store):
+def test_opening_a_topic_begins_its_journal_if_nobody_has(log, store):
     store.refuse("topics/", times=1)
     with pytest.raises(StoreRefused):
         log.create_topic("flights", 2)
@@ -166,14 +166,14 @@ def test_a_topic_is_created_once(log, store):
         open_log(store).create_topic("flights", 2)
 
 
-def test_a_topic_that_is_there_is_ensured_without_an_entry(log, store):
+def test_ensuring_an_existing_topic_writes_no_entry(log, store):
     handle = log.create_topic("flights", 2)
     store.creates.clear()
     assert open_log(store).ensure_topic("flights", 9).topic_id == handle.topic_id
     assert store.creates == []
 
 
-def test_who_was_beaten_to_the_creation_takes_what_the_other_created(log, store):
+def test_a_process_that_loses_the_race_to_create_a_topic_takes_the_other_ones(log, store):
     others = []
     neighbour = open_log(TroubledStore(store.inner))
     store.be_slow(CLUSTER_ENTRIES, meanwhile=lambda: others.append(neighbour.create_topic("flights", 2).topic_id))
@@ -192,7 +192,7 @@ def test_of_many_processes_that_ensure_a_topic_at_once_one_creates_it(tmp_path):
 # Deletion
 
 
-def test_a_deleted_topic_is_gone(log, store):
+def test_a_deleted_topic_is_unknown(log, store):
     log.create_topic("flights", 2)
     log.delete_topic("flights")
     assert log.topics() == {}
@@ -200,12 +200,12 @@ def test_a_deleted_topic_is_gone(log, store):
         open_log(store).topic("flights")
 
 
-def test_deleting_what_is_not_there_is_an_error(log):
+def test_deleting_an_unknown_topic_is_an_error(log):
     with pytest.raises(UnknownTopic):
         log.delete_topic("flights")
 
 
-def test_a_topic_that_nobody_has_begun_can_be_deleted(log, store):
+def test_a_topic_without_a_journal_can_be_deleted(log, store):
     store.refuse("topics/", times=1)
     with pytest.raises(StoreRefused):
         log.create_topic("flights", 2)
@@ -222,7 +222,7 @@ def test_a_topic_created_again_has_a_new_id_and_no_rows(log):
     assert again.journal.state.partitions[0].log_end == 0
 
 
-def test_a_writer_that_holds_the_former_life_of_a_topic_is_refused(log, store):
+def test_a_writer_with_a_former_incarnation_of_a_topic_is_refused(log, store):
     old = open_log(store).ensure_topic("flights", 1)
     log.delete_topic("flights")
     log.create_topic("flights", 1)
@@ -239,7 +239,7 @@ def cut_deletion(log, store):
 
 
 @pytest.mark.parametrize("create", ["create_topic", "ensure_topic"])
-def test_a_cut_deletion_is_finished_by_the_next_creation(log, store, create):
+def test_an_interrupted_deletion_is_finished_by_the_next_creation(log, store, create):
     cut_deletion(log, store)
     (old,) = log.topics().values()
     handle = getattr(open_log(store), create)("flights", 3)
@@ -247,19 +247,19 @@ def test_a_cut_deletion_is_finished_by_the_next_creation(log, store, create):
     assert len(handle.journal.state.partitions) == 3
 
 
-def test_a_cut_deletion_is_finished_by_the_next_deletion(log, store):
+def test_an_interrupted_deletion_is_finished_by_the_next_deletion(log, store):
     cut_deletion(log, store)
     open_log(store).delete_topic("flights")
     assert log.topics() == {}
 
 
-def test_a_topic_whose_deletion_was_cut_cannot_be_opened(log, store):
+def test_a_topic_whose_deletion_was_interrupted_cannot_be_opened(log, store):
     cut_deletion(log, store)
     with pytest.raises(UnknownTopic, match="was deleted"):
         open_log(store).topic("flights")
 
 
-def test_a_finished_deletion_does_not_take_the_new_life_away(log, store):
+def test_finishing_a_deletion_keeps_the_new_incarnation(log, store):
     cut_deletion(log, store)
     neighbour = open_log(TroubledStore(store.inner))
     store.be_slow(CLUSTER_ENTRIES, meanwhile=lambda: neighbour.create_topic("flights", 1))

@@ -64,7 +64,7 @@ def test_every_process_sees_the_node(log, stores):
     assert other.node_store("0") is stores.at["/cluster"]
 
 
-def test_to_join_again_changes_nothing(log):
+def test_joining_again_changes_nothing(log):
     first, _ = node_admin.join(log, "/disk/1")
     number = log.cluster.number
     assert node_admin.join(log, "/disk/1") == (first, False)
@@ -75,7 +75,7 @@ def test_the_root_is_a_node_already(log):
     assert node_admin.join(log, "/cluster") == (log.cluster.state.nodes["0"], False)
 
 
-def test_a_store_that_would_lose_rows_is_refused_and_left_as_it_was(log, stores):
+def test_a_store_that_would_lose_rows_is_refused_and_left_unchanged(log, stores):
     class Overwriting(MemoryStore):
         def create(self, key, data):
             self.put(key, data)
@@ -96,24 +96,24 @@ def test_a_node_of_another_cluster_is_refused(log):
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a:b"])
-def test_an_id_that_cannot_be_is_refused_before_the_store_is_touched(log, stores, name):
+def test_an_invalid_id_is_refused_before_the_store_is_touched(log, stores, name):
     with pytest.raises(InvalidName):
         node_admin.join(log, "/disk/1", name)
     assert list(stores.at["/disk/1"].list("")) == []
 
 
-def test_an_id_that_is_taken_is_refused_before_the_store_is_touched(log, stores):
+def test_a_taken_id_is_refused_before_the_store_is_touched(log, stores):
     assert "node '0' already exists" in refusal(node_admin.join, log, "/disk/1", "0")
     assert list(stores.at["/disk/1"].list("")) == []
 
 
 @pytest.mark.parametrize("url", ["/cluster/below", "/disk"])
-def test_a_store_in_another_node_is_refused(log, url):
+def test_a_store_that_overlaps_with_another_node_is_refused(log, url):
     node_admin.join(log, "/disk/1")
     assert "overlap: one contains the other" in refusal(node_admin.join, log, url)
 
 
-def test_a_joining_cut_after_the_marker_is_finished_by_the_next_process(log, stores):
+def test_a_join_interrupted_after_the_marker_is_finished_by_the_next_process(log, stores):
     stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):
         node_admin.join(log, "/disk/1", "east-1")
@@ -123,13 +123,13 @@ def test_a_joining_cut_after_the_marker_is_finished_by_the_next_process(log, sto
     assert (joined.node_id, joined.incarnation, new) == ("east-1", marker.incarnation, True)
 
 
-def test_of_two_that_let_a_store_join_at_once_both_get_the_same_node(log, stores):
+def test_two_processes_that_add_a_store_at_once_get_the_same_node(log, stores):
     others = []
     stores.open("/disk/1").be_slow(layout.KEY, lambda: others.append(node_admin.join(stores.log(), "/disk/1")))
     assert node_admin.join(log, "/disk/1") == (others[0][0], True)
 
 
-def test_who_is_late_for_an_id_leaves_the_store_as_it_was(log, stores):
+def test_a_process_that_loses_the_race_for_an_id_leaves_the_store_unchanged(log, stores):
     stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, lambda: node_admin.join(stores.log(), "/disk/1"))
     assert "node '1' already exists" in refusal(node_admin.join, log, "/disk/2")
     assert node.read_marker(stores.at["/disk/2"]) is None
@@ -143,7 +143,7 @@ def opened(stores):
     return stores.log().missing_nodes
 
 
-def test_where_all_nodes_are_there_none_is_missing(stores):
+def test_reachable_nodes_are_not_missing(stores):
     stores.with_nodes(3)
     assert opened(stores) == {}
 
@@ -162,7 +162,7 @@ def test_a_node_in_another_incarnation_is_missing(stores):
     assert isinstance(opened(stores)["1"], NodeMissing)
 
 
-def test_of_several_nodes_the_root_may_be_the_one_that_is_missing(stores):
+def test_the_root_may_be_the_missing_node(stores):
     stores.with_nodes(3)
     stores.at["/cluster"].delete(layout.KEY)
     assert list(opened(stores)) == ["0"]
@@ -181,7 +181,7 @@ def test_a_marker_of_a_newer_version_is_not_guessed_at(stores):
         stores.log()
 
 
-def test_a_fenced_node_is_not_asked(stores):
+def test_a_fenced_node_is_not_probed(stores):
     log = stores.with_nodes(3)
     log.cluster.submit(FenceNode("1"))
     stores.at["/disk/1"].reads.clear()
@@ -190,7 +190,7 @@ def test_a_fenced_node_is_not_asked(stores):
     assert stores.at["/disk/1"].reads == []
 
 
-def test_a_node_that_comes_back_is_missing_no_longer(stores):
+def test_a_node_that_comes_back_is_no_longer_missing(stores):
     log = stores.with_nodes(3)
     marker = stores.at["/disk/1"].read(layout.KEY)
     stores.at["/disk/1"].delete(layout.KEY)
@@ -215,7 +215,7 @@ class Hanging(MemoryStore):
         return super().read(key, start, length)
 
 
-def test_a_store_that_hangs_is_given_up_and_not_asked_again_until_it_answers():
+def test_a_hanging_store_is_given_up_and_not_probed_again_until_it_answers():
     hanging, well = Hanging("/disk/1"), MemoryStore("/disk/2")
     members = [(Node(name, store.url, "", "i"), store) for name, store in (("1", hanging), ("2", well))]
     for name, store in (("1", hanging), ("2", well)):
@@ -243,7 +243,7 @@ def test_threads_find_what_is_missing_as_one_after_another_does():
     assert list(missing) == ["2"]
 
 
-def test_what_is_no_error_of_a_store_comes_through_the_threads():
+def test_other_exceptions_pass_through_the_threads():
     newer = MemoryStore("/disk/1")
     newer.create(layout.KEY, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
@@ -266,12 +266,12 @@ def test_a_wiped_node_comes_back_in_a_new_incarnation(stores):
     assert opened(stores) == {}
 
 
-def test_a_node_that_is_whole_is_not_renewed(stores):
+def test_a_healthy_node_is_not_renewed(stores):
     log = stores.with_nodes(3)
     assert node_admin.renew(log, "1") == (log.cluster.state.nodes["1"], False)
 
 
-def test_a_renewal_cut_after_the_marker_is_finished_by_the_next_process(stores):
+def test_a_renewal_interrupted_after_the_marker_is_finished_by_the_next_process(stores):
     log = stores.with_nodes(3)
     stores.at["/disk/1"].delete(layout.KEY)
     stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
@@ -281,7 +281,7 @@ def test_a_renewal_cut_after_the_marker_is_finished_by_the_next_process(stores):
     assert opened(stores) == {}
 
 
-def test_the_disk_that_was_replaced_does_not_come_back_as_it_was(stores):
+def test_a_replaced_disk_cannot_come_back(stores):
     log = stores.with_nodes(3)
     old = stores.at["/disk/1"]
     stores.at["/disk/1"] = TroubledStore(MemoryStore("/disk/1"))
@@ -293,7 +293,7 @@ def test_the_disk_that_was_replaced_does_not_come_back_as_it_was(stores):
     assert "its files may be old" in refusal(node_admin.renew, log, "1")
 
 
-def test_a_node_that_moved_keeps_what_it_holds(stores):
+def test_a_node_with_a_new_address_keeps_its_files(stores):
     log = stores.with_nodes(3)
     stores.at["/moved"] = stores.at["/disk/1"]
     before = log.cluster.state.nodes["1"]
@@ -303,7 +303,7 @@ def test_a_node_that_moved_keeps_what_it_holds(stores):
     assert log.node_store("1") is stores.at["/moved"]
 
 
-def test_a_node_does_not_go_on_with_the_store_of_another(stores):
+def test_a_node_cannot_take_the_store_of_another(stores):
     log = stores.with_nodes(3)
     assert "is node '2', not '1'" in refusal(node_admin.renew, log, "1", "/disk/2")
     stores.at["/disk/1"].put(layout.KEY, node.encode(Marker("another", "1", "x")))
@@ -313,7 +313,7 @@ def test_a_node_does_not_go_on_with_the_store_of_another(stores):
 # Leaving
 
 
-def test_a_node_leaves_when_it_is_fenced_and_no_topic_has_replicas_on_it(stores):
+def test_a_fenced_node_without_replicas_can_be_removed(stores):
     log = stores.with_nodes(3)
     log.create_topic("t", 1, replicas=[["1", "2"]])
     log.create_topic("u", 1, replicas=[["0"]])
@@ -326,7 +326,7 @@ def test_a_node_leaves_when_it_is_fenced_and_no_topic_has_replicas_on_it(stores)
     assert list(stores.log().cluster.state.nodes) == ["0", "2"]
 
 
-def test_a_topic_that_is_created_meanwhile_keeps_its_node(stores):
+def test_a_node_of_a_topic_created_meanwhile_is_not_removed(stores):
     log = stores.with_nodes(3)
     log.cluster.submit(FenceNode("1"))
 

@@ -34,7 +34,7 @@ def deleted(topic):
 # What goes, and when
 
 
-def test_the_bytes_of_a_deleted_topic_go_when_the_delay_is_over(topic):
+def test_the_files_of_a_deleted_topic_are_deleted_after_the_delay(topic):
     delete(topic)
     before = contents(topic.store)
     topic.clock.now_ms = LATER_MS - 1
@@ -58,7 +58,7 @@ def test_the_delay_is_that_of_the_topic(monkeypatch):
     assert len(clean_up_cluster(topic.log).deleted_topics) == 1
 
 
-def test_what_stays_for_ever_does_not_grow_with_what_the_topic_held():
+def test_what_stays_for_ever_does_not_grow_with_the_topic():
     sizes = []
     for batches in (1, 60):
         topic = StoredTopic(partitions=2)
@@ -74,14 +74,14 @@ def test_what_stays_for_ever_does_not_grow_with_what_the_topic_held():
     assert sizes[1] - sizes[0] < 30  # the digits of its numbers
 
 
-def test_a_topic_that_is_there_is_left_alone(topic):
+def test_an_existing_topic_is_left_unchanged(topic):
     before = contents(topic.store)
     topic.clock.now_ms = LATER_MS
     assert clean_up_cluster(topic.log).deleted_topics == ()
     assert contents(topic.store) == before
 
 
-def test_a_topic_that_was_made_again_under_the_name_is_untouched(deleted):
+def test_a_topic_created_again_under_the_name_is_left_unchanged(deleted):
     again = StoredTopic(deleted.store)
     again.clock.now_ms = LATER_MS
     again.fill(3)
@@ -96,7 +96,7 @@ def test_a_topic_that_was_made_again_under_the_name_is_untouched(deleted):
     assert left_of(deleted) == end_of(deleted)
 
 
-def test_several_lives_of_a_name_go_each_at_its_time(topic):
+def test_each_incarnation_of_a_name_is_deleted_after_its_own_delay(topic):
     delete(topic)
     second = StoredTopic(topic.store)
     second.fill(2)
@@ -111,7 +111,7 @@ def test_several_lives_of_a_name_go_each_at_its_time(topic):
     third.check()
 
 
-def test_topics_whose_names_begin_alike_are_told_apart(deleted):
+def test_topics_whose_names_begin_alike_are_distinguished(deleted):
     others = [deleted.log.create_topic(name, 1) for name in ("t-1", "t.1", "t0", "tt", "s")]
     assert [each.topic for each in clean_up_cluster(deleted.log).deleted_topics] == ["t"]
     for each in others:
@@ -119,7 +119,7 @@ def test_topics_whose_names_begin_alike_are_told_apart(deleted):
         assert len(list(deleted.store.list(layout.topic_folder(each.name, each.topic_id)))) > 0
 
 
-def test_a_topic_that_is_made_while_the_folders_are_listed_is_untouched(deleted):
+def test_a_topic_created_while_the_folders_are_listed_is_left_unchanged(deleted):
     class Interrupted(TroubledStore):
         def folders(self, prefix):
             if prefix == layout.TOPICS and not made:
@@ -134,7 +134,7 @@ def test_a_topic_that_is_made_while_the_folders_are_listed_is_untouched(deleted)
     made[0].check()
 
 
-def test_a_dry_run_tells_what_would_go_and_changes_nothing(deleted):
+def test_a_dry_run_returns_what_would_be_deleted_and_changes_nothing(deleted):
     before = contents(deleted.store)
     told = clean_up_cluster(deleted.log, dry_run=True)
     assert contents(deleted.store) == before
@@ -142,7 +142,7 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(deleted):
     assert clean_up_cluster(deleted.log, dry_run=True).deleted_topics == ()
 
 
-def test_no_more_than_so_many_objects_go_at_a_time(deleted):
+def test_at_most_objects_max_objects_are_deleted_at_a_time(deleted):
     total = len(left_of(deleted)) - 1  # the last entry stays, its snapshot comes
     counts = []
     while done := clean_up_cluster(deleted.log, objects_max=5).deleted_topics:
@@ -153,7 +153,7 @@ def test_no_more_than_so_many_objects_go_at_a_time(deleted):
     assert left_of(deleted) == end_of(deleted)
 
 
-def test_what_is_left_of_topics_long_deleted_costs_one_look_each(deleted):
+def test_what_is_left_of_a_deleted_topic_costs_one_look(deleted):
     clean_up_cluster(deleted.log)
     deleted.store = TroubledStore(deleted.store)
     log = deleted.open()
@@ -180,7 +180,7 @@ def test_a_reader_that_planned_before_reads_on_until_the_delay_is_over(topic):
         list(fetch(topic.log.store_at, split, partial(find_again, topic.open(), split)))
 
 
-def test_what_a_slow_writer_adds_is_refused_and_goes_the_next_time(deleted):
+def test_files_of_a_slow_writer_are_refused_and_deleted_by_the_next_run(deleted):
     other = deleted.open()
     clean_up_cluster(other)
     name = f"{layout.number(3)}-abc"
@@ -207,7 +207,7 @@ def test_a_writer_that_slept_is_refused_although_its_slot_is_free_again(topic, s
         asleep.refresh()
 
 
-def test_an_entry_that_a_sleeper_writes_into_a_free_slot_counts_for_nothing_and_goes(topic):
+def test_an_entry_of_a_writer_that_slept_has_no_effect_and_is_deleted(topic):
     store = TroubledStore(topic.store)
     topic.store, plain = store, topic.store
     sleeper = topic.open().topic("t")
@@ -228,7 +228,7 @@ def test_an_entry_that_a_sleeper_writes_into_a_free_slot_counts_for_nothing_and_
     assert left_of(topic) == end_of(topic)
 
 
-def test_a_process_that_still_believes_in_the_topic_does_not_begin_it_again(topic):
+def test_a_process_that_missed_the_deletion_does_not_begin_the_topic_again(topic):
     stale = topic.open()
     stale.topics()
     record = stale.cluster.state.topics["t"]

@@ -58,7 +58,7 @@ class DyingStore(MemoryStore):
         super().delete(key)
 
 
-def test_wherever_it_is_cut_short_the_next_one_goes_on(monkeypatch):
+def test_an_interrupted_cleanup_is_finished_by_the_next(monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
     for step in range(200):
         store = DyingStore()
@@ -84,7 +84,7 @@ def test_wherever_it_is_cut_short_the_next_one_goes_on(monkeypatch):
     raise AssertionError("it takes more steps than were tried")
 
 
-def test_a_cluster_that_has_forgotten_a_topic_removes_nothing_of_it(topic):
+def test_a_cluster_that_does_not_know_an_existing_topic_deletes_nothing_of_it(topic):
     """Its own journal was restored from an old backup."""
     newest = topic.log.cluster.number
     lose_both(topic.store, f"cluster/entries/{layout.number(newest)}")
@@ -96,7 +96,7 @@ def test_a_cluster_that_has_forgotten_a_topic_removes_nothing_of_it(topic):
     assert contents(topic.store) == before
 
 
-def test_a_topic_whose_name_has_not_gone_yet_is_left_alone(topic):
+def test_a_topic_whose_name_is_not_free_yet_is_left_unchanged(topic):
     topic.handle.submit(cluster_cleanup.topic.DeleteTopic())
     topic.clock.now_ms = LATER_MS
     before = contents(topic.store)
@@ -104,7 +104,7 @@ def test_a_topic_whose_name_has_not_gone_yet_is_left_alone(topic):
     assert contents(topic.store) == before
 
 
-def test_a_deleted_topic_that_cannot_be_read_is_told_and_the_others_go_on(deleted):
+def test_a_deleted_topic_that_cannot_be_read_is_reported_and_the_others_go_on(deleted):
     for name in ("a", "z"):
         deleted.log.create_topic(name, 1)
         deleted.log.delete_topic(name)
@@ -143,7 +143,7 @@ def test_many_at_once_leave_what_one_leaves(tmp_path):
     assert left_of(topic) == end_of(topic)
 
 
-def test_empty_folders_of_a_deleted_topic_go(tmp_path):
+def test_empty_folders_of_a_deleted_topic_are_deleted(tmp_path):
     topic = filled(LocalStore(str(tmp_path)))
     delete(topic)
     topic.clock.now_ms = LATER_MS
@@ -154,7 +154,7 @@ def test_empty_folders_of_a_deleted_topic_go(tmp_path):
     assert set(folder.rglob("*")) == end | folders
 
 
-def test_empty_folders_that_an_earlier_upkeep_left_go(tmp_path):
+def test_empty_folders_left_by_an_earlier_cleanup_are_deleted(tmp_path):
     topic = filled(LocalStore(str(tmp_path)))
     delete(topic)
     topic.clock.now_ms = LATER_MS
@@ -167,7 +167,7 @@ def test_empty_folders_that_an_earlier_upkeep_left_go(tmp_path):
     assert not left.exists()
 
 
-def test_a_topic_that_was_made_again_keeps_its_empty_folders(tmp_path):
+def test_a_topic_created_again_keeps_its_empty_folders(tmp_path):
     topic = filled(LocalStore(str(tmp_path)))
     delete(topic)
     again = topic.log.create_topic("t", 1)
@@ -179,7 +179,7 @@ def test_a_topic_that_was_made_again_keeps_its_empty_folders(tmp_path):
     assert empty.exists()
 
 
-def test_strange_files_among_the_topics_are_left_alone(deleted):
+def test_foreign_files_among_the_topics_stay(deleted):
     strange = [f"{layout.TOPICS}{name}" for name in (".nfs1", "t/notes.txt", "backup/2024/rows.csv")]
     for key in strange:
         deleted.store.create(key, b"mine")
@@ -202,7 +202,7 @@ def test_the_clusters_own_journal_is_trimmed(monkeypatch):
     assert len(topic.open().topics()) == 11
 
 
-def test_what_killed_writers_left_is_swept(tmp_path):
+def test_temporary_files_of_killed_writers_are_deleted(tmp_path):
     topic = StoredTopic(LocalStore(str(tmp_path / "root")))
     left = tmp_path / "root" / ".tmp" / LEFT
     left.write_bytes(b"half")

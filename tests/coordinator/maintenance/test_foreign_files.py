@@ -96,7 +96,7 @@ def test_every_object_of_a_topic_is_known_as_one(topic):
         assert layout.is_of_cluster(key), key
 
 
-def test_upkeep_deletes_only_what_the_log_has_made(topic):
+def test_maintenance_deletes_only_files_of_the_log(topic):
     orphan = f"{topic.folder}append/{layout.born_name(0, 'e' * 32)}"
     paths, mine = put(topic, *all_of(topic)), put(topic, orphan, f".tmp/{NONCE}")
     for _ in range(4):
@@ -112,7 +112,7 @@ def test_upkeep_deletes_only_what_the_log_has_made(topic):
     topic.check()
 
 
-def test_of_a_deleted_topic_goes_only_what_the_log_has_made(topic):
+def test_only_the_logs_files_of_a_deleted_topic_are_deleted(topic):
     paths = put(topic, *all_of(topic))
     topic.log.delete_topic("t")
     topic.clock.now_ms += 1

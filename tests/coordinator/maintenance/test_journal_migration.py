@@ -31,7 +31,7 @@ def six():
 # What a move does
 
 
-def test_the_journals_go_on_at_the_new_nodes(six):
+def test_the_journals_continue_on_the_new_nodes(six):
     log = six.log()
     done = move(six, "3", "4", "5", log=log)
     assert (done.changed, done.topics, done.nodes.urls) == (True, 2, NEW)
@@ -44,14 +44,14 @@ def test_the_journals_go_on_at_the_new_nodes(six):
     assert written(six.log("/disk/4"), "t") == 2
 
 
-def test_a_move_to_where_they_are_changes_nothing(six):
+def test_a_migration_to_the_present_nodes_changes_nothing(six):
     before = six.log().cluster.number
     done = move(six, "2", "0", "1")
     assert (done.changed, done.topics) == (False, 0)
     assert six.log().cluster.number == before
 
 
-def test_they_move_back_and_forth(six):
+def test_journals_migrate_back_and_forth(six):
     slept = six.log()
     slept.topic("t")
     for ids in (("3", "4", "5"), ("0", "3", "4"), ("0", "1", "2"), ("0", "1", "2", "4", "5")):
@@ -175,7 +175,7 @@ def creates_of_a_move():
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_move_that_is_killed_anywhere_is_finished_by_another(part):
+def test_a_killed_migration_is_finished_by_another_process(part):
     for creates in range(part, creates_of_a_move(), 20):
         disks = cluster_of_six()
         slept = disks.log()
@@ -191,7 +191,7 @@ def test_a_move_that_is_killed_anywhere_is_finished_by_another(part):
 
 
 @pytest.mark.parametrize("url", [*URLS, "/disk/3", "/disk/4"])
-def test_any_store_may_be_lost_at_any_call_of_a_move(url):
+def test_any_store_may_be_lost_at_any_call_of_a_migration(url):
     healthy = cluster_of_six()
     before = dict(healthy.calls)
     move(healthy, "0", "3", "4")

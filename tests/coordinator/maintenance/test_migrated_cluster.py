@@ -184,7 +184,7 @@ def later(disks, *urls):
 
 
 @pytest.mark.parametrize("tidied_before", [False, True])
-def test_the_bytes_of_a_topic_that_was_deleted_go_after_the_move_too(six, tidied_before):
+def test_the_files_of_a_deleted_topic_are_deleted_after_a_migration_too(six, tidied_before):
     log = later(six, *URLS)
     [(name, topic_id)] = cluster_cleanup.deleted_topics(log)
     folder = layout.topic_folder(name, topic_id)
@@ -202,7 +202,7 @@ def test_the_bytes_of_a_topic_that_was_deleted_go_after_the_move_too(six, tidied
     assert cluster_cleanup.clean_up_cluster(later(six, *URLS)).deleted_topics == ()
 
 
-def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(six, monkeypatch):
+def test_cleaning_up_a_deleted_topic_during_its_migration_keeps_the_new_objects(six, monkeypatch):
     log = later(six, *URLS)
     end = cluster_cleanup.journal_of(log, *cluster_cleanup.deleted_topics(log)[0])
     real = type(end).end_keys
@@ -221,7 +221,7 @@ def test_who_tidies_up_a_deleted_topic_as_its_journal_moves_leaves_what_is_new(s
     assert cluster_cleanup.journal_of(moved, *life).refresh().deleted
 
 
-def test_a_journal_node_that_was_away_is_told_by_the_next_upkeep(six):
+def test_the_next_cleanup_announces_the_journal_nodes_to_one_that_was_unreachable(six):
     move(six, "0", "3", "4")
     for key in list(six.at["/disk/4"].list(layout.CLUSTER_JOURNAL, "cluster/j")):
         if key.startswith(layout.JOURNAL_NODES):

@@ -46,7 +46,7 @@ def damage(topic, key, position=-1):
     topic.store.put(key, bytes(data))
 
 
-def test_small_chunks_become_one(topic):
+def test_small_chunks_are_joined(topic):
     topic.fill(20)
     topic.roll()
     assert [(each.base_offset, each.rows) for each in entries(topic)] == [(0, 60)]
@@ -137,7 +137,7 @@ def test_merging_gives_the_same_rows(topic):
     topic.check()
 
 
-def test_what_the_journal_says_of_a_segment_is_so(topic):
+def test_the_journal_describes_a_segment_correctly(topic):
     topic.append({0: [b"a", b"b"]}, times_ms=[50, 10])
     topic.append({0: [b"c"]}, times_ms=[30])
     topic.roll()
@@ -203,7 +203,7 @@ def test_an_index_that_is_damaged_does_not_stop_a_merge(topic):
     topic.check()
 
 
-def test_a_disk_that_is_not_the_one_that_was_mounted_fails_the_job(topic):
+def test_another_disk_than_the_one_mounted_fails_the_job(topic):
     topic.fill(3)
     job = topic.job()
     topic.store.delete(layout.KEY)

@@ -62,7 +62,7 @@ def test_one_node_is_written_to_directly(monkeypatch):
     topic.check()
 
 
-def test_a_node_that_is_no_replica_of_the_partition_gets_nothing():
+def test_a_node_without_a_replica_gets_no_segment():
     topic = ReplicatedTopic(replicas=(("1", "2"),))
     topic.append(on=("1", "2"), acks="all")
     assert holders(roll(topic)) == ["1", "2"]
@@ -78,7 +78,7 @@ def test_a_follower_that_is_out_of_the_isr_copies_the_segment_later(topic):
 
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
-def test_rows_that_the_leader_cannot_give_come_from_another_node(topic, how):
+def test_rows_that_the_leader_cannot_serve_come_from_another_node(topic, how):
     fill(topic, 4)
     if how == "damaged":
         flip(topic, "0", file_key(topic, 1))
@@ -120,7 +120,7 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     assert sum(rows for _, rows in rolled(topic, "0", "1", "2")) == 6
 
 
-def test_rows_that_no_node_can_give_are_an_error_that_names_the_offset(topic):
+def test_rows_that_no_node_can_serve_are_an_error_that_names_the_offset(topic):
     fill(topic, 3)
     for name in ALL:
         flip(topic, name, file_key(topic, 1))
@@ -129,7 +129,7 @@ def test_rows_that_no_node_can_give_are_an_error_that_names_the_offset(topic):
     assert not any(key.startswith("0/") for name in ALL for key in topic.keys(name))
 
 
-def test_where_no_holder_is_there_that_is_said(topic):
+def test_a_roll_without_a_reachable_holder_says_so(topic):
     fill(topic, 1)
     work = roll_task_of(topic.handle, job(topic))
     bare = {number: roll_job.RollSource(each.name, ()) for number, each in work.files.items()}
@@ -192,7 +192,7 @@ def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
     assert (work.targets, {each.nodes for each in work.files.values()}) == (("0", "2"), {("0", "2")})
 
 
-def test_maintenance_in_passing_does_the_same(topic):
+def test_inline_maintenance_does_the_same(topic):
     fill(topic, roll_plan.ROLL_CHUNKS)
     [work] = inline_maintenance.plan_inline(topic.handle)
     [swap] = inline_maintenance.roll_inline(topic.stores.task().store_at, work, "ab" * 16)

@@ -23,7 +23,7 @@ def topic():
     return StoredTopic(**NOW)
 
 
-def test_released_files_stay_for_the_delay_and_then_go():
+def test_replaced_files_are_deleted_after_the_delay():
     topic = StoredTopic(retention_ms="-1", file_delete_delay_ms="1000")
     topic.fill(2)
     topic.clock.now_ms = 5000
@@ -38,7 +38,7 @@ def test_released_files_stay_for_the_delay_and_then_go():
     topic.check()
 
 
-def test_a_replaced_segment_goes_with_its_index(topic):
+def test_a_replaced_segment_is_deleted_with_its_index(topic):
     for _ in range(2):
         topic.fill(2)
         topic.roll()
@@ -50,7 +50,7 @@ def test_a_replaced_segment_goes_with_its_index(topic):
     topic.check()
 
 
-def test_a_file_that_was_released_after_one_by_a_clock_ahead_waits_for_it():
+def test_files_are_deleted_in_order_even_if_clocks_differ():
     topic = StoredTopic(retention_ms="-1", file_delete_delay_ms="1000")
     topic.fill(2)
     topic.clock.now_ms = 9000
@@ -63,7 +63,7 @@ def test_a_file_that_was_released_after_one_by_a_clock_ahead_waits_for_it():
     assert len(topic.handle.refresh().pending_deletions) == 0
 
 
-def test_a_removal_cut_short_is_done_again(topic):
+def test_an_interrupted_deletion_is_repeated(topic):
     topic.fill(3)
     topic.roll()
     topic.store.delete(topic.folder + topic.keys("append/")[0])
@@ -110,7 +110,7 @@ def test_cleaning_up_applies_retention():
 # Orphans
 
 
-def test_a_file_of_a_dead_task_goes_when_the_floor_has_passed_it():
+def test_a_file_of_a_dead_task_is_deleted_when_the_floor_has_passed_it():
     topic = StoredTopic(retention_ms="-1", orphan_retention_ms=str(HOUR))
     topic.fill(1)
     topic.stage({0: [b"never sequenced"]})
@@ -124,7 +124,7 @@ def test_a_file_of_a_dead_task_goes_when_the_floor_has_passed_it():
     topic.check()
 
 
-def test_orphans_are_neither_named_nor_released_nor_young(topic):
+def test_orphans_are_neither_named_nor_pending_nor_young(topic):
     topic.fill(3)
     topic.roll(2)
     lost = topic.stage({0: [b"lost"]}).name
@@ -149,7 +149,7 @@ def raise_floor(topic):
         topic.handle.submit(topic_cleanup.RaiseOrphanFloor(topic.handle.journal.number))
 
 
-def test_what_went_as_an_orphan_is_never_sequenced_afterwards(topic):
+def test_a_deleted_orphan_is_never_sequenced_afterwards(topic):
     topic.fill(1)
     late = topic.stage({0: [b"late"]})
     late_swap = topic.carry_out(topic.job())
@@ -164,7 +164,7 @@ def test_what_went_as_an_orphan_is_never_sequenced_afterwards(topic):
 
 
 @pytest.mark.parametrize("name", [".nfs0001", "notes.txt", "a-b-c", "leader-epoch-checkpoint", "0-1-2"])
-def test_files_that_are_not_ours_are_left_alone(topic, name):
+def test_foreign_files_stay(topic, name):
     topic.fill(2)
     for folder in ("append", "0", "journal/entries", "journal/manifests", "journal/snapshots"):
         topic.store.create(f"{topic.folder}{folder}/{name}", b"mine")
@@ -175,7 +175,7 @@ def test_files_that_are_not_ours_are_left_alone(topic, name):
     topic.check()
 
 
-def test_in_passing_all_files_are_listed_only_when_the_floor_has_risen():
+def test_inline_maintenance_lists_all_files_only_when_the_floor_has_risen():
     class ListingStore(MemoryStore):
         def list(self, prefix, after=""):
             listed.append(prefix)
@@ -205,7 +205,7 @@ def find_again(topic, asked):
     return find
 
 
-def test_a_reader_that_planned_before_is_served_after_the_files_went(topic):
+def test_a_reader_that_planned_earlier_is_served_after_its_files_were_deleted(topic):
     topic.fill(20)
     split, asked = split_of(topic.log, topic.handle, Range("t", 0, 0, 60)), []
     topic.roll()
@@ -216,7 +216,7 @@ def test_a_reader_that_planned_before_is_served_after_the_files_went(topic):
     assert asked == [0]
 
 
-def test_a_reader_whose_files_go_while_it_reads_gets_each_row_once(topic):
+def test_a_reader_whose_files_are_deleted_while_it_reads_gets_each_row_once(topic):
     dice = random.Random(5)
     for _ in range(40):  # more than a reader joins before it gives the first away
         topic.append({0: [dice.randbytes(600_000)]})
@@ -232,7 +232,7 @@ def test_a_reader_whose_files_go_while_it_reads_gets_each_row_once(topic):
     assert asked[0] > 0
 
 
-def test_a_reader_that_is_not_told_where_the_rows_are_now_says_which_file_is_missing(topic):
+def test_a_reader_that_cannot_plan_again_names_the_missing_file(topic):
     topic.fill(3)
     split = split_of(topic.log, topic.handle, Range("t", 0, 0, 9))
     topic.roll()

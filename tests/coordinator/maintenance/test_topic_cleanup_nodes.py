@@ -20,7 +20,7 @@ def topic():
     return breakable(retention_ms="-1", file_delete_delay_ms="0", orphan_retention_ms="0")
 
 
-def test_a_segment_of_which_no_node_has_both_files_is_an_error_and_can_be_made_again(topic):
+def test_a_segment_without_both_files_on_any_node_is_an_error_and_can_be_rolled_again(topic):
     fill(topic, 3)
     for name in ALL:
         half_broken(disk(topic, name), ".log" if name == "1" else ".index")
@@ -50,7 +50,7 @@ def store_is_away(key):
 # Housekeeping
 
 
-def test_what_was_released_goes_from_every_node(topic):
+def test_pending_deletions_are_carried_out_on_every_node(topic):
     fill(topic, 3)
     made = roll(topic)
     assert topic_cleanup.clean_up_topic(topic.handle).deleted > 0
@@ -90,7 +90,7 @@ def test_every_node_gets_its_own_checkpoints(topic):
     assert points == {"0": 2, "1": 0, "2": 2}
 
 
-def test_a_missing_node_does_not_keep_the_others_from_being_cleaned_and_is_cleaned_later(topic):
+def test_a_missing_node_is_cleaned_up_later_than_the_others(topic):
     fill(topic, 3)
     made = roll(topic)
     kept = [key for key in topic.keys("1") if key.startswith("append/")]
@@ -107,7 +107,7 @@ def test_a_missing_node_does_not_keep_the_others_from_being_cleaned_and_is_clean
     assert topic.keys("1") == topic.keys("0")
 
 
-def test_a_node_that_fails_meanwhile_is_told_after_the_others_were_cleaned(topic):
+def test_a_failing_node_is_reported_after_the_others_were_cleaned_up(topic):
     fill(topic, 3)
     made = roll(topic)
     disk(topic, "1").broken_writes = StoreUnavailable
@@ -120,7 +120,7 @@ def test_a_node_that_fails_meanwhile_is_told_after_the_others_were_cleaned(topic
         topic_cleanup.clean_up_topic(topic.handle)
 
 
-def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
+def test_deletions_stay_pending_while_a_node_that_may_be_well_keeps_the_files(topic):
     fill(topic, 3)
     roll(topic)
     disk(topic, "1").broken_writes = StoreRefused
@@ -134,7 +134,7 @@ def test_files_are_remembered_while_a_node_that_may_be_well_keeps_them(topic):
     assert len(topic.handle.refresh().pending_deletions) == 0
 
 
-def test_a_node_that_was_missing_when_the_log_was_opened_is_not_asked(topic):
+def test_a_node_missing_when_the_log_was_opened_is_not_called(topic):
     fill(topic, 2)
     roll(topic)
     before = topic.keys("1")
@@ -152,7 +152,7 @@ def test_nothing_is_removed_from_a_disk_that_is_another(topic):
     assert disk(topic, "1").size(left) > 0
 
 
-def test_in_passing_a_node_that_fails_is_logged_and_fails_no_write(topic, monkeypatch, caplog):
+def test_inline_maintenance_logs_a_failing_node_and_fails_no_write(topic, monkeypatch, caplog):
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     fill(topic, 2)
     roll(topic)
@@ -164,7 +164,7 @@ def test_in_passing_a_node_that_fails_is_logged_and_fails_no_write(topic, monkey
 # Deleted topics
 
 
-def test_a_deleted_topic_goes_from_every_node_that_is_there(topic):
+def test_a_deleted_topic_is_deleted_from_every_reachable_node(topic):
     fill(topic, 2)
     folder = topic_folder("t", topic.handle.topic_id)
     topic.log.delete_topic("t")
@@ -182,7 +182,7 @@ def test_a_deleted_topic_goes_from_every_node_that_is_there(topic):
 
 
 @pytest.mark.parametrize("how", ["missing", "fenced"])
-def test_a_node_that_is_out_of_service_keeps_nobody_from_tidying_up(topic, how):
+def test_an_unusable_node_does_not_keep_the_others_from_being_cleaned_up(topic, how):
     fill(topic, 1)
     topic.log.delete_topic("t")
     if how == "fenced":

@@ -30,7 +30,7 @@ def test_it_is_read_back_as_it_was_written(topic):
     assert [each.segments for each in again.topic.partitions] == [(), ()]  # they describe themselves
 
 
-def test_upkeep_writes_it_where_it_has_changed(topic):
+def test_cleaning_up_writes_it_if_it_has_changed(topic):
     key = f"{topic.folder}{topic_description.NAME}"
     topic_cleanup.clean_up_topic(topic.handle)
     first = topic.store.read(key)
@@ -39,7 +39,7 @@ def test_upkeep_writes_it_where_it_has_changed(topic):
     assert topic_description.decode(topic.store.read(key), key).number > topic_description.decode(first, key).number
 
 
-def test_damage_and_newer_formats_are_told_apart(topic):
+def test_damage_and_newer_formats_are_distinguished(topic):
     data = topic_description.encode(topic_description.of(topic.handle))
     with pytest.raises(CorruptObject):
         topic_description.decode(data[:-1] + bytes([data[-1] ^ 1]), "t")

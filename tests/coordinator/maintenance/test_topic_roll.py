@@ -31,7 +31,7 @@ def damage(topic, key, position=-1):
     topic.store.put(key, bytes(data))
 
 
-def test_maintenance_goes_on_until_nothing_is_left_to_do(topic):
+def test_rolling_goes_on_until_nothing_is_left_to_do(topic):
     for _ in range(MERGE_COUNT):
         topic.fill(ROLL_CHUNKS)
         topic_roll.roll_and_merge(topic.handle)
@@ -40,7 +40,7 @@ def test_maintenance_goes_on_until_nothing_is_left_to_do(topic):
     topic.check()
 
 
-def test_maintenance_says_what_it_did_and_tells_its_progress(topic):
+def test_rolling_returns_what_it_did_and_reports_its_progress(topic):
     topic.fill(ROLL_CHUNKS)
     size, told = topic.job().bytes, []
     done = topic_roll.roll_and_merge(topic.handle, told.append)
@@ -66,7 +66,7 @@ class MeanwhileStore(MemoryStore):
         return super().open_write(key, durable=durable, replace=replace)
 
 
-def test_what_another_process_has_done_and_cleaned_up_meanwhile_is_no_error():
+def test_work_that_another_process_did_meanwhile_is_no_error():
     store = MeanwhileStore()
     topic = StoredTopic(store, partitions=2, **NOW)
     topic.fill(ROLL_CHUNKS, partitions=(0, 1))
@@ -91,7 +91,7 @@ def test_a_file_that_is_missing_and_still_needed_is_an_error(topic):
         topic_roll.roll_and_merge(topic.handle)
 
 
-def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
+def test_a_job_that_fails_is_reported_and_the_other_partitions_go_on():
     topic = StoredTopic(partitions=4, **NOW)
     topic.fill(ROLL_CHUNKS, partitions=(0, 1, 2, 3))
     topic.roll(2, partition=3)
@@ -114,7 +114,7 @@ def test_what_cannot_be_done_is_told_and_the_other_partitions_go_on():
     topic.check()
 
 
-def test_without_somebody_to_tell_what_cannot_be_done_is_an_error(topic):
+def test_without_a_callback_a_job_that_fails_is_an_error(topic):
     topic.fill(ROLL_CHUNKS)
     damage(topic, topic.handle.append_file(topic.handle.journal.state.files[3].name))
     with pytest.raises(CorruptObject):
@@ -134,7 +134,7 @@ def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
     assert [len(each.segments) for each in topic.handle.refresh().partitions] == [MERGE_COUNT, 1]
 
 
-def test_many_maintainers_and_a_writer_at_once_leave_the_same_rows(tmp_path):
+def test_many_processes_that_roll_and_a_writer_at_once_leave_the_same_rows(tmp_path):
     store = LocalStore(str(tmp_path / "root"))
     topic = StoredTopic(store, partitions=2, retention_ms="-1", file_delete_delay_ms="0")
     stop, errors = threading.Event(), []

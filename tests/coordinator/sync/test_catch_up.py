@@ -22,7 +22,7 @@ def topic():
 # Catching up
 
 
-def test_a_node_gets_what_it_lacks_and_is_a_holder(topic):
+def test_a_node_gets_the_files_that_it_lacks_and_is_their_holder(topic):
     names = [topic.append() for _ in range(3)]
     assert [piece.number for piece in missing(topic.handle, "1")] == [0, 1, 2]
     assert topic.partition().log_end_offsets == {"0": 3, "1": 0, "2": 0}
@@ -43,14 +43,14 @@ def test_the_high_watermark_follows_when_all_have_caught_up(topic):
     assert topic.partition().high_watermark == 1
 
 
-def test_a_node_that_fell_out_of_the_isr_is_in_again(topic):
+def test_a_node_that_fell_out_of_the_isr_joins_it_again(topic):
     topic.append(on=("0", "2"), acks="all")
     assert topic.partition().isr == ("0", "2")
     copy(topic)
     assert topic.partition().isr == ("0", "1", "2")
 
 
-def test_a_disk_from_a_backup_gets_back_what_it_held_before_it_is_in_sync_again(topic):
+def test_a_disk_from_a_backup_gets_back_its_files_before_it_is_in_sync_again(topic):
     restored = topic.append(on=("0", "1", "2"), acks="all")
     key = topic.handle.append_file(restored)
     topic.append(on=("0", "2"), acks="all")
@@ -60,7 +60,7 @@ def test_a_disk_from_a_backup_gets_back_what_it_held_before_it_is_in_sync_again(
     assert topic.partition().isr == ("0", "1", "2")
 
 
-def test_a_disk_from_a_backup_stays_out_of_sync_while_nobody_has_what_it_held(topic):
+def test_a_disk_from_a_backup_stays_out_of_sync_while_no_node_has_its_files(topic):
     key = topic.handle.append_file(topic.append(on=("0", "1", "2"), acks="all"))
     topic.append(on=("0", "2"), acks="all")
     for name in ("0", "1", "2"):
@@ -70,7 +70,7 @@ def test_a_disk_from_a_backup_stays_out_of_sync_while_nobody_has_what_it_held(to
     assert topic.partition().isr == ("0", "2")
 
 
-def test_where_nothing_is_lacking_nothing_is_written(topic):
+def test_a_node_that_lacks_nothing_costs_no_write(topic):
     topic.append(on=("0", "1", "2"), acks="all")
     number = topic.handle.journal.number
     assert copy(topic).objects == 0
@@ -90,7 +90,7 @@ def test_a_node_gets_only_the_partitions_of_which_it_is_a_replica():
     assert [topic.partition(number).log_end_offsets for number in (0, 1)] == [{"0": 2, "1": 2}, {"0": 2, "2": 2}]
 
 
-def test_a_segment_is_copied_with_its_index_and_then_comes_into_its_place(topic):
+def test_a_segment_is_copied_with_its_index_and_then_replaces_the_chunks(topic):
     for _ in range(3):
         topic.append(on=("0", "1", "2"), acks="all")
     name = topic.roll(2)
@@ -104,7 +104,7 @@ def test_a_segment_is_copied_with_its_index_and_then_comes_into_its_place(topic)
     assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 3}
 
 
-def test_of_what_was_rolled_a_node_gets_the_segment_alone(topic):
+def test_a_node_gets_only_the_segment_of_rolled_chunks(topic):
     for _ in range(3):
         topic.append(on=("0", "2"), acks="all")
     name = topic.roll(2)
@@ -117,7 +117,7 @@ def test_of_what_was_rolled_a_node_gets_the_segment_alone(topic):
     assert topic.partition().isr == ("0", "1", "2")
 
 
-def test_a_wiped_node_gets_all_again(topic):
+def test_a_wiped_node_gets_every_file_again(topic):
     for _ in range(2):
         topic.append(on=("0", "1", "2"), acks="all")
     topic.stores.at["/disk/1"] = Watched("/disk/1")
@@ -133,7 +133,7 @@ def test_a_wiped_node_gets_all_again(topic):
     assert {each.url: len(list(each.list("topics/"))) for each in topic.stores.at.values()}["/disk/1"] == 2
 
 
-def test_a_topic_that_was_not_told_of_a_renewal_learns_of_it_from_the_copier(topic, monkeypatch):
+def test_a_catch_up_updates_a_topic_that_missed_a_renewal(topic, monkeypatch):
     topic.append(on=("0", "1", "2"), acks="all")
     topic.stores.at["/disk/1"] = Watched("/disk/1")
     log, handle = topic.open()
@@ -160,7 +160,7 @@ def test_a_fenced_node_gets_its_copies_and_is_in_no_isr_until_it_is_unfenced(top
     assert topic.partition().isr == ("0", "1", "2")
 
 
-def test_a_node_under_suspicion_that_lacks_nothing_shows_that_it_is_there(topic):
+def test_a_suspected_node_that_lacks_nothing_is_no_longer_suspected(topic):
     topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
     assert "1" in topic.handle.refresh().suspects
     copy(topic)
@@ -170,7 +170,7 @@ def test_a_node_under_suspicion_that_lacks_nothing_shows_that_it_is_there(topic)
 # Telling the journal
 
 
-def test_the_journal_is_told_of_many_files_in_one_entry(topic):
+def test_many_files_are_submitted_in_one_entry(topic):
     for _ in range(5):
         topic.append()
     number = topic.handle.journal.number
@@ -179,7 +179,7 @@ def test_the_journal_is_told_of_many_files_in_one_entry(topic):
 
 
 @pytest.mark.parametrize("bound", ["SUBMIT_OBJECTS", "SUBMIT_BYTES"])
-def test_the_journal_is_told_again_and_again_while_much_is_copied(topic, monkeypatch, bound):
+def test_a_large_catch_up_submits_several_entries(topic, monkeypatch, bound):
     for _ in range(5):
         topic.append()
     (size,) = {piece.bytes for piece in missing(topic.handle, "1")}
@@ -189,7 +189,7 @@ def test_the_journal_is_told_again_and_again_while_much_is_copied(topic, monkeyp
     assert topic.handle.journal.number == number + 3
 
 
-def test_the_journal_is_told_in_time_where_copying_is_slow(topic):
+def test_a_slow_catch_up_submits_in_time(topic):
     for _ in range(5):
         topic.append()
     number = topic.handle.journal.number
@@ -197,7 +197,7 @@ def test_the_journal_is_told_in_time_where_copying_is_slow(topic):
     assert topic.handle.journal.number == number + 3
 
 
-def test_the_marker_is_looked_at_before_anything_is_written(topic):
+def test_the_marker_is_read_before_anything_is_written(topic):
     topic.append()
     topic.log.node_store("1").delete(layout.KEY)
     with pytest.raises(NodeMissing):
@@ -205,7 +205,7 @@ def test_the_marker_is_looked_at_before_anything_is_written(topic):
     assert topic.keys("1") == []
 
 
-def test_what_was_copied_to_a_disk_that_is_gone_is_not_told(topic):
+def test_copies_on_a_disk_that_failed_are_not_submitted(topic):
     topic.append()
     marker = topic.log.node_store("1").read(layout.KEY)
     with pytest.raises(NodeMissing):

@@ -50,7 +50,7 @@ def interrupt_after(objects):
     return moved
 
 
-def test_an_interrupted_copier_goes_on_where_it_was(topic, monkeypatch):
+def test_an_interrupted_catch_up_goes_on_where_it_stopped(topic, monkeypatch):
     monkeypatch.setattr(copying, "SUBMIT_OBJECTS", 2)
     names = [topic.append() for _ in range(5)]
     with pytest.raises(KeyboardInterrupt):
@@ -64,7 +64,7 @@ def test_an_interrupted_copier_goes_on_where_it_was(topic, monkeypatch):
     assert topic.content("1") == topic.content("0")
 
 
-def test_two_that_copy_one_file_at_once_do_no_harm(topic):
+def test_two_processes_that_copy_one_file_at_once_do_no_harm(topic):
     name = topic.append()
     _, handle = topic.open()
 
@@ -79,7 +79,7 @@ def test_two_that_copy_one_file_at_once_do_no_harm(topic):
     assert [holder.node for holder in topic.handle.journal.state.file(0).holders] == ["0", "1"]
 
 
-def test_past_its_time_it_begins_nothing_more(topic):
+def test_after_its_deadline_a_catch_up_begins_no_file(topic):
     for _ in range(5):
         topic.append()
     clock = topic.log.environment
@@ -89,7 +89,7 @@ def test_past_its_time_it_begins_nothing_more(topic):
     assert copy(topic, deadline=clock.monotonic()).objects == 0
 
 
-def test_what_is_rolled_and_removed_meanwhile_is_no_failure(topic):
+def test_a_file_rolled_and_deleted_meanwhile_is_no_failure(topic):
     for _ in range(2):
         topic.append(on=("0", "2"), acks="all")
     _, handle = topic.open()
@@ -113,7 +113,7 @@ def test_what_is_rolled_and_removed_meanwhile_is_no_failure(topic):
 # Sources
 
 
-def test_a_damaged_copy_is_passed_over_for_another(topic):
+def test_a_damaged_copy_is_skipped_for_another(topic):
     topic.append(on=("0", "2"), acks="all")
     damage(topic, "0")
     copied = copy(topic)
@@ -122,14 +122,14 @@ def test_a_damaged_copy_is_passed_over_for_another(topic):
     assert topic.content("1") != topic.content("0")
 
 
-def test_a_lost_copy_is_passed_over_for_another(topic):
+def test_a_lost_copy_is_skipped_for_another(topic):
     name = topic.append(on=("0", "2"), acks="all")
     topic.log.node_store("0").delete(topic.handle.append_file(name))
     assert copy(topic).objects == 1
     assert topic.content("1") == topic.content("2")
 
 
-def test_what_nobody_has_whole_is_told_and_the_others_go_on(topic):
+def test_a_file_without_a_whole_copy_is_reported_and_the_others_go_on(topic):
     for _ in range(3):
         topic.append()
     key = damage(topic, "0", number=1)
@@ -153,7 +153,7 @@ def test_a_damaged_copy_on_the_node_itself_is_replaced(topic):
     assert topic.partition().log_end_offsets["1"] == 2
 
 
-def test_a_good_copy_that_another_put_in_the_place_of_a_damaged_one_stays(topic):
+def test_a_whole_copy_that_another_process_put_in_place_of_a_damaged_one_stays(topic):
     key = topic.handle.append_file(topic.append())
     store = topic.log.node_store("1")
     store.create(key, b"?")
@@ -172,7 +172,7 @@ def test_a_good_copy_that_another_put_in_the_place_of_a_damaged_one_stays(topic)
     assert topic.content("1") == topic.content("0")
 
 
-def test_a_damaged_copy_stays_where_no_other_is_whole(topic):
+def test_a_damaged_copy_stays_if_no_other_is_whole(topic):
     key = topic.handle.append_file(topic.append())
     topic.log.node_store("1").create(key, b"?")
     damage(topic, "0")
@@ -198,7 +198,7 @@ def test_what_was_copied_while_the_disk_was_not_mounted_is_not_counted(topic):
     assert topic.content("1") == topic.content("0")
 
 
-def test_a_file_that_another_copied_and_that_expired_at_once_is_no_error(topic):
+def test_a_file_that_another_process_copied_and_that_expired_is_no_error(topic):
     key = topic.handle.append_file(topic.append())
     store = topic.log.node_store("1")
 
@@ -207,7 +207,7 @@ def test_a_file_that_another_copied_and_that_expired_at_once_is_no_error(topic):
     assert copy(topic).objects == 0
 
 
-def test_what_another_put_there_meanwhile_is_counted_only_where_it_is_whole(topic):
+def test_a_copy_made_by_another_process_counts_only_if_it_is_whole(topic):
     topic.append()
     store = topic.log.node_store("1")
     topic.log.node_store("0").before_read = lambda read: store.put(read, b"another was quicker")
@@ -217,7 +217,7 @@ def test_what_another_put_there_meanwhile_is_counted_only_where_it_is_whole(topi
     assert topic.partition().log_end_offsets["1"] == 0
 
 
-def test_a_node_whose_disk_is_an_older_one_stays_suspected(topic):
+def test_a_node_whose_disk_was_set_back_stays_suspected(topic):
     name = topic.append()
     topic.handle.submit(Suspect("0", topic.handle.journal.state.incarnations["0"]))
     store = topic.log.node_store("0")
@@ -230,7 +230,7 @@ def test_a_node_whose_disk_is_an_older_one_stays_suspected(topic):
     assert topic.handle.refresh().suspects == {}
 
 
-def test_what_goes_while_a_node_that_returns_is_looked_through_is_no_harm(topic, monkeypatch):
+def test_a_file_deleted_while_lost_files_are_restored_is_no_failure(topic, monkeypatch):
     lost, going = (topic.append(on=("0", "1", "2"), acks="all") for _ in range(2))
     topic.append(on=("0", "2"), acks="all")
     for name in ALL:
@@ -248,7 +248,7 @@ def test_what_goes_while_a_node_that_returns_is_looked_through_is_no_harm(topic,
     assert lost in failure.message
 
 
-def test_where_no_holder_is_there_it_says_who_they_are(topic):
+def test_a_catch_up_without_a_reachable_holder_names_the_holders(topic):
     topic.append()
     topic.log.missing_nodes = {"0": StoreUnavailable("/cluster", "node", "gone")}
     (failure,) = copy(topic).failures
@@ -256,7 +256,7 @@ def test_where_no_holder_is_there_it_says_who_they_are(topic):
     assert "none of its holders (0) is reachable; bring one back" in failure.message
 
 
-def test_a_node_that_cannot_be_written_ends_it():
+def test_a_node_that_cannot_be_written_ends_the_catch_up():
     topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))))
     topic.append()
     store = topic.log.node_store("1")

@@ -42,7 +42,7 @@ class Watched(ReplicatedTopic):
         catch_up.catch_up(self.handle, node)
 
 
-def test_a_leader_that_stays_away_is_replaced_after_the_session_timeout():
+def test_an_unreachable_leader_is_replaced_after_the_session_timeout():
     topic = Watched()
     topic.take_away("1")
     topic.watch(controller.SUSPICION_SECONDS)
@@ -54,7 +54,7 @@ def test_a_leader_that_stays_away_is_replaced_after_the_session_timeout():
     assert topic.failures == []
 
 
-def test_while_nothing_is_the_matter_it_looks_every_half_of_the_lag_time(monkeypatch):
+def test_the_controller_looks_every_half_of_the_lag_time_while_all_is_well(monkeypatch):
     topic = Watched(auto_leader_rebalance_enable=False)
     looks = []
     monkeypatch.setattr(topic.watcher, "_look", lambda _: looks.append(topic.log.environment.monotonic()))
@@ -84,7 +84,7 @@ def test_a_look_asks_each_node_once_for_its_newest_file(monkeypatch):
     assert topic.handle.journal.state.suspects == {}
 
 
-def test_a_follower_that_stays_away_and_misses_rows_is_out_of_the_isr_after_the_session_timeout():
+def test_an_unreachable_follower_that_lacks_rows_leaves_the_isr_after_the_session_timeout():
     topic = Watched()
     topic.take_away("2")
     topic.watch(15.0)
@@ -97,9 +97,7 @@ def test_a_follower_that_stays_away_and_misses_rows_is_out_of_the_isr_after_the_
 
 @pytest.mark.parametrize("behind_since", [0, 1, 7, 14])
 @pytest.mark.parametrize("lag_time", [4, 30])
-def test_a_follower_that_answers_and_gets_no_rows_leaves_the_isr_when_its_time_is_over_and_never_before(
-    lag_time, behind_since
-):
+def test_a_reachable_follower_that_lags_leaves_the_isr_exactly_when_its_time_is_over(lag_time, behind_since):
     topic = Watched(config={"replica_lag_time_max_ms": str(1000 * lag_time)})
     for _ in range(behind_since):
         topic.watch(1.0)
@@ -134,7 +132,7 @@ def test_two_processes_agree_on_how_long_a_follower_may_lag():
 
 
 @pytest.mark.parametrize("misses_rows", [True, False])
-def test_a_node_that_is_back_within_the_session_timeout_is_suspected_no_more_and_stays_in_the_isr(misses_rows):
+def test_a_node_that_is_back_within_the_session_timeout_stays_in_the_isr(misses_rows):
     topic = Watched()
     topic.take_away("2")
     topic.watch(15.0)
@@ -150,7 +148,7 @@ def test_a_node_that_is_back_within_the_session_timeout_is_suspected_no_more_and
     assert topic.partition().isr == ("1", "2", "0")
 
 
-def test_a_node_that_is_away_again_gets_the_whole_session_timeout_again():
+def test_a_node_that_fails_again_gets_the_whole_session_timeout_again():
     topic = Watched()
     topic.append(on=("1", "0"))
     topic.take_away("2")
@@ -166,7 +164,7 @@ def test_a_node_that_is_away_again_gets_the_whole_session_timeout_again():
     assert topic.partition().isr == ("1", "0")
 
 
-def test_a_node_that_answers_and_lacks_what_counts_stays_under_suspicion():
+def test_a_reachable_node_without_its_required_files_stays_suspected():
     topic = Watched()
     topic.append(on=("1",))  # nobody else has this row
     topic.take_away("1")
@@ -211,7 +209,7 @@ def test_followers_that_fall_behind_one_after_another_leave_the_isrs_in_one_entr
     assert topic.handle.journal.number == before + 1
 
 
-def test_a_change_that_waits_is_looked_after_soon():
+def test_a_pending_isr_change_is_published_soon():
     topic = Watched(replicas=[("1", "2", "0")] * 2, auto_leader_rebalance_enable=False)
     for partition in (0, 1):
         topic.append({partition: [b"row"]}, on=("1", "0"))
@@ -237,7 +235,7 @@ def test_a_preferred_leader_that_is_back_leads_again_after_the_interval():
     assert (topic.partition().leader, topic.partition().isr) == ("1", ("1", "2", "0"))
 
 
-def test_the_lead_is_not_given_back_where_that_is_switched_off():
+def test_leaders_are_not_rebalanced_if_that_is_switched_off():
     topic = Watched(session_timeout_ms=100, auto_leader_rebalance_enable=False)
     topic.take_away("1")
     for _ in range(2):
@@ -247,7 +245,7 @@ def test_the_lead_is_not_given_back_where_that_is_switched_off():
     assert topic.partition().leader == "2"
 
 
-def test_a_topic_that_cannot_be_watched_is_told_and_the_others_are_watched(monkeypatch):
+def test_a_topic_that_fails_is_reported_and_the_others_go_on(monkeypatch):
     topic = Watched()
     topic.log.create_topic("a", 1, replicas=[["0", "2"]])
     real = topic.log.topic
@@ -274,7 +272,7 @@ def test_on_one_node_nothing_is_read():
     assert watcher.watch(pytest.fail) == ()
 
 
-def test_a_node_that_was_drained_and_removed_is_not_asked_whether_it_may_lead():
+def test_a_drained_and_removed_node_is_not_probed_for_an_election():
     topic = Watched()
     reassigner.begin(topic.handle, (("2", "0"),))
     reassigner.run(topic.handle)

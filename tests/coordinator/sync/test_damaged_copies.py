@@ -64,7 +64,7 @@ def is_sound(cluster):
 
 @pytest.mark.parametrize("node", ALL)
 @pytest.mark.parametrize("how", ["damaged", "gone"])
-def test_what_is_bad_on_a_node_is_found_and_made_again(cluster, node, how):
+def test_damaged_and_lost_copies_are_found_and_copied_again(cluster, node, how):
     spoiled = paths(cluster, node)
     whole = [path.read_bytes() for path in spoiled]
     for path in spoiled:
@@ -80,7 +80,7 @@ def test_what_is_bad_on_a_node_is_found_and_made_again(cluster, node, how):
     assert (again.objects, again.repaired) == (3, ())
 
 
-def test_where_nothing_is_wrong_all_is_read_and_nothing_is_written(cluster):
+def test_a_scrub_without_damage_reads_all_and_writes_nothing(cluster):
     number, told = cluster.log.topic("t").journal.number, []
     done = scrubber.scrub(cluster.log, "1", told.append)
     assert (done.objects, done.bytes, done.repaired) == (3, sum(told), ())
@@ -109,7 +109,7 @@ def test_a_file_that_expires_during_a_scrub_is_not_taken_for_lost(cluster, monke
     assert (done.objects, done.repaired, done.failures, reported(cluster)) == (2, (), (), [])
 
 
-def test_what_is_whole_nowhere_stays_and_is_told(cluster):
+def test_a_file_without_a_whole_copy_stays_and_is_reported(cluster):
     before = {}
     for node in ALL:
         path = paths(cluster, node)[1]
@@ -122,7 +122,7 @@ def test_what_is_whole_nowhere_stays_and_is_told(cluster):
     assert (reported(cluster), one(cluster).isr) == ([], ALL)
 
 
-def test_a_copy_that_the_isr_cannot_do_without_is_made_again_in_its_place(cluster):
+def test_a_copy_that_the_isr_cannot_do_without_is_replaced_in_place(cluster):
     cluster.create("u", min_insync_replicas="3")
     name = cluster.append("u")
     path = cluster.folder("1", "u") / "append" / name
@@ -175,7 +175,7 @@ def test_a_follower_reports_the_source_that_it_found_damaged(cluster):
     is_sound(cluster)
 
 
-def test_a_source_is_not_reported_by_who_can_read_none(cluster):
+def test_a_process_that_finds_no_whole_copy_reports_no_source(cluster):
     name = cluster.append("t", on=("0", "1"))
     for node in ("0", "1"):
         flip_bit(cluster.folder(node, "t") / "append" / name, 8 * 100)
@@ -183,7 +183,7 @@ def test_a_source_is_not_reported_by_who_can_read_none(cluster):
     assert (reported(cluster), one(cluster).isr) == ([], ("0", "1"))
 
 
-def test_a_repair_that_was_killed_leaves_no_node_that_counts_and_has_nothing(cluster, monkeypatch):
+def test_a_killed_repair_leaves_no_holder_without_its_file(cluster, monkeypatch):
     path = paths(cluster, "1")[1]
     flip_bit(path, 8 * 100)
 
@@ -206,7 +206,7 @@ def test_after_a_repair_the_node_is_in_sync_again(cluster):
     is_sound(cluster)
 
 
-def test_of_a_store_that_is_another_nothing_is_said(cluster):
+def test_copies_on_another_store_are_not_reported(cluster):
     flip_bit(paths(cluster, "1")[1], 8 * 100)
     handle = cluster.log.topic("t")
     (piece,) = [each for each in replica_file.held(handle, "1") if each.key.endswith(paths(cluster, "1")[1].name)]
@@ -242,7 +242,7 @@ class Restored:
         return self.handle.refresh().partitions[0]
 
 
-def test_where_another_has_every_row_that_leads_at_once(tmp_path):
+def test_a_replica_with_every_row_leads_at_once(tmp_path):
     restored = Restored(tmp_path, "0", "1", "2")
     with pytest.raises(NotEnoughReplicas):
         restored.write(3, ("0", "2"))
@@ -258,7 +258,7 @@ def test_where_another_has_every_row_that_leads_at_once(tmp_path):
     assert restored.cluster.read("t") == [b"0", b"1", b"2", b"3"]
 
 
-def test_where_only_the_leader_had_a_row_the_session_timeout_is_waited_for(tmp_path):
+def test_an_election_waits_for_the_session_timeout_if_only_the_leader_had_a_row(tmp_path):
     restored = Restored(tmp_path, "1")
     failure_detector_of(restored.handle).look(restored.handle)
     assert (restored.partition.leader, restored.partition.log_end) == ("1", 3)
@@ -318,9 +318,7 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
 
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["by the topic's configuration", "by hand"])
-def test_where_only_a_disk_that_was_set_back_is_left_it_leads_with_the_rows_that_it_really_has(
-    tmp_path, enabled, caplog
-):
+def test_the_only_disk_left_leads_with_the_rows_that_it_really_has(tmp_path, enabled, caplog):
     cluster = LostCluster(tmp_path)
     config = KEEP | {"unclean.leader.election.enable": str(enabled).lower()}
     handle = cluster.log.create_topic("t", 1, parse(config), replicas=[("1", "2")])
@@ -349,7 +347,7 @@ def test_where_only_a_disk_that_was_set_back_is_left_it_leads_with_the_rows_that
     assert "2" not in handle.refresh().suspects
 
 
-def test_a_report_that_comes_late_costs_nothing_but_another_look(cluster):
+def test_a_late_report_costs_only_another_look(cluster):
     handle, before = cluster.log.topic("t"), paths(cluster, "2")[1].stat().st_ctime_ns
     state = handle.refresh()
     number = state.first_file + len(state.files) - 1

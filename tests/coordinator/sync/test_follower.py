@@ -24,7 +24,7 @@ def checkpoint(topic, name, file):
     return checkpoints.decode_epochs(data, file) if "/" in file else checkpoints.decode_offsets(data, file)
 
 
-def test_a_round_brings_the_node_up_to_date_with_every_topic_of_which_it_has_replicas(topic):
+def test_a_round_catches_up_every_topic_with_replicas_on_the_node(topic):
     other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
     topic.log.create_topic("elsewhere", 1, replicas=[["0", "2"]])
     topic.append()
@@ -37,7 +37,7 @@ def test_a_round_brings_the_node_up_to_date_with_every_topic_of_which_it_has_rep
     assert {key.split("/")[1] for key in topic.log.node_store("1").list("topics/")} == {"t", "u"}
 
 
-def test_what_cannot_be_copied_is_told_with_its_topic_and_the_others_go_on(topic):
+def test_a_file_that_cannot_be_copied_is_reported_with_its_topic_and_the_others_go_on(topic):
     other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
     lost = topic.append()
     write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
@@ -49,7 +49,7 @@ def test_what_cannot_be_copied_is_told_with_its_topic_and_the_others_go_on(topic
     assert lost in failure
 
 
-def test_a_topic_that_is_deleted_is_no_harm(topic):
+def test_a_topic_deleted_meanwhile_does_no_harm(topic):
     topic.append()
     topic.handle.submit(DeleteTopic())
     assert Follower(topic.log, "1").round() == FollowerRound(0, 0, ())
@@ -98,7 +98,7 @@ def test_the_recovery_point_is_the_end_of_the_segments_that_the_node_has(topic):
         assert checkpoint(topic, name, checkpoints.REPLICATION) == {("t", 0): 3}
 
 
-def test_with_them_goes_what_the_folder_does_not_say_by_itself(topic):
+def test_a_round_writes_the_topics_description(topic):
     topic.append(on=("0", "2"), acks="all")
     Follower(topic.log, "1").round()
     key = f"{layout.topic_folder('t', topic.handle.topic_id)}{topic_description.NAME}"
@@ -139,7 +139,7 @@ def test_checkpoints_that_have_not_changed_are_not_written_again(topic):
 # Cleaning
 
 
-def test_what_no_entry_names_is_removed_from_the_node_and_nothing_else():
+def test_only_files_that_no_entry_names_are_deleted_from_the_node():
     topic = ReplicatedTopic(orphan_retention_ms="0", file_delete_delay_ms="0")
     kept = topic.append(on=("0", "1", "2"), acks="all")
     store = topic.log.node_store("1")

@@ -53,14 +53,14 @@ def test_a_reassignment_copies_what_is_missing_and_ends(topic):
     assert topic.content("3") == topic.content("4") == topic.content("0")
 
 
-def test_what_is_told_beforehand_is_what_is_copied(topic):
+def test_the_bytes_announced_are_the_bytes_copied(topic):
     found = reassigner.moves(topic.handle.refresh(), THERE)
     told = reassigner.bytes_to_copy(topic.handle.journal.state, found)
     reassigner.begin(topic.handle, THERE)
     assert reassigner.run(topic.handle).bytes == told
 
 
-def test_another_goes_on_where_one_stopped(topic):
+def test_another_process_goes_on_where_one_stopped(topic):
     reassigner.begin(topic.handle, THERE)
 
     def killed(_):
@@ -76,7 +76,7 @@ def test_another_goes_on_where_one_stopped(topic):
     assert topic.where() == THERE
 
 
-def test_a_follower_ends_it_too(topic):
+def test_a_follower_ends_a_reassignment_too(topic):
     reassigner.begin(topic.handle, THERE)
     for node in ("3", "4"):
         Follower(topic.log, node).round()
@@ -92,7 +92,7 @@ def test_a_cancelled_reassignment_leaves_everything_where_it_was(topic):
     assert reassigner.run(topic.handle) == ReassignmentProgress(0, 0, (), ())
 
 
-def test_where_a_node_is_away_the_others_are_copied_to_and_it_is_told(topic):
+def test_a_missing_node_is_reported_and_the_others_are_caught_up(topic):
     reassigner.begin(topic.handle, THERE)
     topic.disk("3").broken = StoreUnavailable
     done = reassigner.run(topic.handle)
@@ -103,7 +103,7 @@ def test_where_a_node_is_away_the_others_are_copied_to_and_it_is_told(topic):
     assert topic.where() == THERE
 
 
-def test_a_file_that_is_nowhere_whole_is_told_and_the_reassignment_waits(topic):
+def test_a_file_without_a_whole_copy_is_reported_and_the_reassignment_waits(topic):
     name = topic.append(ROWS, on=("0", "1"), acks="all")
     for node in ("0", "1"):
         topic.log.node_store(node).delete(topic.handle.append_file(name))
@@ -113,14 +113,14 @@ def test_a_file_that_is_nowhere_whole_is_told_and_the_reassignment_waits(topic):
     assert name in done.failures[0]
 
 
-def test_replicas_that_only_go_need_no_copy_but_another_leader(topic):
+def test_removing_replicas_needs_no_copy_but_another_leader(topic):
     reassigner.begin(topic.handle, (("1",), ("1",)))
     assert reassigner.run(topic.handle).objects == 0
     assert topic.where() == (("1",), ("1",))
     assert [each.leader for each in topic.handle.journal.state.partitions] == ["1", "1"]
 
 
-def test_a_node_that_lags_is_brought_up_to_date_before_it_leads_alone(topic):
+def test_a_lagging_node_is_caught_up_before_it_leads_alone(topic):
     topic.append({0: [b"late"]}, on=("0",), acks="1")
     reassigner.begin(topic.handle, (("1",), ("1",)))
     assert reassigner.reassigning_partitions(topic.handle.refresh()) == (0,)
@@ -128,7 +128,7 @@ def test_a_node_that_lags_is_brought_up_to_date_before_it_leads_alone(topic):
     assert topic.where() == (("1",), ("1",))
 
 
-def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
+def test_files_left_on_a_former_replica_expire_with_retention():
     topic = SixNodes(file_delete_delay_ms="0", flush_messages="1")
     reassigner.begin(topic.handle, THERE)
     reassigner.run(topic.handle)
@@ -153,7 +153,7 @@ def test_what_a_node_keeps_of_a_topic_that_has_left_it_goes_with_retention():
         ((("3", "5"), ("3", "4")), "names node '5', which is fenced"),
     ],
 )
-def test_an_assignment_that_cannot_be_is_refused_and_nothing_begins(topic, wanted, said):
+def test_an_invalid_assignment_is_refused_and_nothing_begins(topic, wanted, said):
     node_admin.set_fenced(topic.log, "5", fenced=True)
     with pytest.raises(InvalidOption, match=said):
         reassigner.begin(topic.handle, wanted)
@@ -179,7 +179,7 @@ def fence_at_the_last_moment(topic, monkeypatch, *commands):
     monkeypatch.setattr(topic.handle, "submit", late)
 
 
-def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch):
+def test_a_node_removed_at_the_same_moment_is_noticed(topic, monkeypatch):
     everything = frozenset({topic.handle.topic_id})
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, frozenset()))
     with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' to other nodes"):
@@ -190,7 +190,7 @@ def test_a_node_that_is_removed_in_the_same_moment_is_noticed(topic, monkeypatch
     assert reassigner.run(topic.handle).unfinished == ()
 
 
-def test_a_node_that_is_fenced_in_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
+def test_a_node_fenced_at_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
     reassigner.begin(topic.handle, THERE)
     assert topic.handle.refresh().fenced == ("3",)
@@ -210,7 +210,7 @@ def test_a_node_is_not_removed_by_what_its_topics_were_before_it_was_fenced(topi
 # Where replicas go
 
 
-def test_a_topic_is_put_onto_nodes_evenly(topic):
+def test_a_topic_is_spread_evenly_over_nodes(topic):
     state = topic.handle.refresh()
     assert sorted(map(sorted, reassigner.placement_on(topic.log, state, ["3", "4"]))) == [["3", "4"], ["3", "4"]]
     assert [len(each) for each in reassigner.placement_on(topic.log, state, ["3", "4", "5"], 3)] == [3, 3]
@@ -219,7 +219,7 @@ def test_a_topic_is_put_onto_nodes_evenly(topic):
         reassigner.placement_on(topic.log, state, ["3", "5"])
 
 
-def test_more_replicas_go_to_nodes_that_are_there(topic):
+def test_additional_replicas_are_placed_on_usable_nodes(topic):
     for node in ("2", "3"):
         topic.disk(node).broken = StoreUnavailable
     node_admin.set_fenced(topic.log, "4", fenced=True)
@@ -227,7 +227,7 @@ def test_more_replicas_go_to_nodes_that_are_there(topic):
     assert reassigner.placement_with_factor(topic.log, topic.handle.refresh(), 3) == (("0", "1", "5"), ("1", "0", "5"))
 
 
-def test_a_node_goes_out_of_every_topic_that_it_is_in(topic):
+def test_a_drain_removes_a_node_from_every_topic(topic):
     topic.log.create_topic("elsewhere", 1, replicas=[["2"]])
     [(handle, wanted)] = reassigner.topics_to_drain(topic.log, "1")
     assert handle.name == "t"
@@ -238,7 +238,7 @@ def test_a_node_goes_out_of_every_topic_that_it_is_in(topic):
 # More partitions
 
 
-def test_partitions_that_are_added_go_on_where_the_spread_ended():
+def test_added_partitions_continue_the_spread():
     topic = SixNodes()
     log = topic.log
     both, grown = log.create_topic("both", 5, replication_factor=3), log.create_topic("grown", 3, replication_factor=3)
@@ -265,13 +265,13 @@ def test_the_nodes_of_new_partitions_may_be_chosen(topic):
         (3, (("5", "7"),), "names node '7', which does not exist"),
     ],
 )
-def test_partitions_that_cannot_be_are_refused(topic, total, assignments, said):
+def test_invalid_numbers_of_partitions_are_refused(topic, total, assignments, said):
     with pytest.raises(InvalidOption, match=said):
         reassigner.add_partitions(topic.handle, total, assignments)
     assert topic.where() == HERE
 
 
-def test_of_two_who_add_partitions_at_once_one_does(topic, monkeypatch):
+def test_of_two_processes_that_add_partitions_at_once_one_succeeds(topic, monkeypatch):
     submit = topic.handle.submit
 
     def late(command):
@@ -285,6 +285,6 @@ def test_of_two_who_add_partitions_at_once_one_does(topic, monkeypatch):
     assert len(topic.where()) == 3
 
 
-def test_a_move_says_what_comes_and_what_goes():
+def test_a_move_lists_the_added_and_the_removed_nodes():
     move = PartitionMove(0, ("0", "1"), ("1", "2"))
     assert (move.adding, move.removing) == (("2",), ("0",))

@@ -17,7 +17,7 @@ def topic():
 # Throttle
 
 
-def test_no_more_passes_in_a_second_than_is_allowed():
+def test_the_rate_is_at_most_the_one_allowed():
     environment = fake_environment()
     throttle = Throttle(environment, 1000)
     begin = environment.monotonic()
