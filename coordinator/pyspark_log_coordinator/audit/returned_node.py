@@ -12,7 +12,7 @@ than the journal's leader epochs must not look like a stray.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -25,9 +25,13 @@ from pyspark_log_storage.node import require_marker
 from pyspark_log_storage.segment import EpochStarts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_storage.store import Store
+
+T = TypeVar("T")
 
 _LOG = ".log"
 
@@ -58,11 +62,13 @@ class ReturnedNode(msgspec.Struct, frozen=True):
 
 
 class _Local(msgspec.Struct, frozen=True):
-    """A partition in a node's folder: its segments with leader epochs and ends, and its stored HW."""
+    """A partition in a node's folder."""
 
     node_id: NodeId
     segments: dict[str, tuple[EpochStarts, int]]
-    mark: int
+    """By key without ending: the leader epochs in the header, and the end."""
+    high_watermark: int
+    epochs: EpochStarts
 
 
 def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
@@ -75,14 +81,18 @@ def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode
     folder = layout.topic_folder(handle.name, handle.topic_id)
     keys = list(store.list(folder))
     state = handle.refresh()
-    marks = _high_watermarks(store, folder)
+    none: dict[tuple[str, int], int] = {}
+    offsets = _read(store, f"{folder}{checkpoints.REPLICATION}", checkpoints.decode_offsets, none)
+    marks = {partition: offset for (_, partition), offset in offsets.items()}
     found = []
     for number, partition in enumerate(state.partitions):
         here = [key.removesuffix(_LOG) for key in keys if _is_segment(key, f"{folder}{number}/")]
         if here or node_id in partition.replicas:
-            local = _Local(node_id, {key: _epochs_and_end(store, key) for key in here}, marks.get(number, 0))
-            epochs = _epochs(store, f"{folder}{number}/{checkpoints.LEADER_EPOCH}")
-            found.append(_compare(handle, number, partition, local, epochs))
+            segments = {key: _epochs_and_end(store, key) for key in here}
+            key = f"{folder}{number}/{checkpoints.LEADER_EPOCH}"
+            epochs: EpochStarts = _read(store, key, checkpoints.decode_epochs, ())
+            local = _Local(node_id, segments, marks.get(number, 0), epochs)
+            found.append(_compare(handle, number, partition, local))
     return found
 
 
@@ -96,23 +106,21 @@ def remove_strays(log: Log, node_id: NodeId, found: list[ReturnedNode]) -> int:
     return len(strays)
 
 
-def _compare(
-    handle: TopicHandle, number: int, partition: Partition, local: _Local, epochs: EpochStarts
-) -> ReturnedNode:
-    """Compare a partition in a node's folder with the journal. `epochs` are those of its checkpoint."""
+def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Local) -> ReturnedNode:
+    """Compare a partition in a node's folder with the journal."""
     named = {handle.segment(number, each.name): each for each in (*partition.segments, *partition.staged)}
     strays = []
     for key, (its_epochs, end) in local.segments.items():
         cut = truncation.divergence(its_epochs, end, partition.epoch_starts, partition.log_end)
         if its_epochs and key not in named and cut < end:
             strays.append(Stray(key, _base_offset(key), end, cut))
-    known_end = max([local.mark, *(end for _, end in local.segments.values())])
+    known_end = max([local.high_watermark, *(end for _, end in local.segments.values())])
     lacking = tuple(
         each.name
         for key, each in named.items()
         if key not in local.segments and any(holder.node == local.node_id for holder in each.holders)
     )
-    belongs_to = truncation.divergence(epochs, known_end, partition.epoch_starts, partition.log_end)
+    belongs_to = truncation.divergence(local.epochs, known_end, partition.epoch_starts, partition.log_end)
     return ReturnedNode(handle.name, number, known_end, belongs_to, partition.log_end, tuple(strays), lacking)
 
 
@@ -129,18 +137,11 @@ def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
     return epochs, entries[-1].end_offset if entries else base_offset
 
 
-def _high_watermarks(store: Store, folder: str) -> dict[int, int]:
-    key = f"{folder}{checkpoints.REPLICATION}"
+def _read(store: Store, key: str, decode: Callable[[bytes, str], T], default: T) -> T:
+    """Return a checkpoint, or `default` if it is missing or damaged."""
     with contextlib.suppress(ObjectMissing, CorruptObject):
-        offsets = checkpoints.decode_offsets(store.read(key), f"checkpoint {store.url}/{key}")
-        return {partition: offset for (_, partition), offset in offsets.items()}
-    return {}
-
-
-def _epochs(store: Store, key: str) -> EpochStarts:
-    with contextlib.suppress(ObjectMissing, CorruptObject):
-        return checkpoints.decode_epochs(store.read(key), f"checkpoint {store.url}/{key}")
-    return ()
+        return decode(store.read(key), f"checkpoint {store.url}/{key}")
+    return default
 
 
 def _base_offset(key: str) -> int:

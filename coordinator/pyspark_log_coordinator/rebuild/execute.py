@@ -6,7 +6,8 @@ The survey (`survey`) plans each topic; this module carries the plans out. Offse
     2  write the segments that are made of the good chunks of damaged ones, each on one node
     3  set aside the remains of journals, and files that are not used
     4  complete one replica of each partition, and rebuild lost indexes
-    5  give each store a new incarnation: what processes that know the old journals write there counts for nothing
+    5  give each store a new incarnation, so that writes of processes that know the old journals do not count; name the
+       journal nodes
     6  begin each topic's journal
     7  begin the cluster's journal
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.rebuild.survey import Survey
     from pyspark_log_storage.store import Store
 
@@ -135,17 +137,19 @@ class _Rebuild:
             marker = Marker(self._found.cluster_id, name, self._environment.nonce(), is_root)
             store.put(layout.KEY, node.encode(marker))
             self._markers[name] = marker
+        if not self._is_at_root:
+            data = journal_nodes.encode(self._journal_nodes())
+            for store in self._found.journal_stores:
+                store.put(layout.JOURNAL_NODES, data)
 
     def begin_topics(self) -> None:
-        place = self._begin_place()
-        incarnations = {name: marker.incarnation for name, marker in self._markers.items()}
+        place, incarnations = self._place(), self._incarnations
         for each in self._topics:
             journal = Journal(place, layout.topic_journal(*each.plan.folder), topic.MACHINE, self._environment)
             journal.begin_at(each.plan.entry, RestoreTopic(each.restored(incarnations), place.generation))
 
     def begin_cluster(self) -> None:
-        incarnations = {name: marker.incarnation for name, marker in self._markers.items()}
-        now = self._environment.now_ms()
+        incarnations, now = self._incarnations, self._environment.now_ms()
         restored = ClusterRestored(
             cluster_id=self._found.cluster_id,
             nodes=tuple(
@@ -163,13 +167,9 @@ class _Rebuild:
     def _url(self, store: Store) -> str:
         return AT_THE_ROOT if self._is_at_root and store is self._found.journal_stores[0] else store.url
 
-    def _begin_place(self) -> JournalPlace:
-        """Return the place of the journals; if it has several stores, record these on each."""
-        if not self._is_at_root:
-            data = journal_nodes.encode(self._journal_nodes())
-            for store in self._found.journal_stores:
-                store.put(layout.JOURNAL_NODES, data)
-        return self._place()
+    @property
+    def _incarnations(self) -> dict[NodeId, str]:
+        return {name: marker.incarnation for name, marker in self._markers.items()}
 
     def _place(self) -> JournalPlace:
         if self._is_at_root:
