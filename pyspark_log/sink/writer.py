@@ -1,16 +1,15 @@
-"""The sink: what Spark calls to write a batch or a micro-batch.
+"""The sink: writers that Spark calls for a batch or a micro-batch.
 
     driver      DefaultSource.writer / streamWriter    checks options and columns, finds or creates the topic
     executors   write                                  stages the task's rows (one append file for each topic)
-    driver      commit                                 sequences all of them, one journal entry for each topic
+    driver      commit                                 commits the files of all tasks, one journal entry for each topic
 
-Spark makes a new writer for `commit` of a stream, in another process; all that it needs is in the messages.
-What only the driver needs is imported where the driver comes by: each worker process would pay for it.
+Spark makes a new writer for `commit` of a stream, in another process; all that it needs is in the messages. Modules
+that only the driver needs are imported in functions: every worker process would pay for them.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +31,6 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.fan_out import FanOutWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +50,7 @@ RUN_ID = "spark.jobGroup.id"
 
 @dataclass(frozen=True)
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the driver. The ids are Spark's, empty for a batch write."""
+    """The commit message of a task. The ids are Spark's, empty for a batch write."""
 
     files: tuple[StagedFile, ...]
     swaps: tuple[SwapSegments, ...]
@@ -61,7 +59,7 @@ class StagedMessage(WriterCommitMessage):
 
 
 class _Sink:
-    """What the batch and the streaming writer share."""
+    """The part that the batch and the stream writer share."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         check_columns({field.name: field.dataType.simpleString() for field in schema}, options.topic)
@@ -71,7 +69,7 @@ class _Sink:
         retry(real_environment(), self._policy, self._plan)
 
     def _plan(self) -> None:
-        """Find the topic, and decide what the tasks do."""
+        """Find the topic and plan the tasks."""
         options = self.options
         log = open_log(options.path, create=options.auto_create_topics)
         if options.topic is not None:
@@ -82,7 +80,7 @@ class _Sink:
             self._works = inline_maintenance.plan_inline(handle)
 
     def _find(self, log: Log, topic: str) -> TopicHandle:
-        """Return the hold on a topic, created where the options say so. Raises `UnknownTopic`."""
+        """Return the handle of a topic, created if the options say so. Raises `UnknownTopic`."""
         options = self.options
         if not options.auto_create_topics:
             return log.topic(topic)
@@ -107,7 +105,7 @@ class _Sink:
                 nonce=environment.nonce,
                 durable=options.acks != "0",
                 sticky=sticky,
-                fan_out=functools.partial(FanOutWriter, slower_seconds=options.request_timeout_ms / 1000),
+                slower_seconds=options.request_timeout_ms / 1000,
             )
 
         staging = RetryingStaging(begin, environment, self._policy)
@@ -160,7 +158,7 @@ class _Sink:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a batch frame: idempotent with txnAppId and txnVersion, else appended as it is."""
+    """Writes a batch frame: idempotent with txnAppId and txnVersion, else a plain append."""
 
     @spark_entry
     def __init__(self, schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
@@ -175,7 +173,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Sequence what the tasks staged."""
+        """Commit what the tasks staged."""
         from pyspark_log_coordinator.model.producers import ProducerClaim
 
         options = self._sink.options
@@ -186,7 +184,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._sink.commit(messages, claim)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Do nothing: Spark calls this also after `commit` raised, when the entry may be there and name the files."""
+        """Do nothing: Spark also calls this after `commit` raised, when an entry may exist that names the files."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -203,7 +201,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Sequence a micro-batch; does nothing where an earlier run did it."""
+        """Commit a micro-batch; do nothing if an earlier run did it."""
         from pyspark_log_coordinator.model.producers import ProducerClaim
 
         first = next(message for message in messages if isinstance(message, StagedMessage))
@@ -213,4 +211,4 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._sink.commit(messages, claim)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: Spark calls this also after `commit` raised, when the entry may be there and name the files."""
+        """Do nothing: Spark also calls this after `commit` raised, when an entry may exist that names the files."""

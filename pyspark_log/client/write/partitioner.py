@@ -1,13 +1,12 @@
 """The partition of a row: Kafka's rule, for a whole Arrow column at a time.
 
-The explicit partition where there is one, else murmur2 of the key, else the sticky partition that the caller
-chose for this task and batch. So a key lands where Kafka's own partitioner puts it.
+The explicit partition if the row has one, else murmur2 of the key, else the sticky partition that the caller chose for
+this task and batch. So a key gets the same partition as from Kafka's own partitioner.
 
-Murmur2 eats a key in little-endian words of four bytes, then the 0 to 3 bytes that are left. Here one step
-eats word i of every key that has one, in blocks of rows that fit the processor's cache. Keys of one length
-are a matrix, read in place. Short keys of several lengths are padded to one. Other keys are sorted by their
-number of words: those that have a word i are then the end of the block. A few keys that are much longer than all
-others are done alone.
+Murmur2 consumes a key in little-endian words of four bytes, then the 0 to 3 remaining bytes. Here one step consumes
+word i of all keys that have one, in blocks of rows that fit the processor's cache. Keys of one length are a matrix and
+read in place. Short keys of several lengths are padded to one length. Other keys are sorted by their number of words,
+so that those with a word i are the end of the block. A few keys that are much longer than all others are hashed alone.
 
 Source: org.apache.kafka.common.utils.Utils.murmur2 and toPositive, BuiltInPartitioner.partitionForKey.
 """
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 SEED = np.uint32(0x9747B28C)
 M = np.uint32(0x5BD1E995)
 TAIL_FACTORS = np.array([1, M, M, M], np.uint32)
-"""By the number of bytes after the last whole word: without any, Kafka does not multiply."""
+"""By the number of bytes after the last whole word. Kafka does not multiply if there are none."""
 
 WORD = np.dtype("<u4")
 WORD_SHIFT = 2
@@ -39,20 +38,20 @@ POSITIVE = np.uint32(0x7FFF_FFFF)
 
 BLOCK_ROWS_MAX = 8_192
 BLOCK_BYTES_MAX = 1 << 20
-"""A block of several lengths needs some five times its bytes; a longer key is a block of its own."""
+"""A block of several lengths needs about five times its bytes; a longer key is a block of its own."""
 
 SHORT_KEY_BYTES = 16
-"""Keys up to this are padded, which costs a step for each word that they might have."""
+"""Keys up to this length are padded, which costs a step for each word that they might have."""
 LONG_KEY_BYTES = 256
 TOGETHER_ROWS_MIN = 64
-"""Beyond LONG_KEY_BYTES, with fewer keys left, a step in numpy costs more than a plain loop over each."""
+"""Beyond LONG_KEY_BYTES a step in numpy for fewer keys than this costs more than a loop over each key."""
 
 
 def partition_of(keys: pa.Array, explicit: pa.Array | None, partitions: int, sticky: int) -> NDArray[np.int32]:
     """Return the partition of every row.
 
-    `explicit` is an integer column, or None where the frame has none. `keys` may be of type null.
-    Raises InvalidRecord for an explicit value that is not a partition of the topic.
+    `explicit` is an integer column, or None if the frame has none. `keys` may be of type null. Raises `InvalidRecord`
+    for an explicit value that is not a partition of the topic.
     """
     assert 0 <= sticky < partitions, f"sticky partition {sticky} of {partitions}"
     if explicit is None or explicit.null_count == len(explicit):
@@ -102,7 +101,7 @@ def _partition_of_keys(keys: pa.Array, partitions: int, sticky: int) -> NDArray[
         return np.full(len(keys), sticky, np.int32)
     positive = murmur2(keys).view(np.uint32)
     positive &= POSITIVE
-    # numpy has a fast division by a scalar, but no fast remainder.
+    # numpy has a fast division by a scalar and no fast remainder.
     below = positive // np.uint32(partitions)
     below *= np.uint32(partitions)
     positive -= below
@@ -117,8 +116,8 @@ def _check_explicit(explicit: pa.Array, partitions: int) -> None:
     low, high = extremes["min"].as_py(), extremes["max"].as_py()
     if low < 0 or high >= partitions:
         message = (
-            f"a row asks for partition {low if low < 0 else high}, but the topic has {partitions} partitions "
-            f"(0 to {partitions - 1}): correct the partition column, or add partitions to the topic"
+            f"a row names partition {low if low < 0 else high}, but the topic has {partitions} partitions "
+            f"(0 to {partitions - 1}); correct the column 'partition' or add partitions"
         )
         raise InvalidRecord(message)
 
@@ -129,7 +128,7 @@ def _is_null(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def _buffers(keys: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return where each key begins, and after the last where it ends; and the bytes of them all."""
+    """Return the offset of each key and the end of the last one; and the bytes of all keys."""
     large = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
     assert large or pa.types.is_binary(keys.type) or pa.types.is_string(keys.type), f"keys of type {keys.type}"
     _, ends, data = keys.buffers()
@@ -150,7 +149,7 @@ def _blocks(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def _hash_matrix(data: NDArray[np.uint8], length: int, hashes: NDArray[np.uint32]) -> None:
-    """Fill in the hashes of keys that are all `length` bytes long, a word or more."""
+    """Fill in the hashes of keys that are all `length` bytes long, at least one word."""
     rows = len(hashes)
     word, scratch = np.empty((2, rows), np.uint32)
     hashes[:] = SEED ^ np.uint32(length)
@@ -172,7 +171,7 @@ def _hash_short(keys: pa.Array, lengths: NDArray[np.int64], hashes: NDArray[np.u
     large = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
     kind = pa.large_binary() if large else pa.binary()
     present = keys.view(kind).fill_null(b"") if keys.null_count > 0 else keys
-    # Nobody looks at the characters: zeros are put behind the bytes.
+    # The characters do not matter: only zeros are added.
     text = present.view(pa.large_string() if large else pa.string())
     _, _, padded = pc.ascii_rpad(text, words * WORD_BYTES, "\0").buffers()
     matrix = np.frombuffer(padded, WORD, len(keys) * words).reshape(-1, words)
@@ -184,7 +183,7 @@ def _hash_short(keys: pa.Array, lengths: NDArray[np.int64], hashes: NDArray[np.u
         word, scratch, ended = np.empty((3, len(length)), np.uint32)
         for at in range(words):
             np.copyto(word, matrix[rows, at])
-            # A key's last word, with zeros behind its bytes, is what is left after its whole words.
+            # A key's last word, padded with zeros, is what remains after its whole words.
             np.bitwise_xor(mixed, word, out=ended)
             ended *= factor
             np.copyto(result, ended, where=whole == at)
@@ -204,7 +203,7 @@ def _hash_block(data: NDArray[np.uint8], offsets: NDArray[np.int64], hashes: NDA
     hashes ^= SEED
     words, before = _aligned_words(data, offsets)
     long_rows = _mix_whole_words(words, before[:-1], lengths >> WORD_SHIFT, hashes)
-    # The last word, shifted until only the bytes after the last whole word are left: none is a shift to zero.
+    # The last word, shifted until only the bytes after the last whole word remain: to zero if there are none.
     left = lengths & (WORD_BYTES - 1)
     tail = words.take(before[1:])
     tail >>= (8 * (WORD_BYTES - left)).astype(np.uint32)
@@ -216,9 +215,9 @@ def _hash_block(data: NDArray[np.uint8], offsets: NDArray[np.int64], hashes: NDA
 
 
 def _aligned_words(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the data four times, each a byte further on; and the place there of the word before each offset.
+    """Return four copies of the data, each shifted by one more byte, and the index of the word before each offset.
 
-    So every word is aligned, as numpy wants it for a gather, and the word after it has the next place.
+    So every word is aligned, as a gather of numpy requires, and the next word has the next index.
     """
     columns = (len(data) >> WORD_SHIFT) + 1
     padded = np.zeros(WORD_BYTES * (columns + 1), np.uint8)
@@ -235,7 +234,7 @@ def _mix_whole_words(
     counts: NDArray[np.int64],
     hashes: NDArray[np.uint32],
 ) -> NDArray[np.int64]:
-    """Mix the `counts` words of each key into its hash; return the rows of long keys, which are not done."""
+    """Mix the `counts` words of each key into its hash; return the rows of long keys, which remain to be done."""
     with_at_most = np.cumsum(np.bincount(counts))
     order = counts.astype(np.min_scalar_type(len(with_at_most)), copy=False).argsort(kind="stable")
     at, mixed = before.take(order), hashes.take(order)

@@ -1,4 +1,4 @@
-"""The rows of a frame that is written: the columns of Spark's Kafka sink, in the types that are stored.
+"""Rows as they are written: the columns of Spark's Kafka sink, in the types that are stored.
 
     column       type                                     if absent or null
     value        binary or string (required column)       null: a tombstone
@@ -8,7 +8,7 @@
     partition    int                                      by key (see `partitioner`)
     timestamp    timestamp                                the time of the write
 
-Other columns are left out, as Spark's Kafka sink does.
+Other columns are ignored, as in Spark's Kafka sink.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ COLUMN_TYPES: Mapping[str, tuple[str, ...]] = {
     "partition": ("int",),
     "timestamp": ("timestamp",),
 }
-"""Spark's names of the types that each column may have."""
+"""The accepted types of each column, by Spark's names."""
 
 
 def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
-    """Raise `InvalidRecord` unless a frame whose columns have these Spark types can be written.
+    """Raise `InvalidRecord` if a frame with these columns cannot be written.
 
-    `types` gives `simpleString` of each column's type. Extra columns are no error.
+    `types` is the `simpleString` of each column's type. Extra columns are allowed.
     """
     if "value" not in types:
         raise InvalidRecord(
-            f"the frame has no column 'value' (it has {', '.join(types) or 'none'}); name the payload so, "
+            f"the frame has no column 'value' (it has {', '.join(types) or 'none'}); give the payload this name, "
             'for example with selectExpr("to_json(struct(*)) AS value")'
         )
     if topic_option is None and "topic" not in types:
@@ -54,14 +54,15 @@ def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
             continue
         if not any(found == kind or found.startswith(f"{kind} collate") for kind in accepted):
             raise InvalidRecord(
-                f"column '{column}' has type {found}, and must be {' or '.join(accepted)}; cast it before the write"
+                f"column '{column}' has type {found}, expected {' or '.join(accepted)}; cast it before the write"
             )
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Rows ready to be stored: columns of `schema.RECORD_WITH_HEADERS`, and beside them where they go.
+    """Rows ready to be stored, and the topics and partitions that they name.
 
-    `record` has the column `headers` only where a row has headers. `topic` is None where the option says it.
+    `record` has the columns of `schema.RECORD`, and `headers` only if a row has any. `topic` is None if the option
+    `topic` is set.
     """
 
     record: pa.RecordBatch
@@ -70,9 +71,9 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Rows:
-    """Return the rows of a batch as Spark hands it over. `now_us` is the time for rows without one, in microseconds.
+    """Return the rows of a batch from Spark. `now_us` is the timestamp of rows without one, in microseconds.
 
-    Raises `InvalidRecord` for a null topic, and for the key of a header that is no text.
+    Raises `InvalidRecord` for a null topic, and for the key of a header that is not UTF-8.
     """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     arrays = [
@@ -95,7 +96,7 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Row
 
 
 def record_bytes(record: pa.RecordBatch) -> pa.Array:
-    """Return each row's key, value and headers together, in bytes, as int64."""
+    """Return the bytes of each row's key, value and headers together, as int64."""
     total = None
     for name in ("key", "value"):
         lengths = pc.binary_length(record.column(name)).cast(pa.int64()).fill_null(0)
@@ -106,7 +107,7 @@ def record_bytes(record: pa.RecordBatch) -> pa.Array:
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:
-    """Return the bytes of each row's headers: how much their running total grows over the row."""
+    """Return the bytes of each row's headers, as the growth of their running total."""
     entries = headers.flatten()
     sizes = pc.add(
         pc.binary_length(entries.field("key")).cast(pa.int64()).fill_null(0),
@@ -125,22 +126,20 @@ def _binary(column: pa.Array | None, rows: int) -> pa.Array:
 
 
 def _headers(column: pa.Array) -> pa.Array:
-    """Return the headers as they are stored. Spark's strings may hold any bytes; a reader refuses what is not UTF-8."""
+    """Return the headers as they are stored. Spark's strings may hold any bytes, and readers refuse invalid UTF-8."""
     stored = column.cast(schema.HEADERS)
     try:
         stored.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidRecord(
-            f"the key of a header is no text ({error}); make it UTF-8 before the write, or put the bytes into its value"
+            f"the key of a header is not UTF-8 ({error}); encode it before the write, or put the bytes into its value"
         ) from error
     return stored
 
 
 def _timestamps(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:
     now = pa.scalar(now_us, schema.TIMESTAMP)
-    if column is None:
-        return pa.repeat(now, rows)
-    if pa.types.is_null(column.type):
+    if column is None or pa.types.is_null(column.type):
         return pa.repeat(now, rows)
     column = column.cast(schema.TIMESTAMP)
     return column.fill_null(now) if column.null_count else column

@@ -1,8 +1,7 @@
-"""Staging: what a writing task does with its rows before anybody sequences them.
+"""Staging: a writing task's rows on their way into append files, which no journal entry names yet.
 
-Rows are gathered into a block, put into the order of their partitions by one vectorised pass, cut into chunks of a few
-megabytes, and appended to the task's one file for the topic. The block bounds memory whatever the number of
-rows and partitions; the file is invisible until a journal entry names it.
+Rows are gathered into a block, sorted by partition in one vectorised pass, cut into chunks of a few megabytes and
+appended to the task's file for the topic. The block bounds memory, whatever the number of rows and partitions.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError
-from pyspark_log_storage.fan_out import FanOutWriter, is_node_failure, main_reason
+from pyspark_log_storage.fan_out import SLOWER_SECONDS, FanOutWriter, is_node_failure, main_reason
 from pyspark_log_storage.store import Store
 
 if TYPE_CHECKING:
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import ObjectWriter
 
 BLOCK_BYTES = 64 * 1024 * 1024
-"""How much a task gathers at most before it writes; its memory is a few times this.
+"""The most that a task gathers before it writes; its memory is a few times this.
 
-A full chunk for each partition is enough: where that takes less, it gathers less.
+It gathers less if a full chunk for each partition takes less.
 """
 BLOCK_ROWS_MAX = 500_000
 
@@ -53,31 +52,31 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """A topic as a writing task must know it."""
+    """The facts of a topic that a writing task needs."""
 
     name: str
     topic_id: str
     targets: tuple[tuple[NodeId, ...], ...]
-    """By partition the nodes that get the rows."""
+    """The nodes that get the rows, by partition."""
     nodes: dict[NodeId, Place]
-    """Where these nodes are."""
+    """The places of these nodes."""
     enough: int | None
-    """How many nodes a file must be on: the writer does not wait for more. None: all."""
+    """The number of nodes after which the writer stops waiting for the others. None: all."""
     compression: str
     max_message_bytes: int
     born: int
-    """The newest entry of the topic's journal that was known when the file was named."""
+    """The newest known entry of the topic's journal; part of the names of files."""
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has."""
+        """The number of partitions."""
         return len(self.targets)
 
 
 def destination_of(
     handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
 ) -> Destination:
-    """Return the topic's present state as a destination. `compression` None means the topic's own."""
+    """Return the topic as it is known now. `compression` None means the topic's own."""
     state, log = handle.journal.state, handle.log
     targets = write_targets(state, acks, log.missing_nodes)
     used = {each for nodes in targets for each in nodes}
@@ -94,7 +93,7 @@ def destination_of(
 
 
 class Staging:
-    """Writes one task's rows into one append file for each topic, and for each set of nodes that get its partitions."""
+    """Writes one task's rows into one append file for each topic and each set of nodes that gets partitions of it."""
 
     def __init__(  # noqa: PLR0913 -- each is a fact of its own
         self,
@@ -105,14 +104,14 @@ class Staging:
         nonce: Callable[[], str],
         durable: bool,
         sticky: int,
-        fan_out: Callable[..., FanOutWriter] = FanOutWriter,
+        slower_seconds: float = SLOWER_SECONDS,
     ) -> None:
-        """`store_at` opens a node's store by its address, as often as it is asked.
+        """`store_at` opens a node's store by its address.
 
-        `topic` None: each row names its own. `sticky`, modulo the partitions, is for rows without a key.
-        `fan_out` writes to several nodes at once.
+        `topic` None: each row names its own. `sticky`, modulo the partitions, is the partition of rows without a key.
+        `slower_seconds`: how much longer than the fastest node another may take.
         """
-        self._open = _Opener(store_at, fan_out, durable=durable)
+        self._open = _Opener(store_at, slower_seconds, durable=durable)
         self._destination = destination
         self._topic = topic
         self._nonce = nonce
@@ -124,11 +123,11 @@ class Staging:
         self._topics: dict[str, _TopicFiles] = {}
 
     def add(self, rows: Rows) -> None:
-        """Take some rows. Raises `InvalidRecord`, `StoreError` and what finding a topic raises."""
+        """Add rows. Raises `InvalidRecord`, `StoreError` and the errors of finding a topic."""
         if rows.record.num_rows == 0:
             return
         if not self._block_bytes_max:
-            self._block_bytes_max = self._enough()
+            self._block_bytes_max = self._full_block_bytes()
         size = rows.record.nbytes
         if self._block and (
             self._block_bytes + size > self._block_bytes_max or self._block_rows + rows.record.num_rows > BLOCK_ROWS_MAX
@@ -138,19 +137,19 @@ class Staging:
         self._block_bytes += size
         self._block_rows += rows.record.num_rows
 
-    def _enough(self) -> int:
-        """Return how large a block must be for full chunks."""
+    def _full_block_bytes(self) -> int:
+        """Return the size of a block that fills a chunk for each partition."""
         if self._topic is None:
             return BLOCK_BYTES
         return min(BLOCK_BYTES, CHUNK_BYTES * self._destination(self._topic).partitions)
 
     def finish(self) -> list[StagedFile]:
-        """Write what is left, make the files durable, check the nodes again, and name the files."""
+        """Write the remaining rows, make the files durable and return them. Raises what `add` raises."""
         self._write_block()
         return [file for topic in sorted(self._topics) for file in self._topics[topic].close()]
 
     def discard(self) -> None:
-        """Give up what was staged."""
+        """Discard what was staged."""
         for files in self._topics.values():
             files.discard()
 
@@ -179,7 +178,7 @@ class Staging:
             destination = self._destination(topic)
             files = self._topics[topic] = _TopicFiles(self._open, destination, self._nonce)
         _check_sizes(files.destination, record)
-        small = record.nbytes <= CHUNK_BYTES  # to ask each slice would take longer than to write it
+        small = record.nbytes <= CHUNK_BYTES  # asking each slice would take longer than writing it
         partitions = files.destination.partitions
         if partitions == 1 and explicit is None:
             files.append(0, record, small=small)
@@ -198,19 +197,15 @@ class Staging:
 
 
 class _Opener(msgspec.Struct, frozen=True):
-    """How files are begun on nodes."""
+    """Opens files on nodes."""
 
     store_at: Callable[[str], Store]
-    fan_out: Callable[..., FanOutWriter]
+    slower_seconds: float
     durable: bool
-
-    def stores(self, destination: Destination, nodes: Sequence[NodeId]) -> dict[NodeId, Store]:
-        """Return the stores of some nodes."""
-        return {each: self.store_at(destination.nodes[each].url) for each in nodes}
 
 
 class _TopicFiles:
-    """The append files of one topic: one for each set of nodes, so mostly one."""
+    """The append files of one topic: one for each set of nodes, so usually one."""
 
     def __init__(self, opener: _Opener, destination: Destination, nonce: Callable[[], str]) -> None:
         self.destination = destination
@@ -219,7 +214,7 @@ class _TopicFiles:
         self._files: dict[tuple[NodeId, ...], _File] = {}
 
     def append(self, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
-        """Append the rows of one partition as chunks of about `CHUNK_BYTES`; as one where they are known as `small`."""
+        """Append the rows of one partition as chunks of about `CHUNK_BYTES`, or as one chunk if `small`."""
         nodes = self.destination.targets[partition]
         file = self._files.get(nodes)
         if file is None:
@@ -243,7 +238,7 @@ class _File:
 
     def __init__(self, opener: _Opener, destination: Destination, nodes: Sequence[NodeId], nonce: str) -> None:
         self._destination = destination
-        self._stores = stores = opener.stores(destination, nodes)
+        self._stores = stores = {each: opener.store_at(destination.nodes[each].url) for each in nodes}
         self._name = layout.born_name(destination.born, nonce)
         self._key = key = layout.append_file(destination.name, destination.topic_id, self._name)
         self._fan_out: FanOutWriter | None = None
@@ -251,18 +246,24 @@ class _File:
             (store,) = stores.values()
             target: ObjectWriter = store.open_write(key, durable=opener.durable)
         else:
-            target = self._fan_out = opener.fan_out(stores, key, durable=opener.durable, enough=destination.enough)
+            target = self._fan_out = FanOutWriter(
+                stores,
+                key,
+                durable=opener.durable,
+                enough=destination.enough,
+                slower_seconds=opener.slower_seconds,
+            )
         self.writer = AppendFileWriter(target)
 
     def close(self) -> StagedFile:
-        """Make the file durable and name its holders. Raises `StoreError` if there are none."""
+        """Make the file durable and return it with its holders. Raises `StoreError` if it has none."""
         self.writer.close()
         failures = dict(self._fan_out.failures) if self._fan_out is not None else {}
         holders = []
         for each in self._stores if self._fan_out is None else self._fan_out.done:
             incarnation = self._destination.nodes[each].incarnation
             try:
-                if self._destination.nodes[each].url == AT_THE_ROOT:  # where that is not mounted there is no journal
+                if self._destination.nodes[each].url == AT_THE_ROOT:  # an unmounted root has no journal either
                     node.require_marker(self._stores[each], each, incarnation)
                 else:
                     node.require_written(self._stores[each], each, incarnation, self._key)
@@ -279,14 +280,14 @@ class _File:
 
 
 def _in_order(record: pa.RecordBatch, order: NDArray[np.int64]) -> pa.RecordBatch:
-    """Return the rows in another order. Column by column, unchecked and by short indices: a quarter less time."""
+    """Return the rows in another order. Unchecked short indices for each column save a quarter of the time."""
     indices = pa.array(order.astype(np.int32))
     columns = [pc.take(column, indices, boundscheck=False) for column in record.columns]
     return pa.RecordBatch.from_arrays(columns, schema=record.schema)
 
 
 def _joined(block: list[Rows]) -> Rows:
-    """Return the rows of a block as one: a column that only some have is filled with nulls."""
+    """Return the rows of a block as one batch, with nulls for a missing column."""
     if len(block) == 1:
         return block[0]
     table = pa.concat_tables(
@@ -303,19 +304,19 @@ def _joined(block: list[Rows]) -> Rows:
 
 
 def _largest(record: pa.RecordBatch) -> float:
-    """Return a bound of the bytes of a row that is quickly found: none for rows with headers."""
+    """Return a cheap upper bound of the bytes of a row; infinity for rows with headers."""
     if "headers" in record.schema.names:
         return math.inf
     return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
 
 
 def _check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
-    # Most blocks are smaller as a whole than anything that could be refused, or have no row near the limit.
+    # Most blocks as a whole are below the limit, or have no row near it.
     if record.nbytes <= destination.max_message_bytes or _largest(record) <= destination.max_message_bytes:
         return
     largest = pc.max(record_bytes(record)).as_py()
     if largest > destination.max_message_bytes:
         raise InvalidRecord(
             f"topic {destination.name!r}: a row of {largest} bytes is larger than max.message.bytes "
-            f"({destination.max_message_bytes}); raise it for the topic and for the write, or make rows smaller"
+            f"({destination.max_message_bytes}); raise it for the topic and for the write, or write smaller rows"
         )

@@ -124,7 +124,7 @@ def test_some_rows_may_name_their_partition(log):
 
 @pytest.mark.parametrize("partition", [-1, 4])
 def test_a_partition_that_the_topic_does_not_have_is_refused(log, partition):
-    with pytest.raises(InvalidRecord, match=rf"topic 't': a row asks for partition {partition}, .* \(0 to 3\)"):
+    with pytest.raises(InvalidRecord, match=rf"topic 't': a row names partition {partition}, .* \(0 to 3\)"):
         staged(log, Rows(record([b"a"]), None, pa.array([partition], pa.int32())))
 
 
