@@ -13,8 +13,10 @@ With a single node nothing is read and nothing is copied.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,15 +25,16 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_probe import has_newest
-from pyspark_log_storage import layout, transfer
+from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError
+from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.fan_out import is_node_failure
 from pyspark_log_storage.node import require_marker, require_written
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.batch import Acks, SequencedFile
     from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -61,10 +64,11 @@ def complete(handle: TopicHandle, command: CommitBatch, failed: Collection[NodeI
         if node not in failed and node not in log.missing_nodes:
             _catch_up(handle, node, CATCH_UP_SECONDS)
     state = handle.journal.state
-    # A disk restored from a backup takes new rows, and lacks others: to be out of sync it must be no holder.
-    lost = {node for node in sorted(_named(command)) if node in state.incarnations and not has_newest(handle, node)}
-    failed = {*failed, *lost}
-    files = tuple(_with_holders(handle, state, _without(file, lost), command.acks, failed) for file in command.files)
+    # A disk restored from a backup takes new rows but lacks others. It leaves the ISR if it is no holder.
+    holders = {holder.node for file in command.files for holder in file.holders}
+    lost = {node for node in sorted(holders) if node in state.incarnations and not has_newest(handle, node)}
+    usable = state.incarnations.keys() - lost - set(failed) - set(log.missing_nodes) - set(state.fenced)
+    files = tuple(_with_holders(handle, file, command.acks, lost, usable) for file in command.files)
     return msgspec.structs.replace(command, files=files)
 
 
@@ -98,12 +102,12 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
 
 
 def has_uncommitted(state: Topic) -> bool:
-    """Return whether readers do not see all rows yet."""
+    """Return whether some rows are above the high watermark."""
     return any(each.high_watermark < each.log_end for each in state.partitions)
 
 
 def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
-    """Return where a batch's rows end in the partitions in which they are not committed."""
+    """Return the end of a batch's rows in each partition in which they are not committed."""
     ends: dict[int, int] = {}
     for number, partition in enumerate(state.partitions):
         for chunk in partition.chunks_between(partition.high_watermark, partition.log_end):
@@ -113,17 +117,8 @@ def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
     return ends
 
 
-def _named(command: CommitBatch) -> set[NodeId]:
-    return {holder.node for file in command.files for holder in file.holders}
-
-
-def _without(file: SequencedFile, lost: Collection[NodeId]) -> SequencedFile:
-    kept = tuple(holder for holder in file.holders if holder.node not in lost)
-    return file if len(kept) == len(file.holders) else msgspec.structs.replace(file, holders=kept)
-
-
 def _lagging(state: Topic, command: CommitBatch) -> list[NodeId]:
-    """Return the nodes whose LEO must reach the log end before the batch, of the partitions that it has rows for."""
+    """Return the nodes that lag in the batch's partitions and must reach the log end before it."""
     found: set[NodeId] = set()
     for number in {chunk.partition for file in command.files for chunk in file.chunks}:
         if number < len(state.partitions):
@@ -137,7 +132,7 @@ def _lagging(state: Topic, command: CommitBatch) -> list[NodeId]:
 
 
 def _wanted(state: Topic, number: int, acks: Acks, having: Collection[NodeId]) -> tuple[NodeId, ...]:
-    """Return the nodes that must have the rows of a partition, where `having` have them."""
+    """Return the nodes that must hold the rows of a partition, given those that do (`having`)."""
     partition = state.partitions[number]
     if acks != "all":
         return () if partition.leader is None else (partition.leader,)
@@ -148,40 +143,39 @@ def _wanted(state: Topic, number: int, acks: Acks, having: Collection[NodeId]) -
 
 
 def _behind(partition: Partition) -> list[NodeId]:
-    """Return the members of the ISR that miss rows which are not committed."""
+    """Return the members of the ISR that lack uncommitted rows."""
     if partition.high_watermark == partition.log_end:
         return []
     return [node for node in partition.isr if partition.log_end_offsets[node] < partition.log_end]
 
 
 def _with_holders(
-    handle: TopicHandle, state: Topic, file: SequencedFile, acks: Acks, failed: Collection[NodeId]
+    handle: TopicHandle, file: SequencedFile, acks: Acks, lost: Collection[NodeId], usable: Collection[NodeId]
 ) -> SequencedFile:
-    """Return a file with those holders too to which it could be copied of those that should have it."""
-    log = handle.log
-    holders = list(replicas.of_current_incarnations(state, file.holders))
+    """Return a file without the `lost` holders, and with the `usable` nodes that should hold it and got a copy."""
+    state = handle.journal.state
+    kept = [holder for holder in file.holders if holder.node not in lost]
+    holders = list(replicas.of_current_incarnations(state, kept))
     having = {holder.node for holder in holders}
     wanted: set[NodeId] = set()
     for number in {chunk.partition for chunk in file.chunks}:
         if number < len(state.partitions):
             wanted.update(_wanted(state, number, acks, having))
-    lacking = wanted - having - set(failed) - set(log.missing_nodes) - set(state.fenced)
-    key = layout.append_file(handle.name, handle.topic_id, file.name)
-    for node in sorted(lacking):
-        for source in [holder.node for holder in holders]:
-            try:
-                _copy(log, key, file, source, node, state.incarnations[node])
-            except (StoreError, CorruptObject) as error:
-                if not is_node_failure(error):
-                    raise
-                _logger.warning("%s of topic %r is not on node %r: %s", file.name, handle.name, node, error)
-            else:
-                holders.append(Holder(node, state.incarnations[node]))
-                break
-    return file if len(holders) == len(file.holders) else msgspec.structs.replace(file, holders=tuple(holders))
+    for node in sorted(wanted.intersection(usable) - having):
+
+        def failed(_source: NodeId, error: CorruptObject | StoreError, node: NodeId = node) -> None:
+            if not is_node_failure(error):
+                raise error
+            _logger.warning("%s of topic %r is not on node %r: %s", file.name, handle.name, node, error)
+
+        with contextlib.suppress(AllCopiesFailed):
+            first_readable([holder.node for holder in holders], partial(_copy, handle, file, node), failed)
+            holders.append(Holder(node, state.incarnations[node]))
+    return msgspec.structs.replace(file, holders=tuple(holders))
 
 
-def _copy(log: Log, key: str, file: SequencedFile, source: NodeId, node: NodeId, incarnation: str) -> None:
+def _copy(handle: TopicHandle, file: SequencedFile, node: NodeId, source: NodeId) -> None:
+    log, key, incarnation = handle.log, handle.append_file(file.name), handle.journal.state.incarnations[node]
     target = log.node_store(node)
     require_marker(target, node, incarnation)
     if transfer.is_there(target, key):
