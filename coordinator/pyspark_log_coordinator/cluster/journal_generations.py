@@ -81,12 +81,13 @@ class JournalMigrationFinished(msgspec.Struct, frozen=True, tag=True, array_like
     generation: Count
 
 
+Command = StartJournalMigration | FinishJournalMigration
+Event = JournalMigrationStarted | JournalMigrationFinished
+
+
 def decide(
-    journals: Journals,
-    nodes: Mapping[NodeId, Node],
-    topics: Mapping[str, str],
-    command: StartJournalMigration | FinishJournalMigration,
-) -> list[JournalMigrationStarted | JournalMigrationFinished]:
+    journals: Journals, nodes: Mapping[NodeId, Node], topics: Mapping[str, str], command: Command
+) -> list[Event]:
     """Return the event that carries out `command`, none if that is done or in progress.
 
     `topics` has the names of the topics by their ids. Raise `InvalidOption` if the command is refused.
@@ -107,9 +108,7 @@ def decide(
     return [JournalMigrationStarted(journals.generation + 1, wanted, present)]
 
 
-def evolve(
-    journals: Journals, topics: Sequence[str], event: JournalMigrationStarted | JournalMigrationFinished
-) -> Journals:
+def evolve(journals: Journals, topics: Sequence[str], event: Event) -> Journals:
     """Return the journal nodes after `event`; `topics` are the ids of the topics."""
     if isinstance(event, JournalMigrationFinished):
         return msgspec.structs.replace(journals, previous=(), waiting=())
@@ -134,9 +133,7 @@ def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[Journa
     return tuple(JournalNode(each.node_id, each.url, each.incarnation) for each in wanted)
 
 
-def _finish(
-    journals: Journals, topics: Mapping[str, str], command: FinishJournalMigration
-) -> list[JournalMigrationStarted | JournalMigrationFinished]:
+def _finish(journals: Journals, topics: Mapping[str, str], command: FinishJournalMigration) -> list[Event]:
     if not journals.are_moving or command.generation != journals.generation:
         return []
     left = [topics[each] for each in journals.waiting if each in topics and each not in command.moved]

@@ -34,11 +34,6 @@ from pyspark_log_coordinator.cluster.nodes import (
     FormerNode,
     Node,
     NodeAdded,
-    NodeFenced,
-    NodeRemoved,
-    NodeRenewed,
-    NodeUnfenced,
-    RackSet,
     RemoveNode,
     RenewNode,
     SetRack,
@@ -119,33 +114,9 @@ class TopicRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 
 Command = (
-    StartCluster
-    | RestoreCluster
-    | AddNode
-    | FenceNode
-    | UnfenceNode
-    | RenewNode
-    | SetRack
-    | RemoveNode
-    | StartJournalMigration
-    | FinishJournalMigration
-    | CreateTopic
-    | RemoveTopic
+    StartCluster | RestoreCluster | nodes.Command | RemoveNode | journal_generations.Command | CreateTopic | RemoveTopic
 )
-Event = (
-    ClusterStarted
-    | ClusterRestored
-    | NodeAdded
-    | NodeFenced
-    | NodeUnfenced
-    | NodeRenewed
-    | RackSet
-    | NodeRemoved
-    | JournalMigrationStarted
-    | JournalMigrationFinished
-    | TopicCreated
-    | TopicRemoved
-)
+Event = ClusterStarted | ClusterRestored | nodes.Event | journal_generations.Event | TopicCreated | TopicRemoved
 
 
 def decide(state: Cluster, command: Command, now: int) -> list[Any]:
@@ -160,8 +131,6 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             if begun is not None and begun.generation > 1:
                 events.append(JournalMigrationStarted(begun.generation, begun.nodes, ()))
             return [] if state.cluster_id else events
-        case AddNode() | FenceNode() | UnfenceNode() | RenewNode() | SetRack():
-            return list(nodes.decide(state.nodes, state.former_nodes, command))
         case RemoveNode():
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
             holders = command.journals | state.journals.holders()
@@ -174,6 +143,8 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
         case RemoveTopic():
             known = state.topics.get(command.name)
             return [TopicRemoved(command.name)] if known is not None and known.topic_id == command.topic_id else []
+        case _:
+            return list(nodes.decide(state.nodes, state.former_nodes, command))
 
 
 def evolve(state: Cluster, event: Event) -> Cluster:
@@ -190,9 +161,6 @@ def evolve(state: Cluster, event: Event) -> Cluster:
                 topics={each.name: each for each in event.topics},
                 former_nodes=event.former_nodes,
             )
-        case NodeAdded() | NodeFenced() | NodeUnfenced() | NodeRenewed() | RackSet() | NodeRemoved():
-            present, former = nodes.evolve(state.nodes, state.former_nodes, event)
-            return msgspec.structs.replace(state, nodes=present, former_nodes=former)
         case JournalMigrationStarted() | JournalMigrationFinished():
             ids = [each.topic_id for each in state.topics.values()]
             return msgspec.structs.replace(state, journals=journal_generations.evolve(state.journals, ids, event))
@@ -205,6 +173,9 @@ def evolve(state: Cluster, event: Event) -> Cluster:
                 raise ValueError(f"topic {event.name!r} is removed, but does not exist")
             topics = {name: topic for name, topic in state.topics.items() if name != event.name}
             return msgspec.structs.replace(state, topics=topics)
+        case _:
+            present, former = nodes.evolve(state.nodes, state.former_nodes, event)
+            return msgspec.structs.replace(state, nodes=present, former_nodes=former)
 
 
 def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:

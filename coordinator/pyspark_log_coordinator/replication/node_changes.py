@@ -49,7 +49,8 @@ class ReplicasUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, f
     node: NodeId
 
 
-Event = ReplicasRenewed | ReplicasFenced | ReplicasUnfenced | RowsLost | LeaderElected
+NodeChanged = ReplicasRenewed | ReplicasFenced | ReplicasUnfenced
+Event = NodeChanged | RowsLost | LeaderElected
 
 
 def decide(topic: Topic, command: AlterReplicaNode) -> list[Event]:
@@ -61,7 +62,7 @@ def decide(topic: Topic, command: AlterReplicaNode) -> list[Event]:
     for event in events:
         topic = apply(topic, event)
     if command.fenced != (node in topic.fenced):
-        changed = ReplicasFenced(node) if command.fenced else ReplicasUnfenced(node)
+        changed: NodeChanged = ReplicasFenced(node) if command.fenced else ReplicasUnfenced(node)
         events += [changed, *_elections(evolve(topic, changed), node)]
     return events
 
@@ -81,7 +82,7 @@ def renew(topic: Topic, incarnations: Mapping[NodeId, str]) -> list[ReplicasRene
     return events
 
 
-def evolve(topic: Topic, event: ReplicasRenewed | ReplicasFenced | ReplicasUnfenced) -> Topic:
+def evolve(topic: Topic, event: NodeChanged) -> Topic:
     """Return the topic after the change of the node."""
     match event:
         case ReplicasRenewed():

@@ -66,30 +66,28 @@ class ObservedSuspicion(msgspec.Struct, frozen=True):
     since_ms: int
 
 
-def decide(topic: Topic, command: Suspect) -> list[NodeSuspected]:
-    """Return the suspicion, none if the node is already suspected or has another incarnation by now."""
-    if command.node in topic.suspects or topic.incarnations.get(command.node) != command.incarnation:
+Command = Suspect | CancelSuspicion
+Event = NodeSuspected | SuspicionCancelled
+
+
+def decide(topic: Topic, command: Command) -> list[Event]:
+    """Return the suspicion or its cancellation, none if it is recorded or the node has another incarnation by now."""
+    node = command.node
+    if topic.incarnations.get(node) != command.incarnation:
         return []
-    return [NodeSuspected(command.node, topic.suspicions + 1)]
+    match command:
+        case Suspect():
+            return [] if node in topic.suspects else [NodeSuspected(node, topic.suspicions + 1)]
+        case CancelSuspicion():
+            return [SuspicionCancelled(node, command.number)] if stands(topic, Suspicion(node, command.number)) else []
 
 
-def evolve(topic: Topic, event: NodeSuspected) -> Topic:
-    """Return the topic with the node under suspicion."""
+def evolve(topic: Topic, event: Event) -> Topic:
+    """Return the topic with the node under suspicion, or no longer."""
+    if isinstance(event, SuspicionCancelled):
+        return without_suspicions(topic, (event.node,))
     suspects = {**topic.suspects, event.node: event.number}
     return msgspec.structs.replace(topic, suspects=suspects, suspicions=event.number)
-
-
-def decide_cancel(topic: Topic, command: CancelSuspicion) -> list[SuspicionCancelled]:
-    """Return the cancellation, none if the suspicion no longer stands or the node has another incarnation by now."""
-    is_same = topic.incarnations.get(command.node) == command.incarnation
-    if is_same and stands(topic, Suspicion(command.node, command.number)):
-        return [SuspicionCancelled(command.node, command.number)]
-    return []
-
-
-def evolve_cancel(topic: Topic, event: SuspicionCancelled) -> Topic:
-    """Return the topic without the suspicion."""
-    return without_suspicions(topic, (event.node,))
 
 
 def stands(topic: Topic, suspicion: Suspicion) -> bool:

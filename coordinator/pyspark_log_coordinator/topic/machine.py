@@ -37,13 +37,7 @@ from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.segments import orphans, retention, swap
-from pyspark_log_coordinator.segments.orphans import (
-    ConfirmDeletions,
-    DeletionsConfirmed,
-    FloorMarked,
-    OrphanFloorRaised,
-    RaiseOrphanFloor,
-)
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.topic import integrity, journal_move, replica_commands, restore, sequencing
@@ -127,9 +121,7 @@ Event = (
     | SegmentsSwapped
     | SegmentStaged
     | LogStartMoved
-    | OrphanFloorRaised
-    | FloorMarked
-    | DeletionsConfirmed
+    | orphans.Event
     | ConfigAltered
     | TopicDeleted
     | TopicJournalMoved
@@ -209,7 +201,7 @@ def evolve(state: Topic, event: Event) -> Topic:
             return swap.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
-        case OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
+        case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
         case ConfigAltered() | TopicJournalMoved():
             return msgspec.structs.replace(state, **msgspec.structs.asdict(event))

@@ -33,77 +33,52 @@ from pyspark_log_coordinator.replication import (
     row_loss,
     suspicion,
 )
-from pyspark_log_coordinator.replication.damage import ReportDamage
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
-from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
-from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles
-from pyspark_log_coordinator.replication.isr import IsrShrunk, ShrinkIsr
-from pyspark_log_coordinator.replication.node_changes import (
-    AlterReplicaNode,
-    ReplicasFenced,
-    ReplicasRenewed,
-    ReplicasUnfenced,
-)
-from pyspark_log_coordinator.replication.reassignment import (
-    AddPartitions,
-    AlterReplicas,
-    PartitionsAdded,
-    ReplicasAltered,
-)
-from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
 from pyspark_log_coordinator.segments import swap
 
 Command = (
-    HoldFiles
-    | ShrinkIsr
-    | Suspect
-    | CancelSuspicion
-    | ReportDamage
-    | ElectLeaders
-    | ElectPreferred
-    | AlterReplicaNode
-    | AlterReplicas
-    | AddPartitions
+    file_holders.HoldFiles
+    | isr.ShrinkIsr
+    | suspicion.Command
+    | damage.ReportDamage
+    | election.ElectLeaders
+    | election.ElectPreferred
+    | node_changes.AlterReplicaNode
+    | reassignment.AlterReplicas
+    | reassignment.AddPartitions
 )
 Event = (
-    FilesHeld
-    | IsrShrunk
-    | NodeSuspected
-    | SuspicionCancelled
-    | CopiesDamaged
-    | RowsLost
-    | LeaderElected
-    | ReplicasRenewed
-    | ReplicasFenced
-    | ReplicasUnfenced
-    | ReplicasAltered
-    | PartitionsAdded
+    file_holders.FilesHeld
+    | isr.IsrShrunk
+    | suspicion.Event
+    | damaged_copies.CopiesDamaged
+    | row_loss.RowsLost
+    | election.LeaderElected
+    | node_changes.NodeChanged
+    | reassignment.ReplicasAltered
+    | reassignment.PartitionsAdded
 )
 
 
 def decide(topic: Topic, command: Command) -> Sequence[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
     match command:
-        case HoldFiles():
+        case file_holders.HoldFiles():
             return file_holders.decide(topic, command)
-        case ShrinkIsr():
+        case isr.ShrinkIsr():
             return isr.decide(topic, command)
-        case Suspect():
+        case suspicion.Suspect() | suspicion.CancelSuspicion():
             return suspicion.decide(topic, command)
-        case CancelSuspicion():
-            return suspicion.decide_cancel(topic, command)
-        case ReportDamage():
+        case damage.ReportDamage():
             return damage.decide(topic, command)
-        case ElectLeaders():
+        case election.ElectLeaders():
             return election.decide(topic, command)
-        case ElectPreferred():
+        case election.ElectPreferred():
             return election.decide_preferred(topic, command)
-        case AlterReplicaNode():
+        case node_changes.AlterReplicaNode():
             return node_changes.decide(topic, command)
-        case AlterReplicas():
+        case reassignment.AlterReplicas():
             return reassignment.decide(topic, command)
-        case AddPartitions():
+        case reassignment.AddPartitions():
             return reassignment.decide_addition(topic, command)
 
 
@@ -122,23 +97,21 @@ def may_need_follow_ups(topic: Topic, command: object) -> bool:
 def evolve(topic: Topic, event: Event) -> Topic:
     """Return the topic after `event`."""
     match event:
-        case FilesHeld():
+        case file_holders.FilesHeld():
             return file_holders.evolve(topic, event)
-        case IsrShrunk():
+        case isr.IsrShrunk():
             return isr.evolve(topic, event)
-        case NodeSuspected():
+        case suspicion.NodeSuspected() | suspicion.SuspicionCancelled():
             return suspicion.evolve(topic, event)
-        case SuspicionCancelled():
-            return suspicion.evolve_cancel(topic, event)
-        case CopiesDamaged():
+        case damaged_copies.CopiesDamaged():
             return damaged_copies.evolve(topic, event)
-        case RowsLost():
+        case row_loss.RowsLost():
             return row_loss.evolve(topic, event)
-        case LeaderElected():
+        case election.LeaderElected():
             return election.evolve(topic, event)
-        case ReplicasRenewed() | ReplicasFenced() | ReplicasUnfenced():
+        case node_changes.ReplicasRenewed() | node_changes.ReplicasFenced() | node_changes.ReplicasUnfenced():
             return node_changes.evolve(topic, event)
-        case ReplicasAltered():
+        case reassignment.ReplicasAltered():
             return reassignment.evolve(topic, event)
-        case PartitionsAdded():
+        case reassignment.PartitionsAdded():
             return reassignment.evolve_addition(topic, event)
