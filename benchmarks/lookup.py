@@ -140,7 +140,7 @@ class Lookups:
 
     def position_of_offset(self, offset: int) -> None:
         """Find the chunk that holds an offset."""
-        split = split_of(self.log, self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
+        split = split_of(self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
         (key,) = split.segments
         (entry,) = segment.entries_between(self.store, key, offset, offset + 1)
         assert entry.base_offset <= offset < entry.end_offset
@@ -155,13 +155,13 @@ class Lookups:
 
     def row_of_offset(self, offset: int) -> None:
         """Read the row at an offset."""
-        split = split_of(self.log, self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
+        split = split_of(self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
         ((found, rows),) = fetch(self.log.store_at, split)
         assert (found, rows.num_rows) == (offset, 1)
 
     def row_of_time(self, offset: int) -> None:
         """Find the offset of a time, as `offsets --time` and `startingTimestamp` do."""
-        assert offset_for_time(self.log, self.log.topic(TOPIC), self.partition, offset) == offset
+        assert offset_for_time(self.log.topic(TOPIC), self.partition, offset) == offset
 
     def measure(self, find: Callable[[int], None], lookups: int) -> tuple[list[float], list[int]]:
         """Return the milliseconds and the bytes read of many random lookups."""

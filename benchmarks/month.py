@@ -171,7 +171,7 @@ class Month:
         for number, partition in enumerate(state.partitions):
             low, high = partition.log_start, partition.high_watermark
             assert high == self.producer.sent
-            split = split_of(self.producer.log, handle, Range(TOPIC, number, low, high))
+            split = split_of(handle, Range(TOPIC, number, low, high))
             read = sum(rows.num_rows for _, rows in fetch(self.producer.log.store_at, split))
             assert read == high - low >= RETENTION_DAYS * self.day_batches, f"{read} rows were read of [{low}, {high})"
             assert high - low < (RETENTION_DAYS + 1) * self.day_batches, f"{high - low} rows were kept"

@@ -92,7 +92,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         log = open_log(path)
         handle = log.topic(topic)
         partitions = _chosen(handle, partition)
-        reading = _Reading(handle, _begins(log, handle, partitions, start), form, key_separator, rack or "")
+        reading = _Reading(handle, _begins(handle, partitions, start), form, key_separator, rack or "")
         left = max_messages
         while True:
             came = reading.poll(log, left)
@@ -131,7 +131,7 @@ class _Reading:
             end = ends[number] if rows_max is None else min(ends[number], begin + rows_max - rows)
             if end <= begin:
                 continue
-            split = split_of(log, self._handle, Range(self._handle.name, number, begin, end), self._rack)
+            split = split_of(self._handle, Range(self._handle.name, number, begin, end), self._rack)
             for offset, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
                 for first in range(0, batch.num_rows, BATCH_ROWS):
                     record = batch.slice(first, BATCH_ROWS)
@@ -156,7 +156,7 @@ def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
     return sorted(set(wanted)) if wanted else list(range(count))
 
 
-def _begins(log: Log, handle: TopicHandle, partitions: list[int], start: str) -> dict[int, int]:
+def _begins(handle: TopicHandle, partitions: list[int], start: str) -> dict[int, int]:
     """Return the first offset to read of each partition."""
     from pyspark_log.client.read.positions import Subscribed, resolve
     from pyspark_log.options import Earliest, GlobalTimestamp, Latest, NoMatch
@@ -165,7 +165,7 @@ def _begins(log: Log, handle: TopicHandle, partitions: list[int], start: str) ->
         return _at_offset(handle, partitions, int(start))
     wish = Earliest() if start == "earliest" else Latest() if start == "latest" else GlobalTimestamp(int(start[1:]))
     now = Subscribed({handle.name: handle}, {handle.name: tuple(partitions)})
-    found = resolve(log, now, wish, NoMatch.LATEST, ending=False)
+    found = resolve(now, wish, NoMatch.LATEST, ending=False)
     return {number: found[handle.name, number] for number in partitions}
 
 

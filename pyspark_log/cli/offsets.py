@@ -10,7 +10,7 @@ import typer
 from pyspark_log.cli import arguments
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
 
 EARLIEST_TIME = -2
 LATEST_TIME = -1
@@ -52,7 +52,7 @@ def offsets(
     log = open_log(path)
     handle = log.topic(topic)
     if ms is not None:
-        _print_offsets_of_time(log, handle, ms, json=json)
+        _print_offsets_of_time(handle, ms, json=json)
         return
     partitions = [
         (number, each.log_start, each.high_watermark, each.high_watermark - each.log_start)
@@ -78,7 +78,7 @@ def _milliseconds(text: str) -> int:
     return ms
 
 
-def _print_offsets_of_time(log: Log, handle: TopicHandle, time: int, *, json: bool) -> None:
+def _print_offsets_of_time(handle: TopicHandle, time: int, *, json: bool) -> None:
     from pyspark_log.cli import output
     from pyspark_log.client.read.positions import offset_for_time
 
@@ -89,7 +89,7 @@ def _print_offsets_of_time(log: Log, handle: TopicHandle, time: int, *, json: bo
         elif time == LATEST_TIME:
             found.append((number, partition.high_watermark))
         else:
-            found.append((number, offset_for_time(log, handle, number, time)))
+            found.append((number, offset_for_time(handle, number, time)))
     if json:
         output.print_json(*({"topic": handle.name, "partition": number, "offset": offset} for number, offset in found))
     else:

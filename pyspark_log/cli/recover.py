@@ -200,7 +200,7 @@ def _returned(path: str, node: str, wanted: list[str] | None, *, dry_run: bool) 
     found = []
     for name in sorted(log.topics()):
         if wanted is None or name in wanted:
-            here = returned_node.inspect(log, log.topic(name), node)
+            here = returned_node.inspect(log.topic(name), node)
             found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
             if not dry_run:
                 returned_node.remove_strays(log, node, here)

@@ -88,9 +88,9 @@ def _audit(log: Log, name: str, node: str | None, *, repair: bool) -> tuple[Repo
         raise
     except LogError as error:
         return audit.Report(name, [audit.Finding("journal", error.message)]), []
-    made = repairs.repair(log, handle, node) if repair else []
-    with bar(f"verify {name}", audit.bytes_to_read(log, handle, node)) as progress:
-        return audit.verify(log, handle, progress, node), made
+    made = repairs.repair(handle, node) if repair else []
+    with bar(f"verify {name}", audit.bytes_to_read(handle, node)) as progress:
+        return audit.verify(handle, progress, node), made
 
 
 def _print(report: Report, made: list[str]) -> None:

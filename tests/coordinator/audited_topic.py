@@ -7,7 +7,7 @@ from pyspark_log_storage import segment
 def audit(topic):
     """Return what verify says in a process that has just begun."""
     log = topic.open()
-    return verify(log, log.topic("t"))
+    return verify(log.topic("t"))
 
 
 def finding(topic):

@@ -144,7 +144,7 @@ def read(log: Log, topic: str, partition: int = 0) -> list[bytes]:
     values: list[bytes] = []
     if one.log_start == one.high_watermark:
         return values
-    split = split_of(log, handle, Range(topic, partition, one.log_start, one.high_watermark))
+    split = split_of(handle, Range(topic, partition, one.log_start, one.high_watermark))
     for offset, batch in fetch(log.store_at, split):
         assert offset == one.log_start + len(values)
         values += batch.column("value").to_pylist()

@@ -80,7 +80,7 @@ def assert_whole(disks, *urls, value=1):
         assert written(log, "t") == value
     assert verify.verify_cluster(log).sound
     for name in ("t", "u"):
-        assert verify.verify(log, log.topic(name)).sound
+        assert verify.verify(log.topic(name)).sound
 
 
 # Cut short, or without a store

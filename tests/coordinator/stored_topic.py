@@ -139,7 +139,7 @@ class StoredTopic:
         if begin == one.high_watermark:
             return []
         values: list[Any] = []
-        split = split_of(self.log, handle, Range("t", partition, begin, one.high_watermark))
+        split = split_of(handle, Range("t", partition, begin, one.high_watermark))
         for offset, batch in fetch(self.log.store_at, split):
             assert offset == begin + len(values)
             values += batch.column("value").to_pylist()

@@ -206,7 +206,7 @@ def use(log: Log, handle: TopicHandle) -> None:
         lambda: write(log, handle, 99, {0: [b"more"]}, on=["0"]),
         lambda: topic_roll.roll_and_merge(handle),
         lambda: topic_cleanup.clean_up_topic(handle),
-        lambda: verify.verify(log, handle),
+        lambda: verify.verify(handle),
         lambda: verify.verify_cluster(log),
         lambda: [catch_up.catch_up(handle, each) for each in log.cluster.state.nodes],
         lambda: failure_detector.failure_detector_of(handle).consider(handle),
@@ -226,7 +226,7 @@ def commands(state: topic.Topic) -> tuple[topic.Command, ...]:
 def read(log: Log, handle: TopicHandle, number: int) -> None:
     one = handle.journal.state.partitions[number]
     if one.log_start < one.high_watermark:
-        for _ in fetch(log.store_at, split_of(log, handle, Range("t", number, one.log_start, one.high_watermark))):
+        for _ in fetch(log.store_at, split_of(handle, Range("t", number, one.log_start, one.high_watermark))):
             pass
 
 

@@ -169,7 +169,7 @@ class TopicClient:
         if begin == end:
             return begin, []
         values: list[bytes] = []
-        split = split_of(self.log, self.handle, Range(self.topic, partition, begin, end))
+        split = split_of(self.handle, Range(self.topic, partition, begin, end))
         for offset, batch in fetch(self.log.store_at, split, functools.partial(find_again, self.log, split)):
             assert offset == begin + len(values), f"offset {offset} comes where {begin + len(values)} is due"
             values += batch.column("value").to_pylist()
@@ -178,7 +178,7 @@ class TopicClient:
 
     def report(self) -> verify.Report:
         """Return the product's own audit."""
-        return verify.verify(self.log, self.handle)
+        return verify.verify(self.handle)
 
     def rows_there(self, producer: str) -> Values:
         """Return a producer's rows as they are in the log."""

@@ -24,7 +24,7 @@ def filled(cli: CommandLine, *topics: str, batches: int = 10, **settings: str) -
 def rows(log: PlainLog, topic: str) -> list[bytes]:
     handle = log.log.topic(topic)
     end = handle.journal.state.partitions[0].high_watermark
-    found = fetch(log.log.store_at, split_of(log.log, handle, Range(topic, 0, 0, end)))
+    found = fetch(log.log.store_at, split_of(handle, Range(topic, 0, 0, end)))
     return [value for _, batch in found for value in batch.column("value").to_pylist()]
 
 

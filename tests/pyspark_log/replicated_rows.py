@@ -40,7 +40,7 @@ ROWS = [row(number) for number in range(BATCHES)]
 
 def planned(topic, start=0, end=None, rack=""):
     end = topic.partition().high_watermark if end is None else end
-    return split_of(topic.log, topic.handle, Range("t", 0, start, end), rack)
+    return split_of(topic.handle, Range("t", 0, start, end), rack)
 
 
 def read(topic, split, between=bool, again=None):

@@ -167,7 +167,7 @@ def operator(process: Process) -> None:
                     for each in world.disks.values():
                         replace_disk(world, process, each)
                 case 5:
-                    repair.repair(process.log, handle)
+                    repair.repair(handle)
                 case 6:
                     handle.submit(AlterReplicas((_moved(world, number),), incarnations(process)))
                 case 7:
@@ -197,7 +197,7 @@ def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
     """Let a node that has lost its disk, or got an old one, join again with an empty one."""
     process.log.cluster.refresh()
     if disk.restored and not is_replaceable(world, disk):
-        repair.repair(process.log, process.log.topic(TOPIC), disk.node_id)
+        repair.repair(process.log.topic(TOPIC), disk.node_id)
         disk.restored = bool(disk.lost & needed(world))
         return
     if disk.restored:
@@ -248,7 +248,7 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
                 node_admin.set_fenced(process.log, each.node_id, fenced=False)
         process.log.open(create=False)
         handle.refresh()
-        repair.repair(process.log, handle)
+        repair.repair(handle)
         for name in world.disks:
             Follower(process.log, name).round()
         failure_detector_of(handle, nodes.session_timeout_ms).look(handle)

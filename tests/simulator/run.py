@@ -178,7 +178,7 @@ def _check(world: World, log: Log) -> None:
     rows.check_all()
     rows.replayed()
     world.cluster.replayed()
-    for report in (verify.verify(log, handle), verify.verify_cluster(log)):
+    for report in (verify.verify(handle), verify.verify_cluster(log)):
         found = report.findings
         if isinstance(world, ReplicatedWorld) and world.several_journals:
             # A journal node that was wiped takes part no more: that is said, and right.

@@ -82,4 +82,4 @@ def test_queries_go_on_while_topic_and_journals_move_and_the_old_nodes_go(spark:
     for partition in disks.handle("out").journal.state.partitions:
         assert sorted(partition.isr) == sorted(partition.replicas) == [STAYS, *NEW]
     assert {each.node for each in disks.log.journals.nodes.nodes} == {STAYS, *NEW}
-    assert verify.verify(disks.log, disks.handle("out")).sound
+    assert verify.verify(disks.handle("out")).sound

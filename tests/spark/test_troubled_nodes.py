@@ -183,7 +183,7 @@ def check_each_row_is_on_each_node(target: Mounts) -> None:
     for node in NODES:
         target.fill_up(node)
         assert replica_file.absent(target.handle("out"), node) == []
-    report = verify.verify(target.log, target.handle("out"))  # it reads every copy
+    report = verify.verify(target.handle("out"))  # it reads every copy
     assert report.sound, report.findings
     assert len(report.findings) == 0
     written = sorted(int(row["value"]) for row in read(target.address, subscribe="out"))

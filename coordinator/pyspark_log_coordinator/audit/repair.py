@@ -20,19 +20,19 @@ from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
     from pyspark_log_storage.store import Store
 
 
-def repair(log: Log, handle: TopicHandle, node: NodeId | None = None) -> list[str]:
+def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:
     """Repair a topic, or one node's copies if `node` is given. Return what was repaired, as text.
 
     Files that cannot be repaired are left unchanged. Raises `InvalidOption` if there is no such node.
     """
-    repairs = _Repairs(handle, ReadableCopies(log, node))
+    repairs = _Repairs(handle, ReadableCopies(handle.log, node))
     state = handle.refresh()
     for file in replica_file.all_files(handle):
         repairs.file(state, file)

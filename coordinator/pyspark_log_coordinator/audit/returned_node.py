@@ -71,13 +71,13 @@ class _Local(msgspec.Struct, frozen=True):
     epochs: EpochStarts
 
 
-def inspect(log: Log, handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
+def inspect(handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
     """Return each partition of a topic that is in a node's folder or should be. Changes nothing.
 
     Raises `NodeMissing`, `NewerFormat`, `StoreError`.
     """
-    store = log.node_store(node_id)
-    require_marker(store, node_id, log.cluster.state.nodes[node_id].incarnation)
+    store = handle.log.node_store(node_id)
+    require_marker(store, node_id, handle.log.cluster.state.nodes[node_id].incarnation)
     folder = layout.topic_folder(handle.name, handle.topic_id)
     keys = list(store.list(folder))
     state = handle.refresh()

@@ -75,15 +75,13 @@ class Report(msgspec.Struct):
         return not self.findings
 
 
-def verify(
-    log: Log, handle: TopicHandle, progress: Callable[[int], object] = bool, node: NodeId | None = None
-) -> Report:
+def verify(handle: TopicHandle, progress: Callable[[int], object] = bool, node: NodeId | None = None) -> Report:
     """Audit a topic, or one node's copies if `node` is given.
 
     Call `progress` with the number of bytes read since the last call. Raises `InvalidOption` if there is no such node.
     """
     report = Report(handle.name)
-    copies = ReadableCopies(log, node)
+    copies = ReadableCopies(handle.log, node)
     try:
         handle.refresh()
         report.findings += _journal(handle.journal, report)
@@ -106,9 +104,9 @@ def verify(
     return report
 
 
-def bytes_to_read(log: Log, handle: TopicHandle, node: NodeId | None = None) -> int:
+def bytes_to_read(handle: TopicHandle, node: NodeId | None = None) -> int:
     """Return the number of bytes that an audit of the topic will read."""
-    copies, state = ReadableCopies(log, node), handle.journal.state
+    copies, state = ReadableCopies(handle.log, node), handle.journal.state
     size = 0
     for partition in state.partitions:
         for each in (*partition.segments, *partition.staged):

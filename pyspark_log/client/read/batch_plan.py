@@ -26,13 +26,13 @@ def plan(options: SourceOptions) -> list[Split]:
     fail = options.fail_on_data_loss
     # Must come first: it refreshes the state that the rest of the plan uses.
     version = None if options.version_as_of is None else _version(now, options.version_as_of)
-    start = resolve(log, now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
-    end = resolve(log, now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
+    start = resolve(now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
+    end = resolve(now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
     _check_order(options, start, end)
     if version is not None:
         end = _as_of(now, end, version, fail_on_data_loss=fail)
     ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
-    return splits(log, now.handles, ranges, options)
+    return splits(now.handles, ranges, options)
 
 
 def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:

@@ -73,15 +73,13 @@ def _cut(whole: Range, pieces: int) -> list[Range]:
     return [Range(whole.topic, whole.partition, start, end) for start, end in itertools.pairwise(bounds)]
 
 
-def splits(
-    log: Log, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], options: SourceOptions
-) -> list[Split]:
+def splits(handles: Mapping[str, TopicHandle], ranges: Sequence[Range], options: SourceOptions) -> list[Split]:
     """Return the splits of the ranges, divided as the options ask."""
     parts = divide(ranges, options.min_partitions, options.max_records_per_partition)
-    return [split_of(log, handles[part.topic], part, options.client_rack) for part in parts]
+    return [split_of(handles[part.topic], part, options.client_rack) for part in parts]
 
 
-def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Split:
+def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
     """Return the split of a range, which must be within the partition's log.
 
     `rack` is the reader's, empty if it is not known.
@@ -97,7 +95,7 @@ def split_of(log: Log, handle: TopicHandle, part: Range, rack: str = "") -> Spli
     files = {chunk.file: state.file(chunk.file) for chunk in chunks}
     held = {handle.segment(part.partition, each.name): each.holders for each in segments}
     held |= {handle.append_file(each.name): each.holders for each in files.values()}
-    nodes, partial_holders = _holders(state, nearest_first(log, rack=rack, leader=partition.leader), held)
+    nodes, partial_holders = _holders(state, nearest_first(handle.log, rack=rack, leader=partition.leader), held)
     return Split(
         topic=part.topic,
         topic_id=handle.topic_id,
@@ -157,4 +155,4 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
             f"{where}: offsets {max(high, offset)} to {split.end - 1} were cut by an unclean election while they were "
             "read; read again what is there now"
         )
-    return split_of(log, handle, Range(split.topic, split.partition, offset, split.end), split.rack)
+    return split_of(handle, Range(split.topic, split.partition, offset, split.end), split.rack)

@@ -99,7 +99,7 @@ def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, 
 
 
 def resolve(
-    log: Log, now: Subscribed, wish: Position, no_match: NoMatch, *, ending: bool, fail_on_data_loss: bool = True
+    now: Subscribed, wish: Position, no_match: NoMatch, *, ending: bool, fail_on_data_loss: bool = True
 ) -> dict[tuple[str, int], int]:
     """Return the offset of each subscribed partition that a position means.
 
@@ -114,10 +114,10 @@ def resolve(
         case Latest():
             return {key: now.partition(*key).high_watermark for key in keys}
         case GlobalTimestamp(ms):
-            return {key: _at_time(log, now, key, ms, no_match, ending=ending) for key in keys}
+            return {key: _at_time(now, key, ms, no_match, ending=ending) for key in keys}
         case Timestamps(times):
             _check_names(now, times, "a time")
-            return {key: _at_time(log, now, key, times[key[0]][key[1]], no_match, ending=ending) for key in keys}
+            return {key: _at_time(now, key, times[key[0]][key[1]], no_match, ending=ending) for key in keys}
         case SpecificOffsets():
             offsets = _expanded(now, wish)
             _check_names(now, offsets, "an offset")
@@ -171,9 +171,9 @@ def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_da
     return nearest
 
 
-def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match: NoMatch, *, ending: bool) -> int:
+def _at_time(now: Subscribed, key: tuple[str, int], ms: int, no_match: NoMatch, *, ending: bool) -> int:
     partition = now.partition(*key)
-    found = offset_for_time(log, now.handles[key[0]], key[1], ms, now.rack)
+    found = offset_for_time(now.handles[key[0]], key[1], ms, now.rack)
     if found is None and not ending and no_match is NoMatch.ERROR:
         wrong = f"no row at or after {ms} ms; choose an earlier time, or set"
         if partition.log_start == partition.high_watermark:
@@ -183,11 +183,11 @@ def _at_time(log: Log, now: Subscribed, key: tuple[str, int], ms: int, no_match:
     return partition.high_watermark if found is None else found
 
 
-def offset_for_time(log: Log, handle: TopicHandle, number: int, ms: int, rack: str = "") -> int | None:
+def offset_for_time(handle: TopicHandle, number: int, ms: int, rack: str = "") -> int | None:
     """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
     partition = handle.journal.state.partitions[number]
-    failover = Failover(log.store_at, handle.name, number)
-    nodes = nearest_first(log, rack=rack, leader=partition.leader)
+    failover = Failover(handle.log.store_at, handle.name, number)
+    nodes = nearest_first(handle.log, rack=rack, leader=partition.leader)
     for place, holders in _places_reaching(failover, nodes, handle, number, ms * US_PER_MS):
         if place.end_offset <= partition.log_start:
             continue

@@ -86,7 +86,7 @@ class StreamPlanner:
             for number, finish in positions.end.items():
                 found = self._range(handles[topic], number, begins[topic, number], finish)
                 ranges += [] if found is None else [found]
-        return splits(log, handles, ranges, self.options)
+        return splits(handles, ranges, self.options)
 
     def _range(self, handle: TopicHandle, number: int, first: Position, finish: Position) -> Range | None:
         """Return the rows between two positions that a partition still has, or None if it does not exist any more."""
@@ -151,7 +151,7 @@ class StreamPlanner:
         if not before.initial:
             return go_on(before, now, fail_on_data_loss=fail)
         no_match = options.starting_no_match
-        first = resolve(log, now, options.starting, no_match, ending=False, fail_on_data_loss=fail)
+        first = resolve(now, options.starting, no_match, ending=False, fail_on_data_loss=fail)
         return {key: Start(Position(at, now.partition(*key).leader_epoch), explicit=True) for key, at in first.items()}
 
     def _limited(

@@ -38,14 +38,14 @@ def test_repair_rebuilds_the_index(topic, how):
         flip(topic, key, 70)
     else:
         topic.store.put(key, topic.store.read(f"{topic.segment_key(1)}.index"))
-    assert repair(topic.log, topic.handle) == [key]
+    assert repair(topic.handle) == [key]
     assert topic.store.read(key) == whole
     assert audit(topic).sound
 
 
 def test_repair_of_a_sound_topic_changes_nothing(topic):
     before = {key: topic.store.read(key) for key in topic.store.list("")}
-    assert repair(topic.log, topic.handle) == []
+    assert repair(topic.handle) == []
     assert {key: topic.store.read(key) for key in topic.store.list("")} == before
 
 
@@ -63,6 +63,6 @@ def test_repair_leaves_a_segment_without_another_copy_and_its_index(topic, how):
     else:
         topic.store.delete(f"{key}.log")
     before = {each: topic.store.read(each) for each in topic.store.list("")}
-    assert repair(topic.log, topic.handle) == []
+    assert repair(topic.handle) == []
     assert {each: topic.store.read(each) for each in topic.store.list("")} == before
     assert not audit(topic).sound

@@ -36,7 +36,7 @@ def elect_uncleanly(topic, node):
 
 
 def test_segments_of_the_log_are_left_alone(topic):
-    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
+    (found,) = returned_node.inspect(topic.handle, "0")
     assert (found.strays, found.lacking) == ((), ())
     assert found.known_end == found.belongs_to == found.log_end == 3
 
@@ -44,7 +44,7 @@ def test_segments_of_the_log_are_left_alone(topic):
 def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
     elect_uncleanly(topic, "2")
     topic.append(on=("1", "2"), acks="all")
-    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
+    (found,) = returned_node.inspect(topic.handle, "0")
     (stray,) = found.strays
     assert (stray.base_offset, stray.end_offset, stray.cut) == (2, 3, 2)
     assert (found.known_end, found.belongs_to, found.log_end) == (3, 2, 3)
@@ -56,8 +56,8 @@ def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
     }
     catch_up.catch_up(topic.handle, "0")
     assert topic.partition().isr == ALL
-    assert returned_node.inspect(topic.log, topic.handle, "0")[0].strays == ()
-    assert verify.verify(topic.log, topic.handle).findings == []
+    assert returned_node.inspect(topic.handle, "0")[0].strays == ()
+    assert verify.verify(topic.handle).findings == []
 
 
 def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
@@ -66,14 +66,14 @@ def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     partition = topic.partition()
     job = roll_plan.RollJob(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
     roll_run.run_roll(topic.log.store_at, roll_job.roll_task_of(topic.handle, job), topic.log.environment.nonce())
-    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
+    (found,) = returned_node.inspect(topic.handle, "0")
     assert found.strays == ()
 
 
 def test_a_disk_that_lacks_a_segment_is_reported(topic):
     segment = topic.partition().segments[0].name
     topic.log.node_store("1").delete(f"{topic.handle.segment(0, segment)}.log")
-    (found,) = returned_node.inspect(topic.log, topic.handle, "1")
+    (found,) = returned_node.inspect(topic.handle, "1")
     assert found.lacking == (segment,)
 
 
@@ -83,7 +83,7 @@ def test_a_disk_that_lacks_a_staged_segment_is_reported():
     name = topic.roll(1)
     assert [each.name for each in topic.partition().staged] == [name]
     topic.log.node_store("0").delete(f"{topic.handle.segment(0, name)}.log")
-    (found,) = returned_node.inspect(topic.log, topic.handle, "0")
+    (found,) = returned_node.inspect(topic.handle, "0")
     assert found.lacking == (name,)
-    (found,) = returned_node.inspect(topic.log, topic.handle, "1")
+    (found,) = returned_node.inspect(topic.handle, "1")
     assert found.lacking == ()

@@ -84,7 +84,7 @@ def test_orphans_are_reported_and_are_no_fault(topic):
 
 def test_progress_reports_all_bytes(topic):
     told = []
-    report = verify(topic.log, topic.handle, told.append)
+    report = verify(topic.handle, told.append)
     assert sum(told) == report.bytes
     assert len(told) == 2 + 4 + 13
 
@@ -97,7 +97,7 @@ def test_a_batch_during_the_audit_is_no_fault(topic, monkeypatch):
         return history(journal)
 
     monkeypatch.setattr(verify_module, "history", history_after_a_batch)
-    assert verify(handle.log, handle).findings == []
+    assert verify(handle).findings == []
 
 
 # Damage
@@ -240,7 +240,7 @@ def test_an_entry_during_the_search_for_holes_is_no_fault(topic, monkeypatch):
         topic.fill(1)
 
     monkeypatch.setattr(handle.journal.entries, "numbers_after", numbers_after)
-    assert verify(handle.log, handle).findings == []
+    assert verify(handle).findings == []
 
 
 @pytest.mark.parametrize("how", ["flipped", "missing"])

@@ -41,8 +41,8 @@ def disk(topic, name):
 
 def audit(topic, node=None):
     """Return what verify says in a process that has just begun."""
-    log, handle = topic.open()
-    return verify(log, handle, node=node)
+    _, handle = topic.open()
+    return verify(handle, node=node)
 
 
 def spoil(topic, name, key, how):
@@ -77,12 +77,12 @@ def other_of(topic, key):
 
 def test_all_copies_are_read_and_sound(topic):
     told = []
-    log, handle = topic.open()
-    report = verify(log, handle, told.append)
+    _, handle = topic.open()
+    report = verify(handle, told.append)
     assert report.findings == []
     assert (report.rows, report.segments, report.orphans) == (10, 1, [])
-    assert report.bytes == sum(told) == bytes_to_read(log, handle)
-    assert report.bytes == 3 * bytes_to_read(log, handle, "1") > 0
+    assert report.bytes == sum(told) == bytes_to_read(handle)
+    assert report.bytes == 3 * bytes_to_read(handle, "1") > 0
 
 
 def test_with_a_node_only_its_copies_are_read(topic):
@@ -126,7 +126,7 @@ def test_a_bad_copy_of_a_segment_is_named_and_repaired(topic, name, how):
     [found] = audit(topic).findings
     assert (found.node, found.partition, found.offset, found.repairable) == (name, 0, 0, True)
     assert found.what.startswith(f"node {name!r}, topic 't', partition 0, offset 0, segment ")
-    assert repair(topic.log, topic.handle) == [f"{key} on node {name!r}"]
+    assert repair(topic.handle) == [f"{key} on node {name!r}"]
     assert disk(topic, name).read(key) == whole
     assert audit(topic).findings == []
 
@@ -140,7 +140,7 @@ def test_a_bad_copy_of_an_append_file_is_named_and_repaired(topic, name, how):
     [found] = audit(topic).findings
     assert (found.node, found.partition, found.offset, found.repairable) == (name, 0, 8, True)
     assert found.what == f"node {name!r}, topic 't', partition 0, offset 8"
-    assert repair(topic.log, topic.handle) == [f"{key} on node {name!r}"]
+    assert repair(topic.handle) == [f"{key} on node {name!r}"]
     assert disk(topic, name).read(key) == whole
     assert audit(topic).findings == []
 
@@ -152,7 +152,7 @@ def test_a_bad_index_of_one_node_is_named_and_repaired(topic, how):
     spoil(topic, "1", key, how)
     [found] = audit(topic).findings
     assert (found.node, found.repairable, key in found.what) == ("1", True, True)
-    assert repair(topic.log, topic.handle) == [f"{key} on node '1'"]
+    assert repair(topic.handle) == [f"{key} on node '1'"]
     assert disk(topic, "1").read(key) == whole
 
 
@@ -161,7 +161,7 @@ def test_two_bad_copies_are_repaired_from_the_third(topic):
     for name in ("0", "1"):
         spoil(topic, name, key, "flipped")
     assert len(audit(topic).findings) == 2
-    repair(topic.log, topic.handle)
+    repair(topic.handle)
     assert audit(topic).findings == []
 
 
@@ -173,7 +173,7 @@ def test_no_copy_is_deleted_if_every_copy_is_bad(topic):
     findings = audit(topic).findings
     assert len(findings) == 6
     assert not any(each.repairable for each in findings)
-    assert repair(topic.log, topic.handle) == []
+    assert repair(topic.handle) == []
     assert {name: topic.content(name) for name in ALL} == before
 
 
@@ -189,7 +189,7 @@ def test_a_copy_that_was_not_mounted_for_a_moment_is_not_replaced(topic, monkeyp
 
     monkeypatch.setattr(transfer, "check_append_file", unmounted_at_first)
     monkeypatch.setattr(store, "delete", removed.append)
-    assert repair(topic.log, topic.handle) == []
+    assert repair(topic.handle) == []
     assert removed == []
 
 
@@ -205,7 +205,7 @@ def test_a_bad_copy_that_another_process_repaired_first_is_not_replaced(topic, m
 
     monkeypatch.setattr(disk(topic, "2"), "read", read)
     monkeypatch.setattr(disk(topic, "1"), "delete", removed.append)
-    repair(topic.log, topic.handle)
+    repair(topic.handle)
     assert removed == []
     assert disk(topic, "1").read(key) == disk(topic, "0").read(key)
 
@@ -222,7 +222,7 @@ def test_a_bad_copy_stays_if_no_good_one_can_be_read(topic, monkeypatch):
         return real(wanted, *place)
 
     monkeypatch.setattr(disk(topic, "0"), "read", read)
-    assert repair(topic.log, topic.handle) == []
+    assert repair(topic.handle) == []
     assert disk(topic, "1").read(key) == bad
 
 
@@ -230,7 +230,7 @@ def test_with_a_node_only_its_copies_are_repaired(topic):
     key = log_key(topic)
     for name in ("0", "1"):
         spoil(topic, name, key, "flipped")
-    assert repair(topic.log, topic.handle, "1") == [f"{key} on node '1'"]
+    assert repair(topic.handle, "1") == [f"{key} on node '1'"]
     assert [each.node for each in audit(topic).findings] == ["0"]
 
 
@@ -249,7 +249,7 @@ def test_copies_that_are_whole_and_differ_are_named(topic):
     [found] = audit(topic).findings
     assert (found.node, found.repairable) == ("2", False)
     assert "its chunks differ from those on node '0'" in found.detail
-    assert repair(topic.log, topic.handle) == []
+    assert repair(topic.handle) == []
 
 
 def test_a_segment_that_waits_for_the_isr_is_read_too(topic):
@@ -277,7 +277,7 @@ def test_rows_that_no_reachable_node_has_are_named(topic):
     topic.append(on=("0",), acks="1")
     log, handle = topic.open()
     log.missing_nodes = {"0": StoreUnavailable("/cluster", "", "away")}
-    [first, away] = verify(log, handle).findings
+    [first, away] = verify(handle).findings
     assert (first.what, first.offset) == ("topic 't', partition 0, offset 10", 10)
     assert "all of its holders (0) are missing" in first.detail
     assert away.what == "node '0'"

@@ -166,7 +166,7 @@ def test_what_is_left_of_a_deleted_topic_costs_one_look(deleted):
 
 
 def test_a_reader_that_planned_before_reads_on_until_the_delay_is_over(topic):
-    split = split_of(topic.log, topic.handle, Range("t", 0, 0, 18))
+    split = split_of(topic.handle, Range("t", 0, 0, 18))
     delete(topic)
     topic.clock.now_ms = LATER_MS - 1
     clean_up_cluster(topic.log)

@@ -106,7 +106,7 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
         topic_cleanup.clean_up_topic(topic.handle)
         clean_up_cluster(topic.log)
         follower.delete_unnamed_files(topic.log, "0")
-        returned_node.remove_strays(topic.log, "0", returned_node.inspect(topic.log, topic.handle, "0"))
+        returned_node.remove_strays(topic.log, "0", returned_node.inspect(topic.handle, "0"))
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()

@@ -200,14 +200,14 @@ def find_again(topic, asked):
     def find(offset):
         asked.append(offset)
         handle = topic.open().topic("t")
-        return split_of(topic.log, handle, Range("t", 0, offset, handle.journal.state.partitions[0].high_watermark))
+        return split_of(handle, Range("t", 0, offset, handle.journal.state.partitions[0].high_watermark))
 
     return find
 
 
 def test_a_reader_that_planned_earlier_is_served_after_its_files_were_deleted(topic):
     topic.fill(20)
-    split, asked = split_of(topic.log, topic.handle, Range("t", 0, 0, 60)), []
+    split, asked = split_of(topic.handle, Range("t", 0, 0, 60)), []
     topic.roll()
     topic_cleanup.delete_pending(topic.handle, 0)
     batches = [each for _, each in fetch(topic.log.store_at, split, find_again(topic, asked))]
@@ -220,7 +220,7 @@ def test_a_reader_whose_files_are_deleted_while_it_reads_gets_each_row_once(topi
     dice = random.Random(5)
     for _ in range(40):  # more than a reader joins before it gives the first away
         topic.append({0: [dice.randbytes(600_000)]})
-    split, asked, rows = split_of(topic.log, topic.handle, Range("t", 0, 0, 40)), [], []
+    split, asked, rows = split_of(topic.handle, Range("t", 0, 0, 40)), [], []
     for offset, each in fetch(topic.log.store_at, split, find_again(topic, asked)):
         assert offset == len(rows)
         rows += each["value"].to_pylist()
@@ -234,7 +234,7 @@ def test_a_reader_whose_files_are_deleted_while_it_reads_gets_each_row_once(topi
 
 def test_a_reader_that_cannot_plan_again_names_the_missing_file(topic):
     topic.fill(3)
-    split = split_of(topic.log, topic.handle, Range("t", 0, 0, 9))
+    split = split_of(topic.handle, Range("t", 0, 0, 9))
     topic.roll()
     [first, *_] = topic_cleanup.delete_pending(topic.handle, 0)
     with pytest.raises(ObjectMissing, match=first):

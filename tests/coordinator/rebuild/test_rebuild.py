@@ -43,7 +43,7 @@ def cluster(tmp_path):
 
 def sound(log):
     """Assert that nothing is wrong with the cluster and its topics."""
-    reports = [verify.verify_cluster(log), *(verify.verify(log, log.topic(name)) for name in log.topics())]
+    reports = [verify.verify_cluster(log), *(verify.verify(log.topic(name)) for name in log.topics())]
     assert [each.findings for each in reports] == [[] for _ in reports]
 
 

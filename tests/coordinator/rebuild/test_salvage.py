@@ -58,7 +58,7 @@ def rebuild(cluster):
 
 
 def sound(cluster):
-    assert verify.verify(cluster.log, cluster.log.topic("t")).findings == []
+    assert verify.verify(cluster.log.topic("t")).findings == []
 
 
 def test_damage_in_different_chunks_of_each_copy_loses_no_row(cluster):

@@ -164,11 +164,11 @@ class SegmentedLog(RuleBasedStateMachine):
             asked = {0, *left[:3], *left[-3:], *(time + 1 for time in left[-1:]), *sorted(left)[-2:], *left[::4]}
             for time in asked:
                 expected = next((at for at, each in enumerate(left, self.starts[p]) if each >= time), None)
-                assert offset_for_time(self.log, self.handle, p, time) == expected
+                assert offset_for_time(self.handle, p, time) == expected
 
     def teardown(self) -> None:
         with self.patches:
-            report = verify.verify(self.log, self.handle)
+            report = verify.verify(self.handle)
             assert report.sound, report.findings
 
     def _stage(self, batch: dict[int, list[int]]) -> tuple[SequencedFile, dict[int, list[tuple[bytes, int]]]]:
@@ -187,7 +187,7 @@ class SegmentedLog(RuleBasedStateMachine):
     def _read(self, p: int, start: int, end: int) -> Iterator[tuple[bytes, int]]:
         if start == end:
             return
-        for offset, batch in fetch(self.log.store_at, split_of(self.log, self.handle, Range("t", p, start, end))):
+        for offset, batch in fetch(self.log.store_at, split_of(self.handle, Range("t", p, start, end))):
             assert offset == start
             start += batch.num_rows
             times = batch.column("timestamp").cast(pa.int64()).to_pylist()

@@ -54,7 +54,7 @@ def paths(cluster, node):
 
 
 def is_sound(cluster):
-    assert verify.verify(cluster.log, cluster.log.topic("t")).findings == []
+    assert verify.verify(cluster.log.topic("t")).findings == []
     assert one(cluster).isr == ALL
     cluster.check()
 
@@ -192,7 +192,7 @@ def test_a_killed_repair_leaves_no_holder_without_its_file(cluster, monkeypatch)
 
     monkeypatch.setattr(transfer, "copy_append_file", killed)
     with pytest.raises(KeyboardInterrupt):
-        repair(cluster.log, cluster.log.topic("t"))
+        repair(cluster.log.topic("t"))
     monkeypatch.undo()
     assert one(cluster).isr == ("0", "2")
     catch_up.catch_up(cluster.log.topic("t"), "1")
@@ -201,7 +201,7 @@ def test_a_killed_repair_leaves_no_holder_without_its_file(cluster, monkeypatch)
 
 def test_after_a_repair_the_node_is_in_sync_again(cluster):
     flip_bit(paths(cluster, "0")[0], 8 * 100)
-    assert len(repair(cluster.log, cluster.log.topic("t"))) == 1
+    assert len(repair(cluster.log.topic("t"))) == 1
     assert (reported(cluster), one(cluster).leader) == (["0"], "1")
     is_sound(cluster)
 
@@ -314,7 +314,7 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
     write(cluster.log, handle, 3, {0: [b"3"]}, ALL, "all")
     assert handle.refresh().partitions[0].isr == ("1", "2", "0")
     assert cluster.read("t") == [b"0", b"3"]
-    assert verify.verify(cluster.log, handle).findings == []
+    assert verify.verify(handle).findings == []
 
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["by the topic's configuration", "by hand"])

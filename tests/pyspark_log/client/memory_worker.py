@@ -61,7 +61,7 @@ def read(log, topic):
     columns = tuple(COLUMNS)
     for number, partition in enumerate(handle.journal.state.partitions):
         if partition.high_watermark:
-            split = split_of(log, handle, Range(topic, number, 0, partition.high_watermark))
+            split = split_of(handle, Range(topic, number, 0, partition.high_watermark))
             for offset, record in fetch(log.store_at, split):
                 found += rows(record, columns, arrow_schema(columns), topic, number, offset).num_rows
     return found

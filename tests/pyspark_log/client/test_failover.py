@@ -298,7 +298,7 @@ def test_with_one_node_nothing_costs_more():
         log.append("t", {0: [b"%d" % number]})
     handle, threads = log.log.topic("t"), threading.active_count()
     one.forget()
-    split = split_of(log.log, handle, Range("t", 0, 0, 20))
+    split = split_of(handle, Range("t", 0, 0, 20))
     assert one.reads == 0
     assert ([each.url for each in split.nodes], split.partial_holders) == (["."], {})
     rows = [value for _, batch in fetch(log.log.store_at, split) for value in batch.column("value").to_pylist()]

@@ -92,7 +92,7 @@ def test_a_segment_that_was_cut_on_one_node_is_read_from_another(topic):
 
 
 def offsets_of_times(topic, number):
-    return offset_for_time(topic.log, topic.handle, 0, number)
+    return offset_for_time(topic.handle, 0, number)
 
 
 def test_a_time_that_only_rows_above_the_high_watermark_have_reached_has_no_position():

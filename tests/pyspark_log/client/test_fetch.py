@@ -21,7 +21,7 @@ FLIPS = 400
 
 def rows_of(log, topic, start, end, partition=0):
     handle = log.log.topic(topic)
-    return list(fetch(log.log.store_at, split_of(log.log, handle, Range(topic, partition, start, end))))
+    return list(fetch(log.log.store_at, split_of(handle, Range(topic, partition, start, end))))
 
 
 def values(found):
@@ -108,7 +108,7 @@ def test_micro_batches_out_of_one_chunk_read_it_once():
     store.forget()
     found = []
     for start in range(0, 110, 10):
-        found += values(list(fetch(log.log.store_at, split_of(log.log, handle, Range("t", 0, start, start + 10)))))
+        found += values(list(fetch(log.log.store_at, split_of(handle, Range("t", 0, start, start + 10)))))
     assert found == [b"%d" % i for i in range(110)]
     assert store.reads == 2
 
@@ -160,7 +160,7 @@ def test_a_cut_append_file_is_an_error(stored):
 def test_another_chunk_in_a_chunks_place_is_an_error(stored):
     log, file = stored
     handle = log.log.topic("t")
-    splits = [split_of(log.log, handle, Range("t", p, 0, 30)) for p in (0, 1)]
+    splits = [split_of(handle, Range("t", p, 0, 30)) for p in (0, 1)]
     mine, other = (split.chunks[0] for split in splits)
     wrong = msgspec.structs.replace(mine, position=other.position, length=other.length)
     place = Place(handle.append_file(file.name), wrong.place(0), wrong.base_offset)

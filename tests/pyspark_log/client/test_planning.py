@@ -70,6 +70,6 @@ def test_a_split_names_only_the_chunks_and_files_that_it_needs():
     handle = log.create("t", 2)
     for batch in range(4):
         log.append("t", {0: [b"%d-%d" % (batch, row) for row in range(3)], 1: [b"other"]})
-    split = split_of(log.log, handle, Range("t", 0, 4, 9))
+    split = split_of(handle, Range("t", 0, 4, 9))
     assert [chunk.base_offset for chunk in split.chunks] == [3, 6]
     assert sorted(split.files) == sorted({chunk.file for chunk in split.chunks})

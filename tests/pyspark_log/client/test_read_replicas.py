@@ -55,7 +55,7 @@ def test_the_leader_of_the_rack_comes_first_in_it(racks):
     state = msgspec.structs.replace(racks.handle.journal.state, partitions=(partition,))
     racks.handle.journal.state = state
     range_ = Range("t", 0, 0, 1)
-    assert [each.node for each in split_of(racks.log, racks.handle, range_, "east").nodes] == ["3", "1", "0", "2"]
+    assert [each.node for each in split_of(racks.handle, range_, "east").nodes] == ["3", "1", "0", "2"]
 
 
 def test_the_node_of_the_readers_rack_is_the_one_that_is_read(racks):
@@ -63,7 +63,7 @@ def test_the_node_of_the_readers_rack_is_the_one_that_is_read(racks):
     assert find_again(racks.log, split, 0) == split
     assert read(racks, split) == [b"a"]
     assert reads(racks) == {"2": 1}
-    assert offset_for_time(racks.log, racks.handle, 0, 0, "east") == 0
+    assert offset_for_time(racks.handle, 0, 0, "east") == 0
     assert reads(racks) == {"1": 1}
 
 
@@ -98,5 +98,5 @@ def test_only_holders_are_asked_for_a_file():
 def test_a_former_incarnation_holds_nothing(topic):
     state = topic.handle.journal.state
     topic.handle.journal.state = msgspec.structs.replace(state, incarnations={**state.incarnations, "1": "former"})
-    split = split_of(topic.log, topic.handle, Range("t", 0, 0, BATCHES))
+    split = split_of(topic.handle, Range("t", 0, 0, BATCHES))
     assert [each.node for each in split.nodes] == ["0", "2"]

@@ -71,7 +71,7 @@ class Reader:
         for number, partition in enumerate(handle.journal.state.partitions):
             reached = len(self.rows[number])
             if reached < partition.high_watermark:
-                split = split_of(self.log, handle, Range("t", number, reached, partition.high_watermark))
+                split = split_of(handle, Range("t", number, reached, partition.high_watermark))
                 self.rows[number] += rows_of(self.log, split)
 
 
@@ -96,7 +96,7 @@ def test_a_topic_moves_to_new_nodes_while_it_is_written_and_read(stores):
         writer.stage()
         writer.commit()
     reader.read()
-    late = split_of(reader.log, reader.log.topic("t"), Range("t", 0, 0, 10))
+    late = split_of(reader.log.topic("t"), Range("t", 0, 0, 10))
 
     log = stores.log(real_environment())
     handle = log.topic("t")

@@ -25,7 +25,7 @@ def log(tmp_path):
 
 
 def planned(log):
-    return SplitPartition(log.path, split_of(log.log, log.log.topic("t"), Range("t", 0, 0, 10)))
+    return SplitPartition(log.path, split_of(log.log.topic("t"), Range("t", 0, 0, 10)))
 
 
 def move(log):
