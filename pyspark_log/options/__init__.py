@@ -13,10 +13,10 @@ from pyspark_log.options.position import (
     Timestamps,
 )
 from pyspark_log.options.sink import parse_sink
-from pyspark_log.options.sink_options import SinkOptions
 from pyspark_log.options.source import SourceOptions, check_source, parse_source
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from pyspark_log.options.table import Acks
+from pyspark_log.sink_options import SinkOptions
 from pyspark_log_storage.compression import Compression
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark_log.options import table
 from pyspark_log.options.given import Given, gather, warn
 from pyspark_log.options.option import Kind
-from pyspark_log.options.sink_options import SinkOptions
+from pyspark_log.sink_options import SinkOptions
 from pyspark_log_storage.errors import InvalidOption
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from pyspark_log.options.sink_options import SinkOptions
+    from pyspark_log.sink_options import SinkOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.producers import ProducerClaim
