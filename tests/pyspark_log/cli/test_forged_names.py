@@ -1,5 +1,6 @@
 """A forged snapshot names files outside of the log: no command touches them, in an optimized Python either."""
 
+import json
 import os
 import subprocess
 import sys
@@ -42,17 +43,32 @@ def topic_hash(entry):
     return digest(entry)
 
 
-def run(log, flag, command):
+ALL_COMMANDS = """
+import json, sys
+from pyspark_log.cli.main import app
+
+for command in json.loads(sys.argv[1]):
+    try:
+        app(command)
+    except SystemExit as end:
+        if end.code not in (0, 1, None):
+            raise
+"""
+
+
+def run(log, flag):
+    """Return what the commands print, one after the other in one process."""
     done = subprocess.run(
-        [sys.executable, *flag, "-m", "pyspark_log.cli", *command],
+        [sys.executable, *flag, "-c", ALL_COMMANDS, json.dumps(COMMANDS)],
         env=os.environ | {"PYSPARK_LOG_PATH": log.path},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    assert done.returncode in {0, 1}, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
+    assert "Traceback" not in done.stdout
+    return done.stdout
 
 
 @pytest.mark.parametrize("flag", [(), ("-O",)], ids=["plain", "optimized"])
@@ -67,10 +83,10 @@ def test_a_file_that_only_a_forger_released_is_not_deleted(log, flag, key):
     forge(
         log, msgspec.structs.replace(state, pending_deletions=state.pending_deletions.append([PendingDeletion(key, 0)]))
     )
-    said = [run(log, flag, command) for command in COMMANDS]
+    said = run(log, flag)
     assert outside.read_bytes() == b"somebody's"
     assert sorted(Path(log.path).rglob("entries/*"))[: len(before)] == before
-    assert any("is damaged" in each for each in said)
+    assert "is damaged" in said
 
 
 @pytest.mark.parametrize("flag", [(), ("-O",)], ids=["plain", "optimized"])
@@ -82,6 +98,5 @@ def test_a_file_that_only_a_forger_sequenced_is_not_read(log, flag):
     state = log.log.topic("t").journal.state
     renamed = msgspec.structs.replace(state.files[0], name="../../../../outside")
     forge(log, msgspec.structs.replace(state, files=type(state.files)([renamed])))
-    for command in COMMANDS:
-        assert "outside" not in run(log, flag, command).splitlines()
+    assert "outside" not in run(log, flag).splitlines()
     assert outside.exists()
