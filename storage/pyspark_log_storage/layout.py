@@ -83,6 +83,11 @@ def born_of(name: str) -> int:
     return int(name.split("-")[-2])
 
 
+def base_offset_of(key: str) -> int:
+    """Return the base offset in a segment's name or key, with or without ending."""
+    return int(key.rpartition("/")[2].partition("-")[0])
+
+
 def is_born_name(name: str) -> bool:
     """Return whether `name` is one that `born_name` makes; other files may lie beside them."""
     return _BORN.fullmatch(name) is not None

@@ -109,7 +109,7 @@ def _segments_from(store: Store, folder: str, offset: int) -> Iterator[tuple[str
         key = name.removesuffix(_LOG)
         last = key.removeprefix(folder)
         if name.endswith(_LOG) and layout.is_segment_name(last):
-            base_offset = int(last.split("-")[0])
+            base_offset = layout.base_offset_of(last)
             if base_offset >= offset or _end_offset(store, key) > offset:
                 yield key, base_offset
 

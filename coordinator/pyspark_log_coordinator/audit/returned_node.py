@@ -113,7 +113,7 @@ def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Loc
     for key, (its_epochs, end) in local.segments.items():
         cut = truncation.divergence(its_epochs, end, partition.epoch_starts, partition.log_end)
         if its_epochs and key not in named and cut < end:
-            strays.append(Stray(key, _base_offset(key), end, cut))
+            strays.append(Stray(key, layout.base_offset_of(key), end, cut))
     known_end = max([local.high_watermark, *(end for _, end in local.segments.values())])
     lacking = tuple(
         each.name
@@ -126,7 +126,7 @@ def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Loc
 
 def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
     """Return the leader epochs in a segment's header, and its end; no epochs if it is damaged."""
-    base_offset = _base_offset(key)
+    base_offset = layout.base_offset_of(key)
     try:
         _, epochs, _ = segment.read_header(store, f"{key}{_LOG}", f"segment {store.url}/{key}{_LOG}")
     except (CorruptObject, ObjectMissing):
@@ -142,10 +142,6 @@ def _read(store: Store, key: str, decode: Callable[[bytes, str], T], default: T)
     with contextlib.suppress(ObjectMissing, CorruptObject):
         return decode(store.read(key), f"checkpoint {store.url}/{key}")
     return default
-
-
-def _base_offset(key: str) -> int:
-    return int(key.rsplit("/", 1)[1].partition("-")[0])
 
 
 def _is_segment(key: str, folder: str) -> bool:

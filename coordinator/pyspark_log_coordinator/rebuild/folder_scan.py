@@ -165,7 +165,7 @@ class _Reading:
     def segment(self, name: str, progress: Callable[[int], object]) -> FoundSegment:
         partition, stem = name.removesuffix(_LOG).split("/")
         key = f"{self._prefix}{partition}/{stem}"
-        named = int(stem.split("-")[0])
+        named = layout.base_offset_of(stem)
         size = self._store.size(f"{key}{_LOG}")
         epochs: EpochStarts = ()
         try:

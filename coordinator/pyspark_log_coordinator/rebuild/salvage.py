@@ -105,7 +105,7 @@ def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, d
     for node, store in stores.items():
         with contextlib.suppress(CorruptObject, ObjectMissing):
             header = segment.read_header(store, key, f"segment {store.url}/{key}")
-            if header[0] == int(key.rsplit("/", 1)[1].partition("-")[0]):
+            if header[0] == layout.base_offset_of(key):
                 headers[node] = header
             else:
                 others.add(node)
