@@ -5,13 +5,13 @@ from pyspark_log_storage import segment
 
 
 def audit(topic):
-    """Return what verify says in a process that has just begun."""
+    """Return the report of verify in a new process."""
     log = topic.open()
     return verify(log.topic("t"))
 
 
 def finding(topic):
-    """Return the one thing that verify finds."""
+    """Return the only finding of verify."""
     [found] = audit(topic).findings
     return found
 

@@ -27,7 +27,7 @@ KEEP = {"retention.ms": "-1", "compression.type": "none"}
 
 
 class LostCluster:
-    """Nodes 0, which is the root, 1 and 2, in a folder each."""
+    """Nodes 0 (the root), 1 and 2, each in a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class LostCluster:
         return str(self.path / f"node{node}")
 
     def create(self, topic: str, partitions: int = 1, **settings: str) -> TopicHandle:
-        """Create a topic on all nodes; `settings` have "_" for each "." of Kafka's names."""
+        """Create a topic on all nodes. `settings` are Kafka's names with "_" for "."."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
         return self.log.create_topic(topic, partitions, parse(KEEP | config), replicas=[ALL] * partitions)
 
@@ -63,7 +63,7 @@ class LostCluster:
         return name
 
     def roll(self, topic: str, chunks: int | None = None, partition: int = 0) -> str:
-        """Roll the oldest chunks of a partition, all where no number is given; return the segment's name."""
+        """Roll the oldest chunks of a partition (default: all); return the segment's name."""
         handle = self.log.topic(topic)
         one = handle.refresh().partitions[partition]
         taken = tuple(one.chunks[:chunks])
@@ -73,7 +73,7 @@ class LostCluster:
         return swap.segment.name
 
     def checkpoint(self, topic: str) -> None:
-        """Write what housekeeping writes: checkpoints and descriptions."""
+        """Write checkpoints and descriptions, as maintenance does."""
         checkpoint_files.write_on_nodes(self.log.topic(topic))
 
     def folder(self, node: str, topic: str) -> Path:
@@ -99,7 +99,7 @@ class LostCluster:
         return look(*(self.url(node) for node in nodes), journals=[self.url(node) for node in journals])
 
     def rebuild(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = (), **flags: Any) -> Survey:
-        """Rebuild the cluster from some nodes; the log is the new one then."""
+        """Rebuild the cluster from some nodes, and open it."""
         found = self.survey(nodes, journals)
         execute.rebuild(found, real_environment(), **flags)
         self.log = Log(list(found.journal_stores), real_environment())
@@ -107,27 +107,27 @@ class LostCluster:
         return found
 
     def read(self, topic: str, partition: int = 0) -> list[bytes]:
-        """Return the values of a partition, each held against its offset, as a reader finds them now."""
+        """Return the values of a partition; check their offsets."""
         return read(self.log, topic, partition)
 
     def check(self, lost: Mapping[tuple[str, int], int] | None = None) -> None:
-        """Hold every partition against what was written, of which the newest rows may be lost."""
+        """Check that every partition has the written rows, without the newest `lost` ones."""
         for (topic, partition), values in self.expected.items():
             missing = (lost or {}).get((topic, partition), 0)
             assert self.read(topic, partition) == values[: len(values) - missing], (topic, partition)
 
     def forget(self, topic: str, rows: int) -> None:
-        """Expect no longer the newest rows of each partition of a topic."""
+        """Stop expecting the newest rows of each partition of a topic."""
         for (name, _), values in self.expected.items():
             if name == topic:
                 del values[len(values) - rows :]
 
     def catch_up(self, topic: str, node: str) -> None:
-        """Copy to a node what it misses."""
+        """Let a node catch up."""
         copying.catch_up(self.log.topic(topic), node)
 
     def set_aside(self, node: str) -> list[Path]:
-        """Return what was set aside on a node, without the remains of journals."""
+        """Return the files that were set aside on a node, except those of journals."""
         files = (each for each in Path(self.url(node)).glob("set-aside/**/*") if each.is_file())
         return sorted(each for each in files if "journal" not in each.parts and "cluster" not in each.parts)
 
@@ -138,7 +138,7 @@ def look(*urls: str, journals: Sequence[str] = (), open_node: Callable[[str], St
 
 
 def read(log: Log, topic: str, partition: int = 0) -> list[bytes]:
-    """Return the values of a partition, each held against its offset."""
+    """Return the values of a partition; check their offsets."""
     handle = log.topic(topic)
     one = handle.journal.state.partitions[partition]
     values: list[bytes] = []

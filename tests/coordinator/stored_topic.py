@@ -132,7 +132,7 @@ class StoredTopic:
         return self.handle.segment(partition, self.handle.refresh().partitions[partition].segments[number].name)
 
     def read(self, partition: int = 0, start: int | None = None, handle: TopicHandle | None = None) -> list[Any]:
-        """Return the values of a partition, each held against its offset, as a reader finds them now."""
+        """Return the values of a partition; check their offsets."""
         handle = handle or self.handle
         one = handle.refresh().partitions[partition]
         begin = one.log_start if start is None else start

@@ -1,4 +1,4 @@
-"""Any one stored object is lost, cut or flipped: readers and writers get right rows or an error, and no row is lost.
+"""One stored object is lost, cut or flipped: readers and writers get right rows or an error, and no row is lost.
 
 Every object of a small log is damaged in turn, whatever it is. Processes that were there go on, and others begin. What
 they acknowledge is there at the end: at once, or when the object is back.
@@ -21,7 +21,7 @@ PRODUCER = "p"
 BATCHES = 14
 
 Contents = dict[str, dict[str, bytes]]
-"""What is stored at each address."""
+"""The stored objects by address."""
 
 
 class Cluster:
@@ -35,7 +35,7 @@ class Cluster:
         self._lives = itertools.count(1)
 
     def begin(self) -> TopicClient:
-        """Return a process that has just begun. Raises `LogError`."""
+        """Return a new process. Raises `LogError`."""
         log = Log(
             list(self.stores.values()),
             seeded(next(self._lives) * 10**6),
@@ -49,7 +49,7 @@ class Cluster:
 
 
 def filled(urls: tuple[str, ...]) -> Contents:
-    """Return what a small log consists of in which everything has happened once, and rows are not rolled yet."""
+    """Return the objects of a small log in which everything has happened once, with unrolled rows."""
     cluster = Cluster({url: {} for url in urls})
     if len(urls) > 1:
         bootstrap.mark(list(cluster.stores.values()), seeded(1))
@@ -90,7 +90,7 @@ DAMAGE = (lost, cut, flipped)
 
 
 class Story:
-    """One object that is damaged, and what processes do until it is back."""
+    """A damaged object, and the processes that meet it."""
 
     def __init__(self, contents: Contents, url: str, key: str, damage) -> None:
         self.cluster = Cluster(contents)
@@ -107,14 +107,14 @@ class Story:
             self._store.put(key, self._damaged)
 
     def go_on(self) -> None:
-        """Let a warm process and a cold one read, write and maintain, in turn; each may end with an error."""
+        """Let a warm and a new process read, write and maintain in turn. Each may fail with an error."""
         for act in (self.read, self.write, self.maintain, self.write, self.read):
             for begin in (lambda: self.warm, self.cluster.begin):
                 error = error_of(lambda act=act, begin=begin: act(begin()))
                 self.errors += [error] if error is not None else []
 
     def read(self, client: TopicClient) -> None:
-        """Hold what a reader gets against what was acknowledged; the next batch may be there, too."""
+        """Compare what a reader gets with the acknowledged batches; the next batch may be there, too."""
         state = client.handle.journal.state
         assert state.producers[PRODUCER].batch_id + 1 in {self.acknowledged, self.acknowledged + 1}
         expected = rows_of_all(PRODUCER, state.producers[PRODUCER].batch_id + 1)
@@ -133,14 +133,14 @@ class Story:
         client.tidy()
 
     def put_back(self) -> None:
-        """Restore the object from a backup, if it is as the damage left it."""
+        """Restore the object from a backup, unless a process has changed it."""
         there = set(self._store.list(""))
         if (self._store.read(self._key) if self._key in there else None) == self._damaged:
             self._store.put(self._key, self._whole)
 
 
 def hold(contents: Contents, url: str, key: str, damage) -> None:
-    """Hold that the damage to one object costs no row."""
+    """Check that damage to one object loses no row."""
     if damage(contents[url][key]) == contents[url][key]:
         return
     story = Story(contents, url, key, damage)
@@ -166,7 +166,7 @@ def test_one_damaged_object_on_one_root_loses_no_row(damage, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(THREE)))
 def test_one_damaged_object_on_one_of_three_nodes_loses_no_row(number, monkeypatch):
-    """An object that is on all three is lost on one, cut on the next and flipped on the third, each in a log alone."""
+    """An object on all three nodes is lost on one, cut on the next and flipped on the third, each in its own log."""
     make_constants_small(monkeypatch.setattr)
     contents = filled(THREE)
     for each, key in enumerate(sorted(contents[THREE[number]])):
@@ -176,7 +176,7 @@ def test_one_damaged_object_on_one_of_three_nodes_loses_no_row(number, monkeypat
 @pytest.mark.parametrize("folder", ["cluster/", "/journal/"])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_no_object_of_a_journal_on_one_root_is_missed(damage, folder, monkeypatch):
-    """There is no error at all, for each has a spare."""
+    """No error occurs, because each object has a spare."""
     make_constants_small(monkeypatch.setattr)
     contents = filled(ROOT)
     for key in contents["/root"]:

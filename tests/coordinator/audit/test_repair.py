@@ -13,7 +13,7 @@ from tests.coordinator.stored_topic import StoredTopic
 
 @pytest.fixture
 def topic(monkeypatch):
-    """A topic with everything: segments of two levels, unrolled chunks, a cut log start, snapshots, released files."""
+    """A topic with segments of two levels, unrolled chunks, a moved log start, snapshots and files to delete."""
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 8)
     made = StoredTopic(partitions=2)
     for _ in range(3):

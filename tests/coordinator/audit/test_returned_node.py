@@ -1,4 +1,4 @@
-"""A node that was away returns: what of its folder is the log's is found out, and what is not goes."""
+"""A node returns: segments in its folder that are not in the log are found and deleted."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 @pytest.fixture
 def topic():
-    """Two batches everywhere and in a segment; one on node 0 alone, in a segment that no entry names."""
+    """Two batches on all nodes, in a segment; one on node 0 only, in a segment that no entry names."""
     topic = ReplicatedTopic(retention_ms="-1")
     for _ in range(2):
         topic.append(on=ALL, acks="all")
@@ -26,7 +26,7 @@ def topic():
 
 
 def elect_uncleanly(topic, node):
-    """Let the other nodes be gone for good, and this one lead."""
+    """Lose the other nodes for good, and elect this one."""
     for other in set(ALL) - {node}:
         topic.handle.submit(Suspect(other, topic.handle.refresh().incarnations[other]))
     state = topic.handle.refresh()
@@ -61,7 +61,7 @@ def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
 
 
 def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
-    """Somebody made it a moment ago, and its entry is still to come."""
+    """A process has just written it, and its entry follows."""
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
     job = roll_plan.RollJob(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)

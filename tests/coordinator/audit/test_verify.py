@@ -18,12 +18,12 @@ from tests.coordinator.stored_topic import StoredTopic
 from tests.coordinator.topics import filled, rolled
 
 DAMAGE = [0, 5, 40, 100, -1]
-"""Bytes of a file of which a bit is turned over."""
+"""Positions of flipped bits in a file."""
 
 
 @pytest.fixture
 def topic(monkeypatch):
-    """A topic with everything: segments of two levels, unrolled chunks, a cut log start, snapshots, released files."""
+    """A topic with segments of two levels, unrolled chunks, a moved log start, snapshots and files to delete."""
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 8)
     made = StoredTopic(partitions=2)
     for _ in range(3):
@@ -262,7 +262,7 @@ def test_a_damaged_manifest_is_named(topic, monkeypatch, how):
 
 
 def state_with(**facts):
-    """Return the first partition of a topic of two segments and a chunk, with other facts."""
+    """Return the first partition of a topic with two segments and a chunk, changed."""
     return msgspec.structs.replace(rolled(filled(3), 0, 10, 20).partitions[0], **facts)
 
 

@@ -23,12 +23,12 @@ from tests.coordinator.spares import lose_both
 from tests.coordinator.stored_topic import StoredTopic
 
 LEFT = "f" * 32
-"""What a store calls a temporary file."""
+"""The name of a temporary file."""
 
 
 @pytest.fixture
 def topic(monkeypatch):
-    """A topic with everything: segments of two levels, unrolled chunks, a cut log start, snapshots, released files."""
+    """A topic with segments of two levels, unrolled chunks, a moved log start, snapshots and files to delete."""
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 8)
     made = StoredTopic(partitions=2)
     for _ in range(3):
@@ -45,7 +45,7 @@ def topic(monkeypatch):
 
 @pytest.fixture
 def cluster(topic, monkeypatch):
-    """The topic, when the cluster's journal has 40 entries and five snapshots, and two topics were deleted."""
+    """The topic in a cluster whose journal has 40 entries and five snapshots, after two topics were deleted."""
     for number in range(16):
         topic.log.create_topic(f"topic-{number}", 1)
     for number in (3, 5):
@@ -57,7 +57,7 @@ def cluster(topic, monkeypatch):
 
 
 def audit_cluster(topic):
-    """Return what verify says of the cluster in a process that has just begun."""
+    """Return the report of verify for the cluster in a new process."""
     return verify_cluster(topic.open())
 
 

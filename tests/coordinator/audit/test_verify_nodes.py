@@ -1,4 +1,4 @@
-"""Verify and repair on several nodes: each copy is read, what is wrong is named with its node, and copied again."""
+"""Verify and repair on several nodes: every copy is read, and damaged ones are named and copied again."""
 
 import random
 
@@ -40,7 +40,7 @@ def disk(topic, name):
 
 
 def audit(topic, node=None):
-    """Return what verify says in a process that has just begun."""
+    """Return the report of verify in a new process."""
     _, handle = topic.open()
     return verify(handle, node=node)
 

@@ -17,7 +17,7 @@ from tests.coordinator.spares import lose_both, replace_both
 from tests.coordinator.stored_topic import StoredTopic
 
 LEFT = "f" * 32
-"""What a store calls a temporary file."""
+"""The name of a temporary file."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A rebuild that is killed at any point is done by doing it again, and nothing is lost by that."""
+"""A rebuild that is killed at any point can be repeated, and loses nothing."""
 
 import pytest
 
@@ -17,7 +17,7 @@ URLS = ("/cluster", "/disk/1", "/disk/2")
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Countdown:
@@ -28,7 +28,7 @@ class Countdown:
 
 
 class MortalStore(MemoryStore):
-    """A store whose user dies at a change that it makes."""
+    """A store that kills its process at a change."""
 
     countdown = Countdown()
 
@@ -58,7 +58,7 @@ class MortalStore(MemoryStore):
 
 @pytest.fixture
 def lost():
-    """The stores of three nodes without the cluster's journal; the topic's knows more than descriptions."""
+    """The stores of three nodes without the cluster's journal. The topic's journal is newer than its description."""
     MortalStore.countdown = Countdown()
     topic = ReplicatedTopic(Stores(MortalStore), retention_ms="-1")
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_a_rebuild_that_was_killed_can_be_repeated(lost):
 
 
 def test_before_its_last_step_a_killed_rebuild_leaves_no_cluster(lost):
-    """It was given one node that had been away, and had begun the topic's journal by that."""
+    """It was given only a node that had been missing, and began the topic's journal with its rows."""
     rebuild(clone(lost), URLS[2:])
     changes = MortalStore.countdown.made
     stores = clone(lost)

@@ -1,4 +1,4 @@
-"""As much of a partition as can be had from the pieces that were found."""
+"""The longest prefix of a partition that segments and chunks give."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A cluster whose every journal is gone is made again from its nodes' folders, and readers and writers go on."""
+"""A cluster without any journal is rebuilt from its nodes' folders, and readers and writers continue."""
 
 import shutil
 
@@ -48,7 +48,7 @@ def sound(log):
 
 
 def elect_uncleanly(handle, node):
-    """Let the other nodes be gone for good, and this one lead."""
+    """Lose the other nodes for good, and elect this one."""
     state = handle.refresh()
     for other in set(ALL) - {node}:
         handle.submit(Suspect(other, state.incarnations[other]))
@@ -206,7 +206,7 @@ def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(c
 
 
 def test_a_segment_with_rows_that_an_election_cut_is_not_used(cluster):
-    """Node 2 was elected uncleanly while 0 and 1 were away, and the rows that it lacked were cut."""
+    """Node 2 was elected uncleanly while 0 and 1 were missing, and the rows that it lacked were cut."""
     handle = cluster.log.topic("u")
     cluster.roll("u")
     cluster.append("u", on=("0", "1"))
@@ -243,7 +243,7 @@ def test_the_replay_of_a_partly_lost_batch_is_an_error(cluster):
 
 
 def test_a_process_from_before_the_rebuild_appends_nothing_and_reads_the_rebuilt_log(cluster):
-    """It knows the old journal, and has files in hand."""
+    """It knows the old journal, and has staged files."""
     old = cluster.log
     handle = old.topic("u")
     stale = staged(cluster, handle)
@@ -292,7 +292,7 @@ def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):
 
 
 def test_the_remains_of_a_topics_journal_are_used(cluster):
-    """Only the cluster's journal is gone: the topics' know more than any description."""
+    """Only the cluster's journal is lost. The topics' journals are newer than any description."""
     cluster.append("t", 2)
     shutil.rmtree(cluster.path / "node0" / "cluster")
     assert cluster.rebuild().lost == 0

@@ -1,4 +1,4 @@
-"""Segments that are damaged on every node: what can be had of them is in the log that is made again."""
+"""Segments that are damaged on every node: their good chunks are in the rebuilt log."""
 
 import os
 
@@ -14,11 +14,11 @@ from tests.coordinator.replicated_topic import ALL
 from tests.plain_log import flip_bit
 
 ROWS = 2_000
-"""Of a batch, which then is a chunk of its own in a segment."""
+"""Rows of a batch: enough for a chunk of its own in a segment."""
 
 
 class Spoiled(LostCluster):
-    """Topic t, of segments of one, four and one chunk that are on all nodes, and nothing else."""
+    """Topic t with segments of one, four and one chunk on all nodes, and nothing else."""
 
     def __init__(self, path):
         super().__init__(path)
@@ -38,7 +38,7 @@ class Spoiled(LostCluster):
         return self.segment(node, "t", self.names[number])
 
     def spoil(self, number, **chunks):
-        """Damage these chunks of a segment, on the nodes that are named node0, node1 and node2."""
+        """Damage these chunks of a segment on the nodes given as node0, node1 and node2."""
         for node, damaged in chunks.items():
             for each in damaged:
                 flip_bit(self.path_of(number, node[-1]), 8 * (self.places[number][each].position + 100))
@@ -99,7 +99,7 @@ def test_nothing_is_salvaged_if_every_header_is_damaged(cluster):
 
 
 def test_a_salvaged_segment_never_costs_later_rows(cluster):
-    """Without the first two segments the log begins with the third; a part of the second would end it before that."""
+    """Without the first two segments the log begins with the third. A part of the second would end it before that."""
     for node in ALL:
         cluster.spoil_header(0, node)
     cluster.spoil(1, node0=[2], node1=[2], node2=[2])

@@ -12,7 +12,7 @@ from tests.plain_log import PlainLog
 from tests.pyspark_log.cli_maintain import NOTHING, files, filled, rows
 
 LEFT = "f" * 32
-"""What a store calls a temporary file."""
+"""The name of a temporary file."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A reader whose nodes fail or hang: it continues with the next one in the middle, and every row comes once."""
+"""A reader whose nodes fail or hang continues with the next node, and every row comes once."""
 
 import gc
 import logging

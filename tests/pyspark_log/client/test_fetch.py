@@ -1,4 +1,4 @@
-"""From a split to Arrow batches: joined, cut, and never wrong."""
+"""The rows of a split as Arrow batches: joined, cut, and never wrong."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Where a batch read begins and ends, by every option that says so and by their precedence."""
+"""Where a batch read begins and ends, by every option and by their precedence."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""What is kept of chunks between micro-batches stays small."""
+"""The cache of decoded chunks stays small."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""A reader whose files maintenance moves, or retention takes, between planning and reading."""
+"""A reader whose files are rolled or expire between planning and reading."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def planned(log):
 
 
 def move(log):
-    """Roll what there is, and remove the files that it was in."""
+    """Roll all rows, and delete their append files."""
     handle = log.log.topic("t")
     topic_roll.roll_and_merge(handle)
     topic_cleanup.clean_up_topic(handle)

@@ -1,4 +1,4 @@
-"""The columns of a row that is read, from what is stored."""
+"""The columns of a row that is read."""
 
 import pyarrow as pa
 import pytest

@@ -30,7 +30,7 @@ def earliest(log, **options):
 
 
 def poll(stream):
-    """The rows of the next micro-batch, waited for."""
+    """Wait for the next micro-batch, and return its rows."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
         if (rows := stream.batch()) is not None:

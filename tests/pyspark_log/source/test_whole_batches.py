@@ -1,4 +1,4 @@
-"""A reader sees a micro-batch in all partitions of a topic or in none, also while it is written."""
+"""A reader sees a micro-batch in all partitions of a topic or in none, even while it is written."""
 
 import itertools
 import threading
@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 60
 
 
 class Writer:
-    """Writes micro-batches, of which each puts its number into every partition."""
+    """Writes micro-batches that each put their number into every partition."""
 
     def __init__(self, path):
         self._log = PlainLog(path)
@@ -29,7 +29,7 @@ class Writer:
 
 
 class BusyWriter(Writer):
-    """Writes beside the reader, in a thread of its own, until the end of the block."""
+    """Writes in a thread until the end of the block."""
 
     def _run(self):
         while not self._stop_asked.is_set():
@@ -54,7 +54,7 @@ class BusyWriter(Writer):
 
 @pytest.fixture
 def interrupting(path, monkeypatch):
-    """A writer that gets a batch in at every second look of the reader at the topic's journal."""
+    """A writer that commits a batch at every second read of the topic's journal by the reader."""
     writer, store, looks = Writer(path), open_log(str(path)).store, itertools.count(1)
     read_object = store.read
 
