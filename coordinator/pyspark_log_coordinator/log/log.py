@@ -204,13 +204,9 @@ class Log:
 
     def store_at(self, url: str) -> Store:
         """Return the store at a node's address. Reads nothing. Raises `InvalidOption`, `CorruptObject`."""
-        if url != cluster.AT_THE_ROOT:
-            return self._stores.at(url)
-        if self.journals.nodes is not None:  # then no node is named by the root
-            raise CorruptObject(
-                f"the journal of the cluster at {self.journals.place.url}", f"a node's address is {url!r}"
-            )
-        return self.store
+        if url == cluster.AT_THE_ROOT and self.journals.nodes is None:
+            return self.store
+        return self._stores.at(url)
 
     def stores(self) -> list[Store]:
         """Return the stores of the journals and of all nodes, without those that were missing at the last probe."""

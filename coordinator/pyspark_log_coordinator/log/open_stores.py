@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
+from pyspark_log_storage.errors import CorruptObject
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -20,7 +23,12 @@ class OpenStores:
         self._opened = {each.url: each for each in roots}
 
     def at(self, url: str) -> Store:
-        """Return the store at an address. Reads nothing. Raises `InvalidOption`."""
+        """Return the store at an address. Reads nothing.
+
+        Raises `InvalidOption`, and `CorruptObject` for a node at the root of a cluster that has journal nodes instead.
+        """
+        if url == AT_THE_ROOT:
+            raise CorruptObject(f"the cluster at {self.roots[0].url}", f"a node's address is {url!r}")
         if url not in self._opened:
             self._opened[url] = self._open_store(url)
         return self._opened[url]

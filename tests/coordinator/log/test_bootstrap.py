@@ -303,6 +303,13 @@ def test_a_damaged_list_is_an_error_that_names_it(founded):
     assert founded.log().journals.nodes.urls == URLS
 
 
+def test_a_list_cannot_name_the_root(disks):
+    root = JournalNode("0", ".", "i")
+    disks.open("/disk/a").create(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", (root, root, root))))
+    with pytest.raises(CorruptObject, match=r"the cluster at /disk/a is damaged: a node's address is '\.'"):
+        disks.log("/disk/a")
+
+
 def test_a_list_with_another_field_stops_this_version():
     body = b'{"cluster": "c", "nodes": [], "moved": true}'
     with pytest.raises(NewerFormat):
