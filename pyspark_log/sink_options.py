@@ -1,4 +1,4 @@
-"""The options of a write, as the driver has parsed them (`pyspark_log.options`) and tasks get them."""
+"""The parsed options of a write. Tasks receive them, so they are kept apart from the parser in `options`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from pyspark_log.options import Acks, Compression
+    from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_storage.compression import Compression
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write was asked for."""
+    """The parsed options of a write."""
 
     path: str
     topic: str | None
-    """None: each row's column `topic` says it."""
+    """None: the column `topic` of each row."""
     acks: Acks
     compression: Compression | None
     """None: each topic's own."""
     txn_app_id: str | None
-    """None: a stream goes by its query id, and a batch write is not idempotent."""
+    """None: a stream uses its query id, and a batch write is not idempotent."""
     txn_version: int | None
-    """Set with txn_app_id in a batch write; None in a stream, whose batch id it is."""
+    """Set with txn_app_id in a batch write; None in a stream, which uses the number of the micro-batch."""
     txn_take_over: bool
     retries: int
     retry_backoff_ms: int
@@ -31,6 +32,6 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     auto_create_topics: bool
     num_partitions: int
     replication_factor: int | None
-    """None: as many as there are nodes, 3 at most."""
+    """None: the default, which depends on the number of nodes."""
     request_timeout_ms: int
     session_timeout_ms: int

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SESSION_TIMEOUT_MS = 9_000
-"""Kafka's default of broker.session.timeout.ms."""
 BACKOFF_SECONDS_MAX = 1.0
 """Kafka's default of retry.backoff.max.ms. A longer retry.backoff.ms takes precedence."""
 
@@ -27,10 +26,10 @@ _logger = logging.getLogger("pyspark_log")
 class RetryPolicy(msgspec.Struct, frozen=True):
     """Kafka's options of these names."""
 
-    retries: int = 2**31 - 1
-    retry_backoff_ms: int = 100
-    delivery_timeout_ms: int = 120_000
-    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    retries: int = settings.RETRIES.default
+    retry_backoff_ms: int = settings.RETRY_BACKOFF_MS.default
+    delivery_timeout_ms: int = settings.DELIVERY_TIMEOUT_MS.default
+    session_timeout_ms: int = settings.BROKER_SESSION_TIMEOUT_MS.default
     """How long a node may be unreachable before a writer that waits elects leaders in its place."""
 
 

@@ -66,7 +66,7 @@ class Nodes:
         """Renew the node on the empty disk, let it catch up, and migrate the journals to it again."""
         self._run("nodes", "renew", node, "--yes")
         self._run("node", "run", node, "--once")
-        self._run("cluster", "move-journals", "--to", ",".join(self.folders))
+        self._run("cluster", "migrate-journals", "--to", ",".join(self.folders))
 
     def repair(self, node: str) -> None:
         """Read every copy of every row, and repair the damaged ones.

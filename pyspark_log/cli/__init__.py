@@ -1,4 +1,4 @@
-"""The command line: topics, produce, consume and offsets. Needs neither Spark nor Java.
+"""The command line. It needs neither Spark nor Java.
 
-What is heavy (Arrow, tables) is imported inside the commands, so that help and usage errors come at once.
+Modules that take long to import (Arrow, tables) are imported inside the commands, so that help comes at once.
 """

@@ -1,4 +1,4 @@
-"""`python -m pyspark_log.cli`: the command line where the script `pyspark-log` is not on the PATH."""
+"""`python -m pyspark_log.cli`: the command line without the script `pyspark-log` on the PATH."""
 
 from pyspark_log.cli.main import app
 

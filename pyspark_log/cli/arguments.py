@@ -1,4 +1,4 @@
-"""The arguments that several commands have, and how a value that is typed wrong is told."""
+"""Arguments that several commands have, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
+
+from pyspark_log.cli import output
 
 if TYPE_CHECKING:
     from pyspark_log.options.option import Option
@@ -20,16 +22,34 @@ Path = Annotated[
         "-p",
         envvar="PYSPARK_LOG_PATH",
         metavar="ADDRESS",
-        help="The cluster's address, for example /data/log; of journal nodes any, with commas between them.",
+        help="Address of the cluster, such as /data/log, or of one or several journal nodes, separated by commas.",
     ),
 ]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", show_default=False)]
-Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Which topics; all if none is named.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one document or one a line.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics (default: all).")]
+NodeId = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node.", show_default=False)]
+ReplicaAssignment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NODES",
+        help="Nodes of each partition, preferred leader first: 0:1,1:2 places partition 0 on nodes 0 and 1, and "
+        "partition 1 on nodes 1 and 2.",
+    ),
+]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="KEY=VALUE", help="Setting of the topic, with Kafka's name; can be repeated."),
+]
+Throttle = Annotated[
+    int | None, typer.Option(min=1, metavar="BYTES", help="Maximum bytes to copy per second (default: unlimited).")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without changing anything.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
 
 
 class Format(str, enum.Enum):
-    """How rows are written as lines."""
+    """The format of rows as lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -39,32 +59,32 @@ KeySeparator = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="Text lines are key, this separator, value. A tab is $'\\t' in most shells.",
+        help="Separator between the key and the value of a text line. In most shells, $'\\t' is a tab.",
         show_default=False,
     ),
 ]
 
 
 def check_key_separator(separator: str | None, form: Format) -> None:
-    """End the program where the separator makes no sense."""
+    """End the program if the separator cannot be used."""
     if separator == "":
-        refuse("--key-separator", "it is empty; give at least one character")
+        refuse("--key-separator", "it is empty; expected at least one character")
     if separator is not None and form is Format.JSON:
-        refuse("--key-separator", "it is for text lines; in JSON lines the key has a field of its own")
+        refuse("--key-separator", "it applies to text lines only; in JSON lines the key is a field")
 
 
 def read_as(option: Option[T], text: str, name: str) -> T:
-    """Return what `text` means for an option of the sink; ends the program where it means nothing."""
+    """Return the value of `text` for an option of the sink. End the program if it is invalid."""
     try:
         return option.value.read(text.strip())
     except ValueError as error:
-        refuse(name, f"{text!r}: {error}. It takes {option.value.takes}")
+        refuse(name, f"{text!r}: {error}; expected {option.value.takes}")
 
 
-def settings(pairs: list[str], example: str) -> dict[str, str]:
-    """Return what the pairs of --config set; ends the program if one is no pair."""
+def settings(pairs: list[str] | None, example: str) -> dict[str, str]:
+    """Return the settings of --config. End the program if one is invalid."""
     found: dict[str, str] = {}
-    for pair in pairs:
+    for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not (key.strip() and equals):
             refuse("--config", f"{pair!r} is not KEY=VALUE, such as {example}")
@@ -72,25 +92,29 @@ def settings(pairs: list[str], example: str) -> dict[str, str]:
     return found
 
 
-def assignment(text: str) -> list[list[str]]:
-    """Return the nodes of each partition, from Kafka's way to write them; ends the program where it is none."""
-    replicas = [[node.strip() for node in nodes.split(":")] for nodes in text.split(",")]
+def replica_assignment(text: str | None) -> tuple[tuple[str, ...], ...] | None:
+    """Return the nodes of each partition from Kafka's notation, or None for None. End the program if it is invalid."""
+    if text is None:
+        return None
+    replicas = tuple(tuple(node.strip() for node in nodes.split(":")) for nodes in text.split(","))
     if not all(node for nodes in replicas for node in nodes):
-        refuse(
-            "--replica-assignment", f"{text!r} is not NODE:NODE,NODE:NODE, such as 0:1,1:2 for two partitions of two"
-        )
+        refuse("--replica-assignment", f"{text!r} is not NODE:NODE,NODE:NODE, such as 0:1,1:2 for two partitions")
     return replicas
 
 
-def agreed(question: str) -> bool:
-    """Ask on stderr, for stdout is for what the command says; only a yes is one."""
+def confirm(question: str, *, otherwise: str, yes: bool) -> None:
+    """Ask on stderr unless `yes` is set. Unless the answer is yes, print `otherwise` and end the program."""
+    if yes:
+        return
     typer.echo(f"{question} [y/N] ", nl=False, err=True)
     answer = sys.stdin.readline()
     if not sys.stdin.isatty():
-        typer.echo(err=True)  # where a person answers, Enter ends the line
-    return answer.strip().lower() in {"y", "yes"}
+        typer.echo(err=True)  # on a terminal, Enter has ended the line
+    if answer.strip().lower() not in {"y", "yes"}:
+        output.print_error(otherwise)
+        raise typer.Exit(1)
 
 
 def refuse(name: str, why: str) -> NoReturn:
-    """End the program: the argument `name` was typed wrong."""
+    """End the program, because the value of argument `name` is invalid."""
     raise typer.BadParameter(why, param_hint=name)

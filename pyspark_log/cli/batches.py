@@ -1,6 +1,6 @@
-"""Batches: rows on their way into a topic, each batch one append file and one journal entry.
+"""Batches of lines that are written to a topic, each with one append file for each node and one journal entry.
 
-The steps are the Spark sink's own: `staging`, then `commit_staged`.
+The steps are those of the Spark sink: stage, then commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Written(msgspec.Struct):
-    """What was added to one partition. Rows of other writers may lie between the first and the last."""
+    """The rows added to one partition. Rows of other writers may be between the first and the last."""
 
     rows: int
     first_offset: int
@@ -33,7 +33,7 @@ class Written(msgspec.Struct):
 
 
 class Batches:
-    """Turns lines into rows and writes them, batch after batch."""
+    """Decodes lines and writes the rows in batches."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Batches:
         compression: Compression | None,
         policy: RetryPolicy,
     ) -> None:
-        """`decode` makes rows of lines, given the number of the first one."""
+        """`decode` returns the rows of lines, given the number of the first line."""
         self._log = log
         self._handle = handle
         self._decode = decode
@@ -60,16 +60,16 @@ class Batches:
 
     @property
     def lines_pending(self) -> int:
-        """How many lines the batch has that is not written yet."""
+        """The number of lines in the current batch."""
         return self._lines_decoded - self.lines_written
 
     @property
     def bytes_pending(self) -> int:
-        """How many bytes its rows have in memory."""
+        """The number of bytes of the current batch in memory."""
         return 0 if self._staging is None else self._staging.bytes_added
 
     def add(self, lines: list[bytes]) -> None:
-        """Put some lines into the present batch. Raises `InvalidRecord`, `StoreError`, `UnknownTopic`."""
+        """Add lines to the current batch. Raise `InvalidRecord`, `StoreError` or `UnknownTopic`."""
         rows = rows_of(
             self._decode(lines, self._lines_decoded + 1), now_us=time.time_ns() // 1000, by_topic_column=False
         )
@@ -79,7 +79,7 @@ class Batches:
         self._lines_decoded += len(lines)
 
     def end(self) -> None:
-        """Write the present batch. Raises what `add` and `commit_staged` raise, `OutcomeUnknown` among it."""
+        """Write the current batch. Raise the errors of `add` and `commit_staged`, including `OutcomeUnknown`."""
         if self._staging is None:
             return
         staged = self._staging.finish()
@@ -92,7 +92,7 @@ class Batches:
                 self.written[partition] = Written(before.rows + end - start, before.first_offset, end - 1)
 
     def discard(self) -> None:
-        """Give the present batch up."""
+        """Discard the current batch."""
         if self._staging is not None:
             self._staging.discard()
             self._staging = None

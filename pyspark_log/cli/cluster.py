@@ -1,23 +1,22 @@
-"""`pyspark-log cluster`: create one on several journal nodes, describe one, move its journals, rebuild one."""
+"""`pyspark-log cluster`: create, describe and rebuild a cluster, and migrate its journals."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments, rebuild
-from pyspark_log.cli.words import counted
+from pyspark_log.cli import arguments, output, rebuild
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_log_coordinator.log.log import Log
 
-app = typer.Typer(
-    help="Create, describe and rebuild a cluster, move its journals.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Create, describe and rebuild clusters; migrate journals.", no_args_is_help=True)
 app.command(epilog=rebuild.EXAMPLES)(rebuild.rebuild)
 
 
@@ -28,17 +27,16 @@ def create(
         typer.Option(
             "--journal-nodes",
             metavar="ADDRESS,ADDRESS,ADDRESS",
-            help="Three places that fail independently, or five, or more. They get the ids 0, 1, 2 and so on.",
+            help="Addresses of three or more stores that fail independently. They become nodes 0, 1, 2 and so on.",
             show_default=False,
         ),
     ],
     json: arguments.Json = False,
 ) -> None:
-    """Begin a cluster on several journal nodes.
+    """Create a cluster with its journals on several nodes.
 
-    Its journals survive the loss of a minority of them. Each store is tried, and must be empty. The journal nodes are
-    the cluster's first nodes; move-journals puts others in their place later. A cluster on one store needs no command:
-    the first topic begins it.
+    The journals survive the loss of a minority of these nodes, and can later be migrated to others. Each store is
+    tested and must be empty. A cluster on one store needs no command: the first topic creates it.
     """
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.log import bootstrap
@@ -50,29 +48,27 @@ def create(
     bootstrap.mark(stores, environment)
     log = Log(stores, environment)
     log.open(create=True)
-    assert log.journals.nodes is not None
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json({"cluster": log.journals.nodes.cluster, "journal_nodes": list(log.journals.nodes.urls)})
-    else:
-        typer.echo(f"created cluster {log.journals.nodes.cluster} on {len(stores)} journal nodes")
-        typer.echo(f"its address: {','.join(log.journals.nodes.urls)}")
+    found = log.journals.nodes
+    assert found is not None
+    output.show(
+        {"cluster": found.cluster, "journal_nodes": list(found.urls)},
+        f"created cluster {found.cluster} on {len(stores)} journal nodes",
+        f"address: {','.join(found.urls)}",
+        json=json,
+    )
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log cluster describe")
 def describe(path: arguments.Path, json: arguments.Json = False) -> None:
-    """Show the journal nodes, and whether all take part."""
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
-
+    """Show the cluster and the state of its journal nodes."""
     log = open_log(path)
     nodes = _journal_nodes(log)
     state = log.cluster.state
+    previous = [each.url for each in state.journals.previous]
     if json:
         facts = {"entry": log.cluster.number, "nodes": len(state.nodes), "topics": len(state.topics)}
-        moving = [each.url for each in state.journals.previous]
-        output.print_json({"cluster": state.cluster_id, **facts, "journal_nodes": nodes, "journals_move_from": moving})
+        journals = {"journal_nodes": nodes, "journals_migrate_from": previous}
+        output.print_json({"cluster": state.cluster_id, **facts, **journals})
         return
     typer.echo(f"cluster        {state.cluster_id}")
     typer.echo(f"journal entry  {log.cluster.number:,}")
@@ -80,63 +76,59 @@ def describe(path: arguments.Path, json: arguments.Json = False) -> None:
     typer.echo(f"topics         {len(state.topics):,}\n")
     output.print_table(
         ("journal node", "address", "incarnation", "state"),
-        [(each["node"], each["url"], each["incarnation"], each["missing"] or "takes part") for each in nodes],
+        [(each["node"], each["url"], each["incarnation"], each["missing"] or "live") for each in nodes],
     )
     if state.journals.are_moving:
         ids = ",".join(each.node for each in state.journals.nodes)
-        urls = ", ".join(each.url for each in state.journals.previous)
-        typer.echo(f"\nthe journals are on their way from {urls}; finish that with move-journals --to {ids}")
+        typer.echo(
+            f"\nthe journals are being migrated from {', '.join(previous)}; finish with: pyspark-log cluster "
+            f"migrate-journals --to {ids}"
+        )
 
 
-@app.command("move-journals", epilog="\b\nExample:\n  pyspark-log cluster move-journals --to 0,1,3")
-def move_journals(
+@app.command("migrate-journals", epilog="\b\nExample:\n  pyspark-log cluster migrate-journals --to 0,1,3")
+def migrate_journals(
     path: arguments.Path,
     to: Annotated[
         str,
         typer.Option(
             metavar="NODE,NODE,NODE",
-            help="The ids of the nodes that shall hold the journals: three or more, those too that stay.",
+            help="Ids of the nodes that will hold the journals: three or more, including those that stay.",
             show_default=False,
         ),
     ],
     json: arguments.Json = False,
 ) -> None:
-    """Move the journals to other nodes of the cluster.
+    """Migrate the journals to other nodes of the cluster.
 
-    Spark may write and read meanwhile. So a journal node that is lost for good, or was renewed, is replaced: a
-    majority of those until now must be there. The same command again finishes
-    what was cut short. Older versions of a topic than the move cannot be read
-    any more (versionAsOf).
+    Use it to replace a journal node that is lost or was renewed. Writers and readers continue meanwhile. A majority of
+    the current journal nodes must be reachable. If the command is interrupted, run it again to continue. Afterwards,
+    versions of a topic from before the migration can no longer be read (versionAsOf).
     """
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.maintenance import journal_migration
 
     log = open_log(path)
     ids = tuple(each.strip() for each in to.split(","))
-    done = journal_migration.migrate(log, ids, _telling(json=json))
+    done = journal_migration.migrate(log, ids, _progress(json=json))
     for folder, error in done.damaged.items():
-        typer.echo(f"pyspark-log: {folder}, of a deleted topic, stays where it is: {error.message}", err=True)
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        facts = {"generation": done.nodes.generation, "journal_nodes": list(done.nodes.urls)}
-        print_json({"cluster": done.nodes.cluster, **facts, "moved": done.changed, "topics": done.topics})
-    elif done.changed:
-        typer.echo(
-            f"moved the journals of the cluster and of {counted(done.topics, 'topic')} to {len(ids)} journal nodes"
-        )
-        typer.echo(f"its address: {','.join(done.nodes.urls)}")
-    else:
-        typer.echo("the journals are there already; nothing was changed")
+        output.print_error(f"{folder}, of a deleted topic, was not migrated: {error.message}")
+    facts = {"generation": done.nodes.generation, "journal_nodes": list(done.nodes.urls)}
+    lines = [
+        f"migrated the journals of the cluster and of {counted(done.topics, 'topic')} to {len(ids)} journal nodes",
+        f"address: {','.join(done.nodes.urls)}",
+    ]
+    output.show(
+        {"cluster": done.nodes.cluster, **facts, "migrated": done.changed, "topics": done.topics},
+        *(lines if done.changed else ["the journals are already on these nodes; nothing was changed"]),
+        json=json,
+    )
 
 
-def _telling(*, json: bool) -> Callable[[str], object]:
-    """Return what is told the topic whose journal moves next: a person is, at a terminal."""
-    import sys
-
+def _progress(*, json: bool) -> Callable[[str], object]:
+    """Return a function that is called with the topic whose journal is migrated next, and prints it on a terminal."""
     if json or not sys.stderr.isatty():
         return bool
-    return lambda topic: typer.echo(f"moving the journal of {topic}", err=True)
+    return lambda topic: typer.echo(f"migrating the journal of {topic}", err=True)
 
 
 def _journal_nodes(log: Log) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""`pyspark-log consume`: rows of a topic as lines.
+"""`pyspark-log consume`: print the rows of a topic.
 
-Each poll takes one consistent cut of the topic and prints what is new in it, partition by partition, so the order of
-rows is that of their partition, and across partitions that of the polls.
+Each poll prints the new rows of a consistent cut of the topic, partition by partition. So rows of one partition are in
+order, and across partitions only the polls are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import typer
 
 from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
@@ -46,57 +48,52 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="earliest, latest, an offset of the one --partition, or @MS: the first row of each partition at or "
-            "after that time, in milliseconds since 1970.",
+            help="Start: earliest, latest, an offset (with one --partition), or @MS for the first row of each "
+            "partition at or after a time in milliseconds since 1970.",
         ),
     ] = "earliest",
     partition: Annotated[
         list[int] | None,
-        typer.Option(min=0, metavar="N", help="Only this partition; may be given often.", show_default=False),
+        typer.Option(min=0, metavar="N", help="Partition to read; can be repeated (default: all).", show_default=False),
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="End after so many rows.", show_default=False)
+        int | None, typer.Option(min=0, metavar="N", help="Exit after this number of rows.", show_default=False)
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more rows at the end, until Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new rows until Ctrl-C.")] = False,
     rack: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Where this runs: rows are read from a node of that rack, where one has them (Kafka's client.rack).",
+            help="Rack of this machine, as Kafka's client.rack: prefer to read from a node in this rack.",
             show_default=False,
         ),
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="What a line is: a value, or the whole row as produce takes it.")
+        Format,
+        typer.Option("--format", help="Format of a line: text is the value, json is the row as produce reads it."),
     ] = Format.TEXT,
     key_separator: arguments.KeySeparator = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Print the rows of a topic as lines.
+    """Print the rows of a topic.
 
-    Each poll prints what is new partition by partition, so only rows of one
-    partition are in the order in which they were written.
+    Rows are printed partition by partition, so only the rows of one partition are in order.
 
-    As text a null is the word null; as JSON, bytes that are no text are
-    {"base64": "/w=="}.
+    Text prints a null value as null. JSON prints binary data as {"base64": "/w=="}.
     """
     form = Format.JSON if json else form
     arguments.check_key_separator(key_separator, form)
     if not (start in {"earliest", "latest"} or _TIME.fullmatch(start) or _OFFSET.fullmatch(start)):
-        arguments.refuse("--from", f"{start!r} is not earliest, latest, an offset, or @ and milliseconds since 1970")
+        arguments.refuse("--from", f"{start!r} is not earliest, latest, an offset, or @MS (milliseconds since 1970)")
     try:
-        from pyspark_log.client.opening import open_log
-
         log = open_log(path)
         handle = log.topic(topic)
         partitions = _chosen(handle, partition)
         reading = _Reading(handle, _begins(handle, partitions, start), form, key_separator, rack or "")
         left = max_messages
         while True:
-            came = reading.poll(log, left)
-            left = None if left is None else left - came
+            printed = reading.poll(log, left)
+            left = None if left is None else left - printed
             if not follow or left == 0:
                 return
             _wait(POLL_SECONDS)
@@ -108,7 +105,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
 
 
 class _Reading:
-    """Where each partition goes on, and how its rows are printed."""
+    """The next offset of each partition, and the format of rows."""
 
     def __init__(
         self, handle: TopicHandle, begins: dict[int, int], form: Format, key_separator: str | None, rack: str
@@ -120,7 +117,7 @@ class _Reading:
         self._rack = rack
 
     def poll(self, log: Log, rows_max: int | None) -> int:
-        """Print the rows that are there now, at most `rows_max`, and return how many these were."""
+        """Print new rows, at most `rows_max`, and return their number."""
         from pyspark_log.cli import json_rows, text_rows
         from pyspark_log.client.read.fetch import BATCH_ROWS, fetch
         from pyspark_log.client.read.planning import Range, find_again, split_of
@@ -151,7 +148,8 @@ def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
     for number in wanted or ():
         if number >= count:
             raise InvalidInput(
-                f"topic {handle.name!r} has no partition {number}: it has {count}, numbered from 0; choose one of these"
+                f"topic {handle.name!r} has no partition {number}; it has {counted(count, 'partition')}, numbered from "
+                "0"
             )
     return sorted(set(wanted)) if wanted else list(range(count))
 
@@ -163,30 +161,30 @@ def _begins(handle: TopicHandle, partitions: list[int], start: str) -> dict[int,
 
     if _OFFSET.fullmatch(start):
         return _at_offset(handle, partitions, int(start))
-    wish = Earliest() if start == "earliest" else Latest() if start == "latest" else GlobalTimestamp(int(start[1:]))
+    position = Earliest() if start == "earliest" else Latest() if start == "latest" else GlobalTimestamp(int(start[1:]))
     now = Subscribed({handle.name: handle}, {handle.name: tuple(partitions)})
-    found = resolve(now, wish, NoMatch.LATEST, ending=False)
+    found = resolve(now, position, NoMatch.LATEST, ending=False)
     return {number: found[handle.name, number] for number in partitions}
 
 
 def _at_offset(handle: TopicHandle, partitions: list[int], offset: int) -> dict[int, int]:
     if len(partitions) > 1:
         raise InvalidInput(
-            f"--from {offset} is an offset of one partition, and topic {handle.name!r} has {len(partitions)} here; "
-            "choose one with --partition"
+            f"--from {offset} needs one partition, but {len(partitions)} of topic {handle.name!r} are selected; select "
+            "one with --partition"
         )
     (number,) = partitions
     state = handle.journal.state.partitions[number]
     if not state.log_start <= offset <= state.high_watermark:
         raise DataLoss(
-            f"topic {handle.name!r}, partition {number} has no offset {offset}: its offsets are {state.log_start} "
-            f"to {state.high_watermark}, where {state.high_watermark} is the next row's; choose one of these"
+            f"topic {handle.name!r}, partition {number} has no offset {offset}; expected an offset from "
+            f"{state.log_start} to {state.high_watermark}, the offset of the next row"
         )
     return {number: offset}
 
 
 def _wait(seconds: float) -> None:
-    """Wait, unless the reader of stdout goes away meanwhile: raises `BrokenPipeError` then."""
+    """Wait. Raise `BrokenPipeError` if the reader of stdout closes the pipe."""
     try:
         descriptor = sys.stdout.fileno()
     except io.UnsupportedOperation:

@@ -1,4 +1,4 @@
-"""`pyspark-log delete-records`: move a partition's log start by hand."""
+"""`pyspark-log delete-records`: delete the oldest rows of a partition."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from pyspark_log.cli import arguments
-from pyspark_log.cli.words import counted
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
 
 EXAMPLES = """\b
 Examples:
@@ -19,29 +20,30 @@ Examples:
 def delete_records(
     topic: arguments.Topic,
     path: arguments.Path,
-    partition: Annotated[int, typer.Option(min=0, metavar="N", help="Of which partition.")],
-    before: Annotated[int, typer.Option(min=-1, metavar="OFFSET", help="Rows before this offset go; -1 means all.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    partition: Annotated[int, typer.Option(min=0, metavar="N", help="Partition to delete rows from.")],
+    before: Annotated[
+        int, typer.Option(min=-1, metavar="OFFSET", help="Delete the rows before this offset; -1 deletes all rows.")
+    ],
+    yes: arguments.Yes = False,
     json: arguments.Json = False,
 ) -> None:
-    """Delete the oldest rows of a partition. Readers that still want them fail, or go on behind them."""
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
+    """Delete the oldest rows of a partition.
+
+    A query that still needs these rows fails, or skips them if failOnDataLoss is false.
+    """
     from pyspark_log_coordinator.topic.machine import DeleteRecords
 
     handle = open_log(path).topic(topic)
     count = len(handle.journal.state.partitions)
     if partition >= count:
-        arguments.refuse("--partition", f"topic {topic} has {count} partitions, numbered from 0")
+        arguments.refuse("--partition", f"topic {topic} has {counted(count, 'partition')}, numbered from 0")
     low = handle.journal.state.partitions[partition].log_start
     which = "all rows" if before < 0 else f"the rows before offset {before}"
-    if not yes and not arguments.agreed(f"delete {which} of topic {topic}, partition {partition}, for good?"):
-        typer.echo("pyspark-log: nothing was deleted", err=True)
-        raise typer.Exit(1)
+    question = f"delete {which} of topic {topic}, partition {partition}? This cannot be undone."
+    arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
     start = handle.submit(DeleteRecords(partition, before)).state.partitions[partition].log_start
-    if json:
-        output.print_json({"topic": topic, "partition": partition, "log_start": start, "rows": start - low})
-    else:
-        typer.echo(
-            f"deleted {counted(start - low, 'row')}; partition {partition} of topic {topic} begins at offset {start}"
-        )
+    output.show(
+        {"topic": topic, "partition": partition, "log_start": start, "rows": start - low},
+        f"deleted {counted(start - low, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",
+        json=json,
+    )

@@ -1,4 +1,4 @@
-"""`pyspark-log topics describe`: settings, and who leads, has and lacks what; or only the partitions in trouble."""
+"""`pyspark-log topics describe`: the settings, leaders and replicas of topics, or only the partitions in trouble."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.topics import NO_TOPICS
+from pyspark_log.client.opening import open_log
+from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
@@ -29,32 +32,30 @@ _COLUMNS = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO
 def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     path: arguments.Path,
     topics: arguments.Topics = None,
-    all_configs: Annotated[
-        bool, typer.Option("--all-configs", help="Show the settings that have their defaults too.")
-    ] = False,
+    all_configs: Annotated[bool, typer.Option("--all-configs", help="Also show settings with default values.")] = False,
     under_replicated: Annotated[
         bool,
-        typer.Option("--under-replicated-partitions", help="Only partitions with replicas that are not in sync."),
+        typer.Option("--under-replicated-partitions", help="Show only partitions with out-of-sync replicas."),
     ] = False,
     unavailable: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions that nobody leads.")
+        bool, typer.Option("--unavailable-partitions", help="Show only partitions without a leader.")
     ] = False,
     under_min_isr: Annotated[
         bool,
         typer.Option(
-            "--under-min-isr-partitions", help="Only partitions whose ISR is smaller than min.insync.replicas."
+            "--under-min-isr-partitions", help="Show only partitions with fewer than min.insync.replicas in sync."
         ),
     ] = False,
     at_min_isr: Annotated[
         bool,
-        typer.Option("--at-min-isr-partitions", help="Only partitions whose ISR is just min.insync.replicas."),
+        typer.Option("--at-min-isr-partitions", help="Show only partitions with exactly min.insync.replicas in sync."),
     ] = False,
     json: arguments.Json = False,
 ) -> None:
     """Show the settings and partitions of topics.
 
-    Or only the partitions in trouble, by their kind. LEO is the offset of the next row that is written, HW that of the
-    next row that readers will see.
+    LEO (log end offset) is the offset of the next row to be written; HW (high watermark) is that of the next row that
+    readers will see.
     """
     wanted = {
         UNDER_REPLICATED: under_replicated,
@@ -64,10 +65,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     }
     kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
     if len(kinds) > 1:
-        arguments.refuse("--under-replicated-partitions and the like", "give one of these")
-
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
+        arguments.refuse("--under-replicated-partitions, ..., --at-min-isr-partitions", "give only one of these")
 
     log = open_log(path)
     described = [(each, _document(each)) for each in _handles(log, topics)]
@@ -77,7 +75,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     if json:
         output.print_json(*(document for _, document in described))
     elif not described:
-        typer.echo("there are no topics yet; make one with: pyspark-log topics create NAME")
+        typer.echo(NO_TOPICS)
     for number, (handle, document) in enumerate([] if json else described):
         if number:
             typer.echo()
@@ -85,8 +83,6 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
 
 
 def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
-    from pyspark_log_storage.errors import UnknownTopic
-
     handles = []
     for name in topics or sorted(log.topics()):
         try:
@@ -94,12 +90,12 @@ def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
         except UnknownTopic:
             if topics:
                 raise
-            # else it was deleted meanwhile
+            # otherwise it was deleted after the names were listed
     return handles
 
 
 def _troubles(partition: Partition, config: TopicConfig) -> set[str]:
-    """Return of which kinds a partition is."""
+    """Return the kinds of trouble that a partition is in."""
     from pyspark_log_coordinator.replication import replicas
 
     in_sync, needed = len(partition.isr), replicas.required_acks(partition, config)
@@ -143,9 +139,7 @@ def _partition(number: int, partition: Partition) -> dict[str, Any]:
 
 
 def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: str, *, json: bool) -> None:
-    """Print the partitions of a kind, of each topic that has any."""
-    from pyspark_log.cli import output
-
+    """Print the partitions in trouble of a kind."""
     rows: list[tuple[Any, ...]] = []
     for handle, document in described:
         state = handle.journal.state
@@ -163,7 +157,6 @@ def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: s
 
 
 def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
-    from pyspark_log.cli import output
     from pyspark_log_coordinator.model import topic_config
 
     settings = topic_config.words(handle.journal.state.config)
@@ -177,14 +170,12 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
         rows = [(name, value, defaults[name]) for name, value in settings.items()]
         output.print_table(("config", "value", "default"), rows)
     else:
-        typer.echo(f"config         {', '.join(changed) or 'all as by default'}")
+        typer.echo(f"config         {', '.join(changed) or 'all default'}")
     typer.echo()
     _print_partitions(document["partitions"])
 
 
 def _print_partitions(partitions: list[dict[str, Any]]) -> None:
-    from pyspark_log.cli import output
-
     rows = [_row(each) for each in partitions]
     columns: tuple[str, ...] = _COLUMNS
     totals: tuple[Any, ...] = ("total", *[""] * 7, sum(each["rows"] for each in partitions))

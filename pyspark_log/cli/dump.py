@@ -1,4 +1,4 @@
-"""`pyspark-log dump`: any stored file in words."""
+"""`pyspark-log dump`: print stored files of any kind."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyspark_log.cli import output
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROWS_AT_ONCE = 10_000
-"""A row in words takes many times the memory that it takes in a chunk."""
+"""A Python row takes many times the memory of a row in a chunk."""
 EXAMPLES = """\b
 Examples:
   pyspark-log dump /data/log/cluster/entries/00000000000000000001
@@ -21,15 +23,16 @@ Examples:
 
 
 def dump(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Stored files.")],
-    rows: Annotated[bool, typer.Option("--rows", help="Of chunks, show the rows too.")] = False,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Stored files of any kind.")
+    ],
+    rows: Annotated[bool, typer.Option("--rows", help="Also print the rows of chunks.")] = False,
 ) -> None:
-    """Show what a stored file says, in JSON lines.
+    """Print the contents of stored files as JSON lines.
 
-    The first names the file and what it is. Knows markers, lists of journal nodes, journal entries, registers,
-    manifests, snapshots, descriptions, append files, segments, indexes and checkpoints.
+    The first line of each file has its name and type: node marker, list of journal nodes, journal entry, register,
+    manifest, snapshot, topic description, append file, segment, index or checkpoint.
     """
-    from pyspark_log.cli import output
     from pyspark_log_storage import decoding
     from pyspark_log_storage.errors import CorruptObject
 
@@ -38,7 +41,7 @@ def dump(
             for document in _documents(file, rows=rows):
                 output.print_json(document)
         except decoding.IMPOSSIBLE as error:
-            # What is shown is decoded without its types, so that it is shown also where the product would refuse it.
+            # Events and states are decoded without their types, to print even those that the product would refuse.
             raise CorruptObject(str(file), decoding.reason(error)) from error
 
 
@@ -64,7 +67,9 @@ def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:
         b"PLIX": _index,
     }
     if magic not in readers:
-        raise InvalidInput(f"{file} is none of a log's files, or damaged at its beginning; name a file of a node")
+        raise InvalidInput(
+            f"{file} is not a file of a log, or its first bytes are damaged; give a file from the folder of a node"
+        )
     yield from readers[magic](store, key, str(file))
 
 
@@ -85,13 +90,13 @@ def _journal_nodes(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _register(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    """Show a register; of a vote that has a value the entry, which is decided where a majority has the same."""
+    """Print a register, and the entry that a vote contains."""
     from pyspark_log_coordinator.journal import registers
     from pyspark_log_storage.errors import CorruptObject
 
     found = registers.parse(key)
     if found is None:
-        raise CorruptObject(name, "its name is not that of a register")
+        raise CorruptObject(name, "its name is not the name of a register")
     slot, register = found
     content = registers.decode(register, store.read(key), name)
     is_a = "claim" if register.is_claim else "vote"
@@ -137,7 +142,7 @@ def _manifest(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _events(events: list[list[Any]]) -> Iterator[dict[str, Any]]:
-    """Name the fields of each event by its type, where it is known."""
+    """Print events with the names of their fields; the fields of an unknown event are numbered."""
     from typing import get_args
 
     from pyspark_log_coordinator.cluster import machine as cluster
@@ -176,7 +181,7 @@ def _description(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
     found = topic_description.decode(store.read(key), name)
     nodes = [msgspec.structs.asdict(each) for each in found.nodes]
     head = {"entry": found.number, "created_ms": found.created_ms, "nodes": nodes}
-    yield {"file": name, "is": "description of a topic", **head}
+    yield {"file": name, "is": "topic description", **head}
     yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
 
 
@@ -250,7 +255,7 @@ def _rows(header: Any, data: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _in_microseconds(batch: Any) -> Any:
-    """Return rows whose times are numbers: Python has no times behind the year 9999, and a row may."""
+    """Return rows with numeric timestamps: Python has no dates after the year 9999, but a row may."""
     import pyarrow as pa
 
     place = batch.schema.get_field_index("timestamp")

@@ -1,4 +1,4 @@
-"""`pyspark-log topics elect-leaders`: give the lead back, or let a partition go on without what is lost."""
+"""`pyspark-log topics elect-leaders`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
-from pyspark_log.cli.words import counted
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -22,26 +24,27 @@ Examples:
 
 def elect_leaders(
     path: arguments.Path,
-    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Which topic; all if none is named.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name of a topic (default: all).")] = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Where nobody leads: a replica that lacks rows. These are lost.")
+        bool,
+        typer.Option(
+            "--unclean", help="Elect an out-of-sync replica for leaderless partitions; rows it lacks are lost."
+        ),
     ] = False,
     timeout_ms: Annotated[
         int,
-        typer.Option("--broker-session-timeout-ms", min=0, metavar="MS", help="How long a node may be away."),
-    ] = 9000,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+        typer.Option("--broker-session-timeout-ms", min=0, metavar="MS", help=BROKER_SESSION_TIMEOUT_MS.meaning),
+    ] = BROKER_SESSION_TIMEOUT_MS.default,
+    yes: arguments.Yes = False,
     json: arguments.Json = False,
 ) -> None:
-    """Let preferred leaders lead again.
+    """Elect the preferred leaders of partitions.
 
-    Those do that have every row. With --unclean, partitions whose in-sync replicas are all gone get a leader
-    from those that are left: the one that really has most rows, be it from a disk that was set back. What only
-    the lost ones had is given up.
+    The preferred leader is the first replica of a partition. It is elected if it is in sync.
+
+    With --unclean, elect a leader for each partition that has lost all in-sync replicas: the remaining replica with the
+    most rows, even if its disk was restored from a backup. The exit code is 1 if a partition still has no leader.
     """
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
-
     log = open_log(path)
     handles = [log.topic(each) for each in ([name] if name is not None else sorted(log.topics()))]
     if unclean:
@@ -50,91 +53,102 @@ def elect_leaders(
         documents = [one for handle in handles for one in _preferred(handle)]
     if json:
         output.print_json(*documents)
-        return
-    for each in documents:
-        _tell(each, unclean=unclean)
-    if not documents:
-        typer.echo("no partition is without a leader" if unclean else "all partitions have their preferred leaders")
+    else:
+        for each in documents:
+            typer.echo(_sentence(each, unclean=unclean))
+        if not documents:
+            typer.echo("no partition is without a leader" if unclean else "all partitions have their preferred leaders")
+    leaderless = sum(each["leader"] is None for each in documents)
+    if unclean and leaderless:
+        output.print_error(f"{counted(leaderless, 'partition')} still without a leader")
+        raise typer.Exit(1)
 
 
 def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
-    """Return a document for each partition that its preferred leader did not lead."""
+    """Return a document for each partition whose leader was not the preferred one."""
     from pyspark_log_coordinator.replication.election import ElectPreferred
     from pyspark_log_coordinator.sync.replica_probe import live
 
     before = handle.refresh().partitions
     able = live(handle)
     after = handle.submit(ElectPreferred(able)).state
-    there = {holder.node for holder in able}
+    reachable = {holder.node for holder in able}
     found = []
     for number, (old, new) in enumerate(zip(before, after.partitions, strict=False)):
         preferred = new.replicas[0]
         if old.leader == preferred and new.leader == preferred:
             continue
         why = None
-        if new.leader != preferred:
-            why = "nobody leads: a clean election comes first" if new.leader is None else "it lacks rows"
-            why = "it is away" if preferred not in there else why
-            why = "it is fenced" if preferred in after.fenced else why
-        found.append(_document(handle, number, new.leader) | {"preferred": preferred, "not_elected": why})
+        if new.leader == preferred:
+            pass
+        elif preferred in after.fenced:
+            why = "it is fenced"
+        elif preferred not in reachable:
+            why = "it is unreachable"
+        else:
+            why = "no replica in the ISR is available" if new.leader is None else "it is not in sync"
+        found.append(_document(handle, number, new.leader, preferred, why))
     return found
 
 
 def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
-    """Return a document for each partition that nobody led."""
+    """Return a document for each partition that had no leader."""
     from pyspark_log_coordinator.replication.election import LeaderElected
     from pyspark_log_coordinator.sync import unclean_election
 
     gone = unclean_election.find_gone(handle, timeout_ms)
     state = handle.journal.state
-    headless = unclean_election.partitions(state)
-    if not headless:
+    leaderless = unclean_election.partitions(state)
+    if not leaderless:
         return []
     command = unclean_election.giving_up(handle, gone)
-    lost = unclean_election.would_lose(state, command)
-    for number, rows in lost.items():
-        count = counted(rows.end - rows.start, "row")
-        offsets = f"offsets {rows.start} to {rows.end - 1}"
-        typer.echo(f"topic {handle.name}, partition {number}: {count} would be lost, {offsets}", err=True)
-    total = counted(sum(rows.end - rows.start for rows in lost.values()), "row")
-    question = f"elect leaders of topic {handle.name} that lack {total}?"
-    if lost and not yes and not arguments.agreed(question):
-        typer.echo("pyspark-log: nobody was elected", err=True)
-        raise typer.Exit(1)
+    expected = unclean_election.would_lose(state, command)
+    for number, rows in expected.items():
+        where = f"topic {handle.name}, partition {number}"
+        typer.echo(f"{where}: {_rows(rows.start, rows.end)} would be lost", err=True)
+    total = counted(sum(rows.end - rows.start for rows in expected.values()), "row")
+    arguments.confirm(
+        f"elect out-of-sync leaders for topic {handle.name} and lose {total}?",
+        otherwise="no leader was elected",
+        yes=yes or not expected,
+    )
     events = handle.submit(command).events
     leaders = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
-    told = unclean_election.lost(events)
+    lost = unclean_election.lost(events)
     found = []
-    for number in headless:
-        why = None if leaders.get(number) is not None else unclean_election.why_leaderless(handle, command, number)
-        preferred = {"preferred": state.partitions[number].replicas[0], "not_elected": why}
-        found.append(_document(handle, number, leaders.get(number), told.get(number)) | preferred)
+    for number in leaderless:
+        leader = leaders.get(number)
+        why = None if leader is not None else unclean_election.why_leaderless(handle, command, number)
+        found.append(_document(handle, number, leader, state.partitions[number].replicas[0], why, lost.get(number)))
     return found
 
 
-def _document(handle: TopicHandle, number: int, leader: str | None, lost: RowsLost | None = None) -> dict[str, Any]:
-    first, end = (None, 0) if lost is None else (lost.start, lost.end)
+def _document(
+    handle: TopicHandle, number: int, leader: str | None, preferred: str, why: str | None, lost: RowsLost | None = None
+) -> dict[str, Any]:
     return {
         "topic": handle.name,
         "partition": number,
         "leader": leader,
-        "rows_lost": end - (first or 0),
-        "first_lost_offset": first,
+        "rows_lost": 0 if lost is None else lost.end - lost.start,
+        "first_lost_offset": None if lost is None else lost.start,
+        "preferred": preferred,
+        "not_elected": why,
     }
 
 
-def _tell(each: dict[str, Any], *, unclean: bool) -> None:
+def _sentence(each: dict[str, Any], *, unclean: bool) -> str:
     where = f"topic {each['topic']}, partition {each['partition']}:"
-    if each["not_elected"] is None:
-        lost = ""
-        if each["rows_lost"]:
-            first = each["first_lost_offset"]
-            offsets = f"offsets {first} to {first + each['rows_lost'] - 1}"
-            lost = f"; {counted(each['rows_lost'], 'row')} lost, {offsets}"
-        typer.echo(f"{where} node {each['leader']} leads now{lost}")
-        return
+    why, leader = each["not_elected"], each["leader"]
+    if why is None:
+        first, rows = each["first_lost_offset"], each["rows_lost"]
+        lost = f"; {_rows(first, first + rows)} lost" if rows else ""
+        return f"{where} node {leader} is now the leader{lost}"
     if unclean:
-        typer.echo(f"{where} nobody leads: {each['not_elected']}")
-        return
-    leads = "nobody leads" if each["leader"] is None else f"node {each['leader']} leads"
-    typer.echo(f"{where} {leads}; its preferred leader {each['preferred']} was not elected: {each['not_elected']}")
+        return f"{where} no leader was elected: {why}"
+    now = "no leader" if leader is None else f"the leader is node {leader}"
+    return f"{where} {now}; preferred leader {each['preferred']} was not elected: {why}"
+
+
+def _rows(start: int, end: int) -> str:
+    return f"{counted(end - start, 'row')} (offsets {start} to {end - 1})"

@@ -1,39 +1,38 @@
-"""Hints: what is added where a command was typed wrong and it is clear what was meant.
-
-Who comes from Kafka types the options of its tools. Their names that are other ones here are in `KAFKAS`.
-"""
+"""Hints for usage errors, above all for the options of Kafka's tools that have other names here."""
 
 from __future__ import annotations
 
 from typing import Any
 
-NO_GROUPS = "there are no consumer groups in this version; a query's progress is in its checkpoint"
-BEHIND = "options stand behind the command, as in: pyspark-log topics list --path /data/log"
+from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
+
+NO_GROUPS = "consumer groups are not supported yet; the progress of a query is in its checkpoint"
+ORDER = "put options after the command, as in: pyspark-log topics list --path /data/log"
 
 KAFKAS = {
-    "--bootstrap-server": "the cluster's address is --path",
-    "--from-beginning": "consume begins there, unless --from says otherwise",
+    "--bootstrap-server": "use --path for the address of the cluster",
+    "--from-beginning": "this is the default; use --from to start elsewhere",
     "--group": NO_GROUPS,
-    "--offset": "it is called --from",
-    "--property": "options of their own say how rows are printed and read; --help lists them",
+    "--offset": "use --from",
+    "--property": "use --format and --key-separator",
     "--replica-lag-time-max-ms": (
-        "it is a configuration of the topic, as in: "
-        "pyspark-log topics alter TOPIC --config replica.lag.time.max.ms=30000"
+        "it is a setting of the topic: pyspark-log topics alter TOPIC --config "
+        f"replica.lag.time.max.ms={REPLICA_LAG_TIME_MAX_MS}"
     ),
-    "--topic": "a topic is named without an option, as in: pyspark-log consume TOPIC",
+    "--topic": "name the topic without an option, as in: pyspark-log consume TOPIC",
 }
-ALTER_PARTITIONS = "more partitions are given by: pyspark-log topics add-partitions TOPIC --partitions N"
+ALTER_PARTITIONS = "use: pyspark-log topics add-partitions TOPIC --partitions N"
 COMMANDS = dict.fromkeys(("group", "groups", "consumer-groups"), NO_GROUPS)
 
 
 def add(error: Exception) -> None:
-    """Add a hint to what typer says about an option that does not exist. Leaves every other error as it is."""
+    """Add a hint to an error about an unknown option. Leave every other error unchanged."""
     unknown: Any = error
     if not hasattr(unknown, "possibilities"):
         return
     command = unknown.ctx.command if unknown.ctx is not None else None
     if hasattr(command, "commands"):
-        hint: str | None = BEHIND
+        hint: str | None = ORDER
     elif (unknown.option_name, getattr(command, "name", None)) == ("--partitions", "alter"):
         hint = ALTER_PARTITIONS
     else:

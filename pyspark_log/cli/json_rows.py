@@ -1,13 +1,13 @@
-"""Rows as lines of JSON, one object a line: the same when written and when read.
+"""Rows as JSON lines, in the same form when written and when read.
 
     {"key": "k", "value": "v", "headers": [{"key": "h", "value": "w"}], "partition": 0, "timestamp": 1700000000000}
 
-    value, key, a header's value    a string; null (a value that is null is a tombstone); {"base64": "..."} for bytes
-                                    that are no text; any other JSON is stored as its text, as it stands there
-    partition                       where the row goes; without it by its key
-    timestamp                       milliseconds since 1970; without it the time of the write
+    value, key, a header's value    a string; null (a null value is a tombstone); {"base64": "..."} for binary data;
+                                    any other JSON is stored as its text, unchanged
+    partition                       the partition of the row (default: chosen by the key)
+    timestamp                       milliseconds since 1970 (default: the time of the write)
 
-Only `value` must be there. Rows that are read have `topic` and `offset` too, which are ignored when they are written.
+Only `value` is required. Rows that are read also have `topic` and `offset`, which are ignored when written.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _base64 = msgspec.json.Decoder(_Base64)
 
 
 def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
-    """Return the rows of some lines, which begin at number `first_line` of the input. Blank lines are skipped.
+    """Return the rows of lines, of which the first has number `first_line` in the input. Skip blank lines.
 
-    Raises `InvalidRecord`, which names the line.
+    Raise `InvalidRecord` with the number of the line.
     """
     columns: dict[str, list[Any]] = {name: [] for name in ("key", "value", "headers", "partition", "timestamp")}
     for number, line in enumerate(lines, first_line):
@@ -75,12 +75,11 @@ def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
             )
         except RecursionError as error:
             raise InvalidRecord(
-                f"line {number} is nested too deeply to be read as JSON; give the value as a string, or write the "
-                "lines with --format text"
+                f"line {number} is nested too deeply for JSON; pass the value as a string, or use --format text"
             ) from error
         except (msgspec.MsgspecError, ValueError) as error:
             raise InvalidRecord(
-                f"line {number} is not a row as JSON ({_reason(line, error)}); it takes an object such as "
+                f"line {number} is not a valid row ({_reason(line, error)}); expected a JSON object such as "
                 '{"key": "k", "value": "v"}'
             ) from error
         columns["partition"].append(row.partition)
@@ -97,7 +96,7 @@ def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
 
 
 def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> bytes:
-    """Return stored rows as lines; `offset` is the first row's."""
+    """Return stored rows as lines; `offset` is the offset of the first row."""
     times = np.floor_divide(np.asarray(record.column("timestamp").cast(pa.int64())), US_PER_MS).tolist()
     rows = [
         {
@@ -120,7 +119,7 @@ def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> b
 
 
 def _reason(line: bytes, error: Exception) -> str:
-    """Return what is wrong with a line, with the value of a field that has to be a number."""
+    """Return what is wrong with a line, including the value of a numeric field."""
     for field in ("timestamp", "partition"):
         if f"`$.{field}`" in str(error):
             value = bytes(_fields.decode(line)[field]).decode()
@@ -129,7 +128,7 @@ def _reason(line: bytes, error: Exception) -> str:
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:
-    """Return the bytes that a JSON value stands for. Raises `ValueError` for bad base64."""
+    """Return the bytes of a JSON value. Raise `ValueError` for invalid base64."""
     text = bytes(raw)
     if text.startswith(b'"'):
         return _text.decode(text).encode()
@@ -139,11 +138,11 @@ def _bytes(raw: msgspec.Raw) -> bytes | None:
         try:
             encoded = _base64.decode(text)
         except msgspec.ValidationError:
-            return text  # an object of the user's own that has such a field among others
+            return text  # a user's object that has other fields too
         try:
             return base64.b64decode(encoded.base64, validate=True)
         except binascii.Error as error:
-            raise ValueError(f"bad base64: {error}") from error
+            raise ValueError(f"invalid base64: {error}") from error
     return text
 
 

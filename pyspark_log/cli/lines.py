@@ -1,4 +1,4 @@
-"""Lines of input, as they come: from a file, a pipe or a terminal."""
+"""Lines of input from a file, a pipe or a terminal, as they arrive."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ READ_BYTES = 1024 * 1024
 
 
 class Lines:
-    """Whole lines of a stream, without their ends (LF or CR LF). The last one needs no end."""
+    """Complete lines of a stream, without line ends (LF or CR LF). The last line may have no end."""
 
     def __init__(self, stream: BinaryIO, line_bytes_max: int) -> None:
-        """`line_bytes_max` bounds the memory that one line can take."""
+        """`line_bytes_max` limits the memory of one line."""
         self._stream = stream
         self._line_bytes_max = line_bytes_max
         self._begun: list[bytes] = []
@@ -26,7 +26,7 @@ class Lines:
         self.bytes_read = 0
         self.lines_read = 0
         self.size: int | None = None
-        """In bytes, where the stream is a file."""
+        """In bytes, if the stream is a file."""
         self._waits_on: int | None = None
         try:
             descriptor = stream.fileno()
@@ -39,10 +39,10 @@ class Lines:
             self._waits_on = descriptor
 
     def read(self, timeout: float | None) -> list[bytes] | None:
-        """Return the lines that have come, or None at the end.
+        """Return the lines that have arrived, or None at the end of the stream.
 
-        The list is empty where no line came within `timeout` seconds (None: for ever). Raises `InvalidRecord` for a
-        line that is too long.
+        The list is empty if no line arrives within `timeout` seconds (None: wait for ever). Raise `InvalidRecord` if a
+        line is too long.
         """
         if self._ended:
             return None
@@ -71,7 +71,7 @@ class Lines:
             self._begun_bytes += len(tail)
             if self._begun_bytes > self._line_bytes_max:
                 raise InvalidRecord(
-                    f"line {self.lines_read + len(lines) + 1} has more than {self._line_bytes_max:,} bytes, more than "
-                    "a row of this topic can need; check the input, or raise the topic's max.message.bytes"
+                    f"line {self.lines_read + len(lines) + 1} has more than {self._line_bytes_max:,} bytes, which is "
+                    "too long for this topic; check the input, or increase the topic's max.message.bytes"
                 )
         return lines

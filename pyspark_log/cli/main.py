@@ -1,8 +1,8 @@
-"""The program `pyspark-log`: its commands, and how an error ends it.
+"""The program `pyspark-log`: its commands, and its exit codes.
 
-exit code 0     done; also where the reader of the output has gone away (`| head`)
-exit code 1     an error: one sentence on stderr
-exit code 2     the command was typed wrong
+exit code 0     success; also if the reader of the output has closed the pipe (`| head`)
+exit code 1     an error, printed on stderr
+exit code 2     a usage error
 exit code 130   interrupted
 """
 
@@ -42,7 +42,7 @@ from pyspark_log_storage.errors import LogError
 
 
 class _Program(TyperGroup):
-    """The commands, whose errors are shown in one sentence. A traceback is left to bugs."""
+    """The commands. An error is printed in one sentence; a traceback is a bug."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -62,11 +62,11 @@ class _Program(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            _drop_output()
+            _discard_output()
         except (LogError, OSError) as error:
             typer.echo(f"pyspark-log: {_sentence(error)}", err=True)
             if isinstance(error, OSError):
-                _drop_output()
+                _discard_output()
             raise typer.Exit(1) from error
         except Exception as error:
             hints.add(error)
@@ -75,9 +75,9 @@ class _Program(TyperGroup):
             return result
 
 
-def _drop_output() -> None:
-    """Send what is left to nowhere, else Python complains about stdout once more when it ends."""
-    with contextlib.suppress(io.UnsupportedOperation):  # stdout is no file
+def _discard_output() -> None:
+    """Discard buffered output; otherwise Python reports the failing stdout again at exit."""
+    with contextlib.suppress(io.UnsupportedOperation):  # stdout is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -90,9 +90,9 @@ def _sentence(error: LogError | OSError) -> str:
 app = typer.Typer(
     name="pyspark-log",
     cls=_Program,
-    help="Create, fill, read and inspect the topics of a log that Spark streams into and out of.",
+    help="Administer, write and read the topics of a replicated log for Spark.",
     epilog="""\b
-Commands take the cluster's address from --path or PYSPARK_LOG_PATH:
+Pass the address of the cluster with --path or PYSPARK_LOG_PATH:
   export PYSPARK_LOG_PATH=/data/log
   pyspark-log topics create flights --partitions 8
   echo hello | pyspark-log produce flights
@@ -132,7 +132,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass

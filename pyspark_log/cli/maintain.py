@@ -1,4 +1,4 @@
-"""`pyspark-log maintain`: roll, merge, expire and clean up by hand, from cron, or as a service."""
+"""`pyspark-log maintain`: roll, merge, expire and clean up topics, from cron or as a service."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments, watching
-from pyspark_log.cli.words import counted
+from pyspark_log.cli import arguments, output, watching
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.model import settings
+from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,73 +30,57 @@ Examples:
 def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     path: arguments.Path,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Which; all and the cluster if none is named.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics (default: all, and the cluster).")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and the orphans; do nothing.")
-    ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until interrupted.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often, with --watch.")] = 10.0,
-    session_timeout_ms: watching.SessionTimeout = 9_000,
-    rebalance: watching.Rebalance = True,
-    rebalance_seconds: watching.RebalanceSeconds = 300.0,
-    rebalance_percentage: watching.RebalancePercentage = 10.0,
+    dry_run: arguments.DryRun = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted, and watch all topics.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between rounds of --watch.")] = 10.0,
+    session_timeout_ms: watching.SessionTimeout = settings.BROKER_SESSION_TIMEOUT_MS.default,
+    rebalance: watching.Rebalance = settings.AUTO_LEADER_REBALANCE_ENABLE.default,
+    rebalance_seconds: watching.RebalanceSeconds = settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.default,
+    rebalance_percentage: watching.RebalancePercentage = settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default,
     json: arguments.Json = False,
 ) -> None:
-    """Keep topics cheap: roll, merge, expire, remove orphans.
+    """Roll, merge, expire and clean up topics.
 
-    Chunks are rolled into segments, small ones are merged, what has expired is dropped. Of several nodes, those that
-    are there and lag behind are brought up to date first.
+    Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, and deletes
+    expired rows and orphaned files. Without TOPIC, it also deletes the files of deleted topics and killed writers.
 
-    Writers do this in passing. By hand it is thorough: segments grow up to segment.bytes. Where no topic is named, what
-    deleted topics and killed writers left is removed too. Any number may run at once. What cannot be done is told at
-    the end, and all else is done; the exit code is 1 then.
+    Writers do a little of this with each batch; run this command for topics without writers, and for larger segments.
+    Errors do not stop the rest of the work. They are printed at the end, and the exit code is then 1.
 
-    With --watch it also watches all topics: nodes that stay away are put out of the ISRs, others lead in their place,
-    and preferred leaders get the lead back.
+    With --watch, the command also watches all topics, as node run does: it elects new leaders for unreachable nodes,
+    removes lagging replicas from the ISR, and moves leadership back to preferred leaders. Any number of processes can
+    run at once.
     """
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.cluster.cluster_state import topic_of
     from pyspark_log_coordinator.sync.controller import ControllerSettings
 
     log = open_log(path)
     for name in topics or ():
-        topic_of(log.cluster.state, name)  # one that is misspelt is told before anything is done
-    told: set[str] = set()
+        topic_of(log.cluster.state, name)  # raises if the name is wrong, before anything is done
+    errors = output.RepeatedErrors()
     if watch and not dry_run:
-        watching.start(
-            path,
-            ControllerSettings(
-                session_timeout_ms=session_timeout_ms,
-                auto_leader_rebalance_enable=rebalance,
-                leader_imbalance_check_interval_seconds=rebalance_seconds,
-                leader_imbalance_per_broker_percentage=rebalance_percentage,
-            ),
-        )
+        watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
     while True:
         if len(log.cluster.state.nodes) > 1:
-            log.open(create=False)  # which nodes are missing now
+            log.open(create=False)  # finds missing nodes
         done = _round(log, topics, dry_run=dry_run)
         if json:
             output.print_json(*done)
         elif not watch or any(_has_done_something(each) for each in done):
             _print(done, dry_run=dry_run)
-        failures = {failure for each in done for failure in each["failures"]}
-        for failure in sorted(failures - told):
-            typer.echo(f"pyspark-log: {failure}", err=True)
+        failures = sorted({failure for each in done for failure in each["failures"]})
+        errors.print(failures)
         if not watch or dry_run:
             if failures:
                 raise typer.Exit(1)
             return
-        told = failures
         time.sleep(interval)
 
 
 def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Do all that is due once; return a document for each topic and, where none is named, one for the cluster."""
-    from pyspark_log_storage.errors import LogError, UnknownTopic
-
+    """Do everything that is due; return a document for each topic and, if no topic is named, one for the cluster."""
     cluster: dict[str, Any] = {"topic": None, "deleted_topics": [], "temporary_files": [], "trimmed": 0, "failures": []}
     done = []
     try:
@@ -112,7 +99,7 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
                 _topic(log, document, dry_run=dry_run)
             except UnknownTopic as error:
                 if not topics:
-                    # Deleted meanwhile; or its deletion was cut short before its name went.
+                    # It was deleted after the names were listed, or its deletion was interrupted.
                     if not dry_run:
                         log.finish_deletion(name)
                     continue
@@ -123,17 +110,16 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
         if not topics:
             _cluster(log, cluster, dry_run=dry_run)
     except LogError as error:
-        cluster["failures"].append(f"the cluster was not tidied up: {error.message}")
+        cluster["failures"].append(f"the cluster was not cleaned up: {error.message}")
     return done if topics else [*done, cluster]
 
 
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
-    """Do what is due in one topic, and note it in the document. Raises what ends all of that."""
+    """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
     from pyspark_log.cli.progress import bar
     from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
     from pyspark_log_coordinator.segments import retention, roll_plan
     from pyspark_log_coordinator.segments.roll_plan import RollJob
-    from pyspark_log_storage.errors import LogError
 
     handle = log.topic(document["topic"])
     state = handle.journal.state
@@ -169,40 +155,37 @@ def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:
 
 
 def _catch_up(log: Log, handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
-    """Copy to each node that is there what it lacks of a topic; return how many files that were, or would be."""
+    """Let the reachable nodes catch up with a topic; return the number of files copied, or to be copied."""
     from pyspark_log_coordinator.cluster.nodes import live
     from pyspark_log_coordinator.sync import catch_up, replica_file
-    from pyspark_log_storage.errors import LogError
 
-    count = 0
+    files = 0
     for node in live(log.cluster.state.nodes):
         if node in log.missing_nodes or not any(node in each.replicas for each in handle.journal.state.partitions):
             continue
         if dry_run:
-            count += len(replica_file.missing(handle, node))
+            files += len(replica_file.missing(handle, node))
             continue
         try:
             copied = catch_up.catch_up(handle, node)
         except LogError as error:
-            failures.append(f"topic {handle.name!r}, node {node!r} was not brought up to date: {error.message}")
+            failures.append(f"topic {handle.name!r}, node {node!r} could not catch up: {error.message}")
         else:
-            count += copied.objects
+            files += copied.objects
             failures += [f"topic {handle.name!r}, node {node!r}: {each.message}" for each in copied.failures]
-    return count
+    return files
 
 
 def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
-    """Do what is due in the cluster, and note it in the document. Raises what ends all of that."""
+    """Do everything that is due in the cluster, and record it in the document. Raise `LogError` as `_topic` does."""
     import msgspec
 
     from pyspark_log_coordinator.maintenance import cluster_cleanup
-    from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.layout import TOPICS
 
     def failed(where: str, error: LogError) -> None:
-        is_topic = where.startswith(TOPICS)  # else a store that fails
-        what = f"what a deleted topic left in {where} stays" if is_topic else f"{where} was not tidied up"
-        document["failures"].append(f"{what}: {error.message}")
+        what = f"the deleted topic in {where}" if where.startswith(TOPICS) else where  # a store
+        document["failures"].append(f"{what} was not cleaned up: {error.message}")
 
     document.update(msgspec.to_builtins(cluster_cleanup.clean_up_cluster(log, dry_run=dry_run, failed=failed)))
 
@@ -214,8 +197,6 @@ def _has_done_something(document: dict[str, Any]) -> bool:
 
 
 def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
-    from pyspark_log.cli import output
-
     topics = [each for each in done if each["topic"] is not None]
     copied = ["copied"] if any("copied" in each for each in topics) else []
     columns = ("topic", *copied, "segments", "bytes", "removed", "orphans")
@@ -224,16 +205,16 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
     for each in topics:
         for one in each["expired"]:
             typer.echo(
-                f"topic {each['topic']}, partition {one['partition']}: {counted(one['rows'], 'row')} expired, the log "
+                f"topic {each['topic']}, partition {one['partition']}: {counted(one['rows'], 'row')} expired; log "
                 f"start {moved} from {one['from']} to {one['log_start']}"
             )
         if each["waiting"]:
             files = counted(each["waiting"], "file")
-            typer.echo(f"topic {each['topic']}: {files} not needed any more, to be removed after file.delete.delay.ms")
-    verb = "would remove" if dry_run else "removed"
+            typer.echo(f"topic {each['topic']}: {files} to be deleted after file.delete.delay.ms")
+    verb = "would delete" if dry_run else "deleted"
     for cluster in (each for each in done if each["topic"] is None):
         for gone in cluster["deleted_topics"]:
-            size = f"{counted(gone['objects'], 'object')} with {gone['bytes']:,} bytes"
+            size = f"{counted(gone['objects'], 'file')} ({gone['bytes']:,} bytes)"
             typer.echo(f"{verb} {size} of the deleted topic {gone['topic']} ({gone['topic_id']})")
         if cluster["temporary_files"]:
-            typer.echo(f"{verb} {counted(len(cluster['temporary_files']), 'file')} left half-written")
+            typer.echo(f"{verb} {counted(len(cluster['temporary_files']), 'file')} left by interrupted writes")

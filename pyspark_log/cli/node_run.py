@@ -1,4 +1,4 @@
-"""`pyspark-log node run`: follow for one node, as a broker of Kafka does for itself."""
+"""`pyspark-log node run`: the background work of a node, which a Kafka broker does for itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_log.cli import arguments, scrubbing, watching
+from pyspark_log.cli import arguments, output, scrubbing, watching
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.model import settings
+from pyspark_log_storage.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,68 +21,56 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
 
 CLEAN_SECONDS = 60.0
-"""How often files that nothing names are looked for."""
+"""How often files that no entry names are deleted."""
 
-app = typer.Typer(help="Do the work of a node.", no_args_is_help=True)
+app = typer.Typer(help="Run the background work of a node.", no_args_is_help=True)
 
 
 @app.callback()
 def _node() -> None:
-    """Do the work of a node."""
+    """Run the background work of a node."""
 
 
 @app.command(epilog="\b\nExamples:\n  pyspark-log node run 1\n  pyspark-log node run 1 --once --throttle 50000000")
 def run(  # noqa: PLR0913, PLR0917 -- the options of a command
-    node_id: Annotated[str, typer.Argument(metavar="NODE", help="The node's id.", show_default=False)],
+    node_id: arguments.NodeId,
     path: arguments.Path,
-    once: Annotated[bool, typer.Option("--once", help="End when the node has caught up.")] = False,
-    throttle: Annotated[
-        int | None, typer.Option(min=1, metavar="BYTES", help="Copy no more than so many bytes a second.")
-    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Exit when the node has caught up.")] = False,
+    throttle: arguments.Throttle = None,
     interval: Annotated[
-        float, typer.Option(min=0.05, metavar="SECONDS", help="How often the journals are looked at.")
+        float, typer.Option(min=0.05, metavar="SECONDS", help="Time between checks for new data.")
     ] = 0.5,
     scrub: scrubbing.Scrub = scrubbing.BYTES_PER_SECOND,
-    session_timeout_ms: watching.SessionTimeout = 9_000,
-    rebalance: watching.Rebalance = True,
-    rebalance_seconds: watching.RebalanceSeconds = 300.0,
-    rebalance_percentage: watching.RebalancePercentage = 10.0,
+    session_timeout_ms: watching.SessionTimeout = settings.BROKER_SESSION_TIMEOUT_MS.default,
+    rebalance: watching.Rebalance = settings.AUTO_LEADER_REBALANCE_ENABLE.default,
+    rebalance_seconds: watching.RebalanceSeconds = settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.default,
+    rebalance_percentage: watching.RebalancePercentage = settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default,
     json: arguments.Json = False,
 ) -> None:
-    """Copy what a node lacks from others, and keep up.
+    """Keep a node in sync and check its data.
 
-    Writers copy what they can by themselves; this is for a node that was away,
-    or is new. It can be stopped and started at any time: files that are there
-    are not copied again. Any number may run at once.
+    Copies the data that the node lacks from other replicas. Writers normally write to all nodes themselves; run this
+    for a node that is new or was unreachable.
 
-    It also watches all topics: nodes that stay away are put out of the ISRs,
-    others lead in their place, and preferred leaders get the lead back.
+    Without --once, the command runs until it is interrupted. It then also watches all topics, as Kafka's controller
+    does: it elects new leaders for unreachable nodes, removes lagging replicas from the ISR, and moves leadership back
+    to preferred leaders. And it continuously scrubs the node at a low rate: it replaces damaged or missing files with
+    copies from other nodes.
 
-    And it reads what the node holds, slowly and again and again: what is
-    damaged or gone there is copied again from a node that has it whole.
+    It can be stopped at any time, and any number of processes can run at once.
     """
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.sync.controller import ControllerSettings
     from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, delete_unnamed_files
     from pyspark_log_coordinator.sync.throttle import Throttle
-    from pyspark_log_storage.errors import StoreError
 
     log = open_log(path)
     follower = Follower(log, node_id)
     if not once:
-        watching.start(
-            path,
-            ControllerSettings(
-                session_timeout_ms=session_timeout_ms,
-                auto_leader_rebalance_enable=rebalance,
-                leader_imbalance_check_interval_seconds=rebalance_seconds,
-                leader_imbalance_per_broker_percentage=rebalance_percentage,
-            ),
-        )
+        watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
         if scrub:
             scrubbing.start(path, node_id, scrub)
     wait: Callable[[int], object] = bool if throttle is None else Throttle(log.environment, throttle)
-    told: set[str] = set()
+    errors = output.RepeatedErrors()
     cleaned = time.monotonic()
     while True:
         try:
@@ -89,13 +81,11 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
         except StoreError as error:
             if once:
                 raise
-            # A disk that is not mounted, or a journal that does not answer, may be there again.
+            # The disk may be mounted again, or the journals reachable, by the next round.
             done = FollowerRound(0, 0, (error.message,))
-        _print(node_id, done, once=once, json=json)
-        for failure in done.failures:
-            if failure not in told:
-                typer.echo(f"pyspark-log: {failure}", err=True)
-        told = set(done.failures)
+        if done.objects or once:
+            _show(node_id, done, json=json)
+        errors.print(done.failures)
         if once:
             raise typer.Exit(1 if done.failures else 0)
         if done.objects == 0:
@@ -105,31 +95,21 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
 
 
 def _round(follower: Follower, node_id: str, wait: Callable[[int], object]) -> FollowerRound:
-    """Copy what the node lacks, with a bar where a person looks."""
+    """Copy the data that the node lacks, with a progress bar on a terminal."""
     from pyspark_log.cli.progress import bar
 
     total = follower.behind() if sys.stderr.isatty() else 0
     if total == 0:
         return follower.round(wait)
-    with bar(f"node {node_id}", total) as progress:
-
-        def moved(count: int) -> None:
-            progress(count)
-            wait(count)
-
-        return follower.round(moved)
+    with bar(f"node {node_id}", total, wait) as advance:
+        return follower.round(advance)
 
 
-def _print(node_id: str, done: FollowerRound, *, once: bool, json: bool) -> None:
-    """Say what a round did, where it did anything or was the only one."""
-    if not (done.objects or once):
-        return
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json({"node": node_id, "objects": done.objects, "bytes": done.bytes, "failures": done.failures})
-    elif done.objects:
-        files = "1 file" if done.objects == 1 else f"{done.objects:,} files"
-        typer.echo(f"node {node_id}: copied {files}, {done.bytes:,} bytes")
-    elif not done.failures:
-        typer.echo(f"node {node_id} has all that it should have; nothing was copied")
+def _show(node_id: str, done: FollowerRound, *, json: bool) -> None:
+    """Print what a round copied."""
+    if done.objects:
+        said = [f"node {node_id}: copied {counted(done.objects, 'file')}, {done.bytes:,} bytes"]
+    else:
+        said = [] if done.failures else [f"node {node_id} is up to date; nothing was copied"]
+    document = {"node": node_id, "objects": done.objects, "bytes": done.bytes, "failures": done.failures}
+    output.show(document, *said, json=json)

@@ -6,43 +6,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, output
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.topic.machine import Topic
 
-app = typer.Typer(
-    help="Add, list, describe, fence, renew and remove nodes.",
-    no_args_is_help=True,
-)
-
-NodeId = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+app = typer.Typer(help="Add, list, alter, fence, renew, drain and remove nodes.", no_args_is_help=True)
 
 
 @app.command(
     epilog="\b\nExamples:\n  pyspark-log nodes add /mnt/disk1/log\n  pyspark-log nodes add /mnt/disk2/log --rack b"
 )
 def add(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Where the node's store is.", show_default=False)],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the node's store.", show_default=False)],
     path: arguments.Path,
     node_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="NODE", help="Its id; the lowest number that is free if none is given."),
+        typer.Option("--id", metavar="NODE", help="Id of the node (default: the lowest free number)."),
     ] = None,
     rack: Annotated[
-        str, typer.Option(metavar="NAME", help="Where it stands: replicas are spread over the racks.")
+        str, typer.Option(metavar="NAME", help="Rack of the node (default: none). Replicas are spread over racks.")
     ] = "",
     json: arguments.Json = False,
 ) -> None:
-    """Let a store join as a node.
+    """Add a store to the cluster as a node.
 
-    It is tried first, and refused where it would lose rows. Every process of
-    the cluster must reach it under this address.
+    The store is tested first, and refused if it could lose rows. Every process of the cluster must be able to reach it
+    at this address.
     """
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.log import node_admin
     from pyspark_log_storage.names import check_node, check_rack
     from pyspark_log_storage.store import absolute_url
@@ -52,21 +48,18 @@ def add(
     check_rack(rack)
     log = open_log(path)
     node, new = node_admin.join(log, absolute_url(address), node_id, rack)
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json(_document(log, node) | {"added": new})
-    elif new:
-        typer.echo(f"added node {node.node_id} at {node.url}; new topics may get replicas on it")
-    else:
-        typer.echo(f"{_address(log, node)} is node {node.node_id} already; nothing was changed")
+    output.show(
+        _document(log, node) | {"added": new},
+        f"added node {node.node_id} at {node.url}"
+        if new
+        else f"{_address(log, node)} is already node {node.node_id}; nothing was changed",
+        json=json,
+    )
 
 
 @app.command("list", epilog="\b\nExample:\n  pyspark-log nodes list --path /data/log")
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
-    """List the nodes, and which of them are missing now."""
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
+    """List the nodes and their state."""
     from pyspark_log_coordinator.model.node_order import by_number
 
     log = open_log(path)
@@ -77,19 +70,15 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
         return
     rows = [(each["node"], each["address"], each["rack"] or "none", each["state"]) for each in documents]
     output.print_table(("node", "address", "rack", "state"), rows)
-    _tell_missing(documents)
+    _print_missing(documents)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes describe 1")
-def describe(node_id: NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
-    """Show a node, and the replicas that it has of each topic.
+def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+    """Show a node and its replicas of each topic.
 
-    Rows behind are those that the leaders have and the node has not.
+    "Rows behind" is the number of rows that the leaders have and the node lacks.
     """
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.cluster.nodes import node_of
-
     log = open_log(path)
     document = _document(log, node_of(log.cluster.state.nodes, node_id))
     document["topics"] = _replicas(log, node_id)
@@ -103,75 +92,65 @@ def describe(node_id: NodeId, path: arguments.Path, json: arguments.Json = False
         columns = ("topic", "replicas", "leads", "in_sync", "behind")
         rows = [tuple(each[column] for column in columns) for each in document["topics"]]
         output.print_table(("topic", "replicas", "leads", "in sync", "rows behind"), rows)
-    _tell_missing([document])
+    _print_missing([document])
 
 
 @app.command(epilog="\b\nExamples:\n  pyspark-log nodes alter 0 --rack a\n  pyspark-log nodes alter 0 --rack ''")
 def alter(
-    node_id: NodeId,
+    node_id: arguments.NodeId,
     path: arguments.Path,
-    rack: Annotated[
-        str, typer.Option(metavar="NAME", help="Where the node stands now; '' for nowhere.", show_default=False)
-    ],
+    rack: Annotated[str, typer.Option(metavar="NAME", help="New rack of the node; '' for none.", show_default=False)],
     json: arguments.Json = False,
 ) -> None:
     """Change the rack of a node.
 
-    It counts from the next replica that is placed, and the next read. Replicas
-    that are there stay where they are; topics reassign moves them.
+    The new rack applies to new replicas and to reads. Existing replicas stay where they are; use topics reassign to
+    move them.
     """
-    from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.cluster.nodes import node_of
     from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
     before = node_of(log.cluster.state.nodes, node_id).rack
     changed = node_admin.set_rack(log, node_id, rack)
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json(_document(log, log.cluster.state.nodes[node_id]) | {"changed": changed})
-        return
-    now = f"is in rack {rack}" if rack else "is in no rack"
-    if changed:
-        typer.echo(f"node {node_id} {now} now, and was in {f'rack {before}' if before else 'none'}")
-    else:
-        typer.echo(f"node {node_id} {now} already; nothing was changed")
+    output.show(
+        _document(log, log.cluster.state.nodes[node_id]) | {"changed": changed},
+        f"node {node_id}: rack={rack or 'none'} (was {before or 'none'})"
+        if changed
+        else f"node {node_id} already has rack={rack or 'none'}; nothing was changed",
+        json=json,
+    )
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes fence 1")
-def fence(node_id: NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
-    """Take a node out of use, until it is unfenced.
+def fence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+    """Take a node out of service.
 
-    Nothing new is put on it, and nothing waits for it. For a disk that is to be repaired, or a node that is to be
-    removed.
+    It gets no new data, leads no partition, and no write waits for it. Fence a node before repairing its disk.
     """
     _set_fenced(path, node_id, fenced=True, json=json)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes unfence 1")
-def unfence(node_id: NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
-    """Use a fenced node again."""
+def unfence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+    """Return a fenced node to service."""
     _set_fenced(path, node_id, fenced=False, json=json)
 
 
 @app.command(epilog="\b\nExamples:\n  pyspark-log nodes renew 1\n  pyspark-log nodes renew 1 --address /mnt/new/log")
 def renew(
-    node_id: NodeId,
+    node_id: arguments.NodeId,
     path: arguments.Path,
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Where the node's store is now; as before if not given.")
+        str | None, typer.Option(metavar="ADDRESS", help="New address of the node's store (default: unchanged).")
     ] = None,
-    yes: Yes = False,
+    yes: arguments.Yes = False,
     json: arguments.Json = False,
 ) -> None:
-    """Let a node begin again on an empty disk, or move it.
+    """Give a node an empty disk or a new address.
 
-    For a node whose disk was wiped or replaced, or is at another address now. An empty store holds nothing of what the
-    node held: that is copied from the other replicas. A store that was only moved keeps what it holds.
+    Use it if the node's disk was wiped, replaced or moved. On an empty disk the node starts with a new incarnation, and
+    its data is copied from other replicas. A store that was only moved keeps its data.
     """
-    from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.cluster.nodes import node_of
     from pyspark_log_coordinator.log import node_admin
     from pyspark_log_storage.node import read_marker
     from pyspark_log_storage.store import absolute_url
@@ -179,68 +158,48 @@ def renew(
     log = open_log(path)
     before = node_of(log.cluster.state.nodes, node_id)
     url = before.url if address is None else absolute_url(address)
-    empty = read_marker(log.store_at(url)) is None
-    if empty and not yes:
-        typer.echo(
-            f"{log.store_at(url).url} has no marker: the disk was wiped or is new, or it is not mounted", err=True
-        )
-        if not arguments.agreed(f"begin again with an empty node {node_id} there?"):
-            typer.echo("pyspark-log: nothing was changed", err=True)
-            raise typer.Exit(1)
+    if read_marker(log.store_at(url)) is None and not yes:
+        typer.echo(f"{log.store_at(url).url} has no node marker: the disk is empty, or it is not mounted", err=True)
+        arguments.confirm(f"start node {node_id} there without data?", otherwise="nothing was changed", yes=False)
     node, renewed = node_admin.renew(log, node_id, url)
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json(_document(log, node) | {"renewed": renewed})
-    elif not renewed:
-        typer.echo(f"node {node_id} is whole; nothing was changed")
+    if not renewed:
+        said = f"node {node_id} is intact; nothing was changed"
     elif node.incarnation == before.incarnation:
-        typer.echo(f"node {node_id} is at {_address(log, node)} now, with all that it holds")
+        said = f"node {node_id} is now at {_address(log, node)}, with its data"
     else:
-        typer.echo(
-            f"node {node_id} begins again, empty, at {_address(log, node)}; fill it with: "
-            f"pyspark-log node run {node_id}"
-        )
+        said = f"node {node_id} is now empty at {_address(log, node)}; fill it with: pyspark-log node run {node_id}"
+    output.show(_document(log, node) | {"renewed": renewed}, said, json=json)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes remove 1 --yes")
-def remove(node_id: NodeId, path: arguments.Path, yes: Yes = False, json: arguments.Json = False) -> None:
-    """Take a fenced node without replicas away for good.
+def remove(
+    node_id: arguments.NodeId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
+) -> None:
+    """Remove a fenced node without replicas.
 
-    Its id is never used again. What is on its disk stays there.
+    Its id is never used again. The files on its disk are not deleted.
     """
-    from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.cluster.nodes import node_of
     from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
     node_of(log.cluster.state.nodes, node_id)
-    node_admin.check_removable(log, node_id)  # a question about what is refused anyway would be in vain
-    if not yes and not arguments.agreed(f"remove node {node_id}, for good?"):
-        typer.echo("pyspark-log: nothing was removed", err=True)
-        raise typer.Exit(1)
+    node_admin.check_removable(log, node_id)  # before asking
+    arguments.confirm(f"remove node {node_id}? This cannot be undone.", otherwise="nothing was removed", yes=yes)
     removed = node_admin.remove(log, node_id)
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json({"node": node_id, "removed": removed})
-    else:
-        typer.echo(f"removed node {node_id}")
+    output.show({"node": node_id, "removed": removed}, f"removed node {node_id}", json=json)
 
 
 def _set_fenced(path: str, node_id: str, *, fenced: bool, json: bool) -> None:
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
     changed = node_admin.set_fenced(log, node_id, fenced=fenced)
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json({"node": node_id, "fenced": fenced, "changed": changed})
-        return
-    now = "fenced" if fenced else "in use"
-    typer.echo(f"node {node_id} is {now} now" if changed else f"node {node_id} is {now} already; nothing was changed")
+    state = "fenced" if fenced else "in service"
+    output.show(
+        {"node": node_id, "fenced": fenced, "changed": changed},
+        f"node {node_id} is now {state}" if changed else f"node {node_id} is already {state}; nothing was changed",
+        json=json,
+    )
 
 
 def _document(log: Log, node: Node) -> dict[str, Any]:
@@ -259,22 +218,20 @@ def _address(log: Log, node: Node) -> str:
     return log.store_at(node.url).url
 
 
-def _tell_missing(documents: list[dict[str, Any]]) -> None:
+def _print_missing(documents: list[dict[str, Any]]) -> None:
     for each in documents:
         if each["missing"] is not None:
-            typer.echo(f"pyspark-log: {each['missing']}", err=True)
+            output.print_error(each["missing"])
 
 
 def _replicas(log: Log, node_id: str) -> list[dict[str, Any]]:
-    """Return what the node has of each topic that has replicas on it."""
-    from pyspark_log_storage.errors import UnknownTopic
-
+    """Return the counts of each topic with replicas on the node."""
     found = []
     for name in sorted(log.topics()):
         try:
             state = log.topic(name).journal.state
         except UnknownTopic:
-            continue  # deleted meanwhile
+            continue  # deleted after the names were listed
         if any(node_id in each.replicas for each in state.partitions):
             found.append({"topic": name} | _counts(state, node_id))
     return found

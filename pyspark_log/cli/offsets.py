@@ -1,4 +1,4 @@
-"""`pyspark-log offsets`: where the rows of a topic begin and end, or where a time begins."""
+"""`pyspark-log offsets`: the earliest and latest offsets of a topic, or the offsets at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, output
+from pyspark_log.client.opening import open_log
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 EARLIEST_TIME = -2
 LATEST_TIME = -1
 TIME_MS_MAX = 2**63 // 1000 - 1
-"""The latest time that a row can have: it is stored in microseconds."""
+"""The latest timestamp of a row, which is stored in microseconds."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 
@@ -33,21 +34,18 @@ def offsets(
         str | None,
         typer.Option(
             metavar="MS",
-            help="Show the offset of each partition's first row at or after this time, in milliseconds since 1970; "
-            "-1 means latest, -2 earliest.",
+            help="Show the offset of the first row of each partition at or after this time, in milliseconds since "
+            "1970; -1 means latest, -2 earliest.",
             show_default=False,
         ),
     ] = None,
     json: arguments.Json = False,
 ) -> None:
-    """Show where partitions begin and end.
+    """Show the earliest and latest offsets of a topic.
 
-    The latest offset is that of the next row that a reader will see.
+    The latest offset is that of the next row that readers will see.
     """
     ms = None if time is None else _milliseconds(time)
-
-    from pyspark_log.cli import output
-    from pyspark_log.client.opening import open_log
 
     log = open_log(path)
     handle = log.topic(topic)
@@ -67,19 +65,18 @@ def offsets(
 
 
 def _milliseconds(text: str) -> int:
-    """Return the time that `text` means; ends the program if it means none that a row can have."""
+    """Return the time of `text`. End the program if it is invalid."""
     ms = int(text) if _INTEGER.fullmatch(text) else None
     if ms is None or not EARLIEST_TIME <= ms <= TIME_MS_MAX:
         arguments.refuse(
             "--time",
-            f"{text!r} is not a time that a row can have; give milliseconds since 1970, at most {TIME_MS_MAX},"
-            " or -1 for latest, or -2 for earliest",
+            f"{text!r} is not a valid time; expected milliseconds since 1970 (at most {TIME_MS_MAX}), -1 for latest or"
+            " -2 for earliest",
         )
     return ms
 
 
 def _print_offsets_of_time(handle: TopicHandle, time: int, *, json: bool) -> None:
-    from pyspark_log.cli import output
     from pyspark_log.client.read.positions import offset_for_time
 
     found: list[tuple[int, Any]] = []

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for machines."""
+"""What commands print: sentences and tables for people, JSON for machines, errors on stderr."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+import typer
 
 WIDTH_MAX = 10_000
-"""Tables are as wide as they need to be: a number that is folded in a narrow terminal could be misread."""
+"""Tables are as wide as they need to be: a number folded in a narrow terminal could be misread."""
+
+
+def show(document: Any, *lines: str, json: bool) -> None:
+    """Print `document` as JSON if `json` is set, otherwise the lines."""
+    if json:
+        print_json(document)
+    else:
+        for line in lines:
+            typer.echo(line)
 
 
 def print_json(*documents: Any) -> None:
@@ -18,7 +28,7 @@ def print_json(*documents: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], totals: Sequence[Any] | None = None) -> None:
-    """Print a table. Numbers are grouped and stand on the right; `totals` are a last row apart from the others."""
+    """Print a table. Numbers are grouped and right-aligned; `totals` is a last row, set apart."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -33,9 +43,36 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], totals: S
     for row in cells:
         table.add_row(*[_shown(cell) for cell in row])
     console = Console(width=WIDTH_MAX, highlight=False)
-    with console.capture() as printed:  # by itself it would end the program where stdout is closed
+    with console.capture() as printed:  # printing directly would end the program if stdout is closed
         console.print(table)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
+
+
+def print_error(message: str) -> None:
+    """Print an error on stderr."""
+    typer.echo(f"pyspark-log: {message}", err=True)
+
+
+class RepeatedErrors:
+    """Prints the errors of a loop; one that was printed in the round before is not printed again."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def print(self, errors: Iterable[str]) -> None:
+        """Print the errors of a round."""
+        found = dict.fromkeys(errors)
+        for error in found:
+            if error not in self._printed:
+                print_error(error)
+        self._printed = set(found)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 row`, `2,000 rows` and `3 entries`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
 
 
 def _shown(cell: Any) -> str:

@@ -1,7 +1,7 @@
-"""`pyspark-log produce`: lines of a file, a pipe or a terminal become rows of a topic.
+"""`pyspark-log produce`: write the lines of a file, a pipe or a terminal to a topic.
 
-Rows go in batches, each one journal entry: it is in the log whole or not at all. A batch ends when it is full, when
-the input ends, or when its first row has waited long enough for more.
+Each batch is one journal entry, so readers see all of it or nothing. A batch ends when it is full, when the input ends,
+or when its first row has waited for --linger-ms.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, output
 from pyspark_log.cli.arguments import Format
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import LogError, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -33,18 +36,18 @@ Examples:
   tail -F app.log | pyspark-log produce logs --create
 
 \b
-A JSON line is an object, of which only value must be there:
+A JSON line is an object; only "value" is required:
   {"value": "v", "key": "k", "headers": [{"key": "h", "value": "w"}],
    "partition": 0, "timestamp": 1700000000000}
-A value, and a key, is a string, null (such a value is a tombstone), bytes as
-{"base64": "/w=="}, or any other JSON, which is stored as its text.
-topic and offset, which consume prints, are ignored.
+Values and keys are strings, null (a null value is a tombstone), binary data
+such as {"base64": "/w=="}, or any other JSON, which is stored as its text.
+The fields "topic" and "offset", which consume prints, are ignored.
 """
 LINE_BYTES_PER_ROW_BYTE = 8
-"""JSON may write a byte as six (`\\u0000`); the rest is for names and blanks."""
+"""JSON may encode a byte as six (`\\u0000`); the rest is for field names and blanks."""
 LINE_BYTES_BESIDE_ROW = 1024 * 1024
 BATCH_BYTES = 64 * 1024 * 1024
-"""A batch ends with so many bytes too, for its rows stay in memory until they are written."""
+"""Maximum size of a batch, whose rows stay in memory until they are written."""
 INTERRUPTED = 130
 
 
@@ -54,58 +57,58 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     path: arguments.Path,
     file: Annotated[
         pathlib.Path | None,
-        typer.Argument(metavar="FILE", help="What to read; stdin without it, or where it is -.", show_default=False),
+        typer.Argument(metavar="FILE", help="File to read; - is stdin (default: stdin).", show_default=False),
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="What a line is: a value, or an object (see below).")
+        Format, typer.Option("--format", help="Format of a line: text is a value, json is an object (see below).")
     ] = Format.TEXT,
     key_separator: arguments.KeySeparator = None,
-    acks: Annotated[
-        str, typer.Option(metavar="all|1|0", help="Who must have the rows before they count, as in Kafka.")
-    ] = "all",
+    acks: Annotated[str, typer.Option(metavar="all|1|0", help="Replicas that must have a batch, as in Kafka.")] = "all",
     compression: Annotated[
         str | None,
         typer.Option(
-            metavar="none|lz4|zstd", help="How the rows are compressed; else as the topic says.", show_default=False
+            metavar="none|lz4|zstd", help="Compression of the rows (default: as set for the topic).", show_default=False
         ),
     ] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, metavar="N", help="The most rows of a batch.")] = 100_000,
+    batch_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows in a batch.")] = 100_000,
     linger_ms: Annotated[
-        int, typer.Option(min=0, metavar="MS", help="How long rows of a pipe or terminal wait for more.")
+        int,
+        typer.Option(min=0, metavar="MS", help="How long rows of a pipe or terminal wait for more, in milliseconds."),
     ] = 1000,
     config: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="How long a write is retried: retries, retry.backoff.ms, delivery.timeout.ms (default: 120000).",
+            help="Setting for retries of a write: retries, retry.backoff.ms or delivery.timeout.ms (default: "
+            f"{settings.DELIVERY_TIMEOUT_MS.default}); can be repeated.",
         ),
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Create the topic, with one partition, if it is not there.")
+        bool, typer.Option("--create", help="Create the topic with one partition if it does not exist.")
     ] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Write lines into a topic.
+    """Write lines to a topic.
 
-    Rows go in batches, each of which is in the log whole or not at all.
+    Lines are written in batches. Readers see all rows of a batch or none.
     """
     arguments.check_key_separator(key_separator, form)
 
     from pyspark_log.cli import json_rows, text_rows
     from pyspark_log.cli.batches import Batches
     from pyspark_log.cli.lines import Lines
-    from pyspark_log.client.opening import open_log
-    from pyspark_log.options import table
+    from pyspark_log.options import sink_table
     from pyspark_log.options.produce import parse_produce
     from pyspark_log_coordinator.environment import real_environment
-    from pyspark_log_coordinator.retry import RetryPolicy, retry
+    from pyspark_log_coordinator.retry import retry
     from pyspark_log_storage.names import check_topic
 
-    durability = arguments.read_as(table.ACKS, acks, "--acks")
-    codec = None if compression is None else arguments.read_as(table.COMPRESSION_TYPE, compression, "--compression")
+    durability = arguments.read_as(sink_table.ACKS, acks, "--acks")
+    codec = (
+        None if compression is None else arguments.read_as(sink_table.COMPRESSION_TYPE, compression, "--compression")
+    )
 
-    options = parse_produce(arguments.settings(config or [], "delivery.timeout.ms=60000"))
-    policy = RetryPolicy(options.retries, options.retry_backoff_ms, options.delivery_timeout_ms)
+    policy = parse_produce(arguments.settings(config, "delivery.timeout.ms=60000"))
 
     def open_topic() -> tuple[Log, TopicHandle]:
         log = open_log(path, create=create)
@@ -126,12 +129,15 @@ def produce(  # noqa: PLR0913  # one for each option of the command
             with _progress(lines) as show:
                 interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, show)
         except LogError as error:
-            raise LogError(_told(error, batches.lines_written)) from error
+            raise LogError(_with_lines_written(error, batches.lines_written)) from error
         except KeyboardInterrupt:
             interrupted = True
-            typer.echo(f"pyspark-log: interrupted while rows were written; {_before_last(batches)}", err=True)
+            output.print_error(
+                f"interrupted during a write: {_lines_written(batches.lines_written)}, except that the last batch may "
+                "have been written"
+            )
         finally:
-            batches.discard()  # what an error left
+            batches.discard()  # of an error
     _print_written(topic, batches, json=json)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -144,13 +150,13 @@ def _opened(file: pathlib.Path | None) -> Iterator[BinaryIO]:
             yield stream
         return
     if sys.stdin.isatty() and sys.stderr.isatty():
-        typer.echo("type rows, one a line; Ctrl-D ends", err=True)
+        typer.echo("type one row per line; end with Ctrl-D", err=True)
     yield sys.stdin.buffer
 
 
 @contextlib.contextmanager
 def _progress(lines: Lines) -> Iterator[Callable[[], None]]:
-    """Show a bar on stderr while a file is read and somebody looks."""
+    """Show a progress bar on a terminal while a file is read."""
     if lines.size is None or not sys.stderr.isatty():
         yield lambda: None
         return
@@ -164,52 +170,45 @@ def _progress(lines: Lines) -> Iterator[Callable[[], None]]:
 
 
 def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, show: Callable[[], None]) -> bool:
-    """Write all lines. Returns whether an interrupt ended the input: what had been read by then is written."""
-    due = None
+    """Write all lines. Return whether an interrupt ended the input; lines read before it are written."""
+    deadline = None
     while True:
         try:
-            came = lines.read(None if due is None else max(0.0, due - time.monotonic()))
+            arrived = lines.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
         except KeyboardInterrupt:
             batches.end()
             return True
-        if came is None:
+        if arrived is None:
             batches.end()
             return False
-        while came:
+        while arrived:
             room = rows_max - batches.lines_pending
-            batches.add(came[:room])
-            came = came[room:]
+            batches.add(arrived[:room])
+            arrived = arrived[room:]
             if batches.lines_pending == rows_max or batches.bytes_pending >= BATCH_BYTES:
                 batches.end()
         show()
         if batches.lines_pending == 0:
-            due = None
-        elif due is None:
-            due = time.monotonic() + linger
-        if due is not None and lines.size is None and time.monotonic() >= due:
+            deadline = None
+        elif deadline is None:
+            deadline = time.monotonic() + linger
+        if deadline is not None and lines.size is None and time.monotonic() >= deadline:
             batches.end()
-            due = None
+            deadline = None
 
 
-def _told(error: LogError, lines_written: int) -> str:
+def _with_lines_written(error: LogError, lines_written: int) -> str:
     if isinstance(error, OutcomeUnknown):
         return error.message if lines_written == 0 else f"{error.message}; lines 1 to {lines_written} were written"
     return f"{error.message}; {_lines_written(lines_written)}"
 
 
-def _before_last(batches: Batches) -> str:
-    before = f"lines 1 to {batches.lines_written} are in the log" if batches.lines_written > 0 else "the log has none"
-    return f"{before}, and those of the batch that was under way may be"
-
-
 def _lines_written(count: int) -> str:
-    return f"lines 1 to {count} were written, and none after them" if count > 0 else "nothing was written"
+    return f"lines 1 to {count} were written, later lines were not" if count > 0 else "nothing was written"
 
 
 def _print_written(topic: str, batches: Batches, *, json: bool) -> None:
     import msgspec
-
-    from pyspark_log.cli import output
 
     written = sorted(batches.written.items())
     rows = sum(each.rows for _, each in written)
@@ -217,7 +216,7 @@ def _print_written(topic: str, batches: Batches, *, json: bool) -> None:
         partitions = [{"partition": partition, **msgspec.structs.asdict(each)} for partition, each in written]
         output.print_json({"topic": topic, "rows": rows, "partitions": partitions})
         return
-    typer.echo(f"wrote {rows:,} row{'' if rows == 1 else 's'} to topic {topic}")
+    typer.echo(f"wrote {counted(rows, 'row')} to topic {topic}")
     if written:
         output.print_table(
             ("partition", "rows", "first offset", "last offset"),

@@ -1,4 +1,4 @@
-"""A bar for work that takes long: on stderr, and only where a person looks."""
+"""A progress bar on stderr, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def bar(what: str, total_bytes: int) -> Iterator[Callable[[int], object]]:
-    """Give a function that is told how many bytes are done since it was told last."""
+def bar(what: str, total_bytes: int, wait: Callable[[int], object] = bool) -> Iterator[Callable[[int], object]]:
+    """Yield a function to be called with the number of bytes done since the last call; it calls `wait` with it too."""
     if not sys.stderr.isatty():
-        yield bool  # called, and nothing more
+        yield wait
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -25,5 +25,6 @@ def bar(what: str, total_bytes: int) -> Iterator[Callable[[int], object]]:
 
         def advance(done: int) -> None:
             progress.advance(task, done)
+            wait(done)
 
         yield advance

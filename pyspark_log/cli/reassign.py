@@ -1,4 +1,4 @@
-"""`pyspark-log topics reassign`: move the replicas of a topic to other nodes, or have more or fewer of them."""
+"""`pyspark-log topics reassign`: move the replicas of a topic to other nodes, or change their number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,39 +26,33 @@ Examples:
   pyspark-log topics reassign flights --cancel
 """
 
-Throttle = Annotated[int | None, typer.Option(min=1, metavar="BYTES", help="Copy no more than so many bytes a second.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would move; do nothing.")]
-
 
 def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     name: arguments.Topic,
     path: arguments.Path,
-    replica_assignment: Annotated[
-        str | None,
-        typer.Option(metavar="NODES", help="The nodes by hand, such as 0:1,1:2: of partition 0, of partition 1."),
-    ] = None,
+    replica_assignment: arguments.ReplicaAssignment = None,
     to_nodes: Annotated[
-        str | None, typer.Option(metavar="NODE,NODE", help="All partitions on these nodes, evenly, and on no other.")
+        str | None, typer.Option(metavar="NODE,NODE", help="Spread all partitions evenly over exactly these nodes.")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="On how many nodes each partition shall be.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of replicas of each partition.")
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Go back to the nodes as they were.")] = False,
-    throttle: Throttle = None,
-    dry_run: DryRun = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the current reassignment and return to the previous nodes.")
+    ] = False,
+    throttle: arguments.Throttle = None,
+    dry_run: arguments.DryRun = False,
     json: arguments.Json = False,
 ) -> None:
-    """Move partitions to other nodes.
+    """Move the partitions of a topic to other nodes.
 
-    They may be written and read meanwhile. As few replicas move as need to. The old ones stay until all that are new
-    are in sync. This copies, and ends when that is done; where it was stopped,
-    the same again, or the command without nodes, goes on.
+    Writers and readers continue meanwhile. As few replicas as possible are moved, and old replicas are removed only
+    when all new ones are in sync. The command copies the data and ends when the reassignment is complete. To continue
+    an interrupted reassignment, run the command again, with the same options or none.
     """
     chosen = [replica_assignment is not None, to_nodes is not None or replication_factor is not None, cancel]
     if sum(chosen) > 1:
-        arguments.refuse("--replica-assignment, --to-nodes or --replication-factor, --cancel", "give one of these")
-
-    from pyspark_log.client.opening import open_log
+        arguments.refuse("--replica-assignment, --to-nodes or --replication-factor, --cancel", "give only one of these")
 
     log = open_log(path)
     handle = log.topic(name)
@@ -66,16 +62,16 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
         return
     from pyspark_log_coordinator.sync import reassigner
 
-    found = reassigner.begin(handle, wanted)
-    is_under_way = bool(found or reassigner.reassigning_partitions(handle.refresh()))
-    done = carry_out(log, handle, throttle)
-    if json:
-        from pyspark_log.cli.output import print_json
-
-        print_json(document(handle.name, found) | _result(done))
-    else:
-        _tell(handle, found, done, is_under_way=is_under_way, cancelled=cancel)
-    tell_failures(name, done)
+    moves = reassigner.begin(handle, wanted)
+    has_begun = bool(moves or reassigner.reassigning_partitions(handle.refresh()))
+    done = carry_out(handle, throttle)
+    output.show(
+        document(name, moves)
+        | {"objects": done.objects, "bytes": done.bytes, "unfinished": done.unfinished, "failures": done.failures},
+        *_sentences(name, moves, done, has_begun=has_begun, cancelled=cancel),
+        json=json,
+    )
+    check_complete(name, done)
 
 
 def _wanted(
@@ -90,118 +86,85 @@ def _wanted(
     from pyspark_log_coordinator.sync import reassigner
 
     state = handle.journal.state
-    if replica_assignment is not None:
-        return tuple(tuple(each) for each in arguments.assignment(replica_assignment))
+    assignment = arguments.replica_assignment(replica_assignment)
+    if assignment is not None:
+        return assignment
     if to_nodes is not None:
         nodes = [node.strip() for node in to_nodes.split(",")]
         if not all(nodes) or len(set(nodes)) != len(nodes):
-            arguments.refuse("--to-nodes", f"{to_nodes!r} is not NODE,NODE, such as 3,4,5, each node once")
+            arguments.refuse("--to-nodes", f"{to_nodes!r} is not a list of different nodes, such as 3,4,5")
         return reassigner.placement_on(log, state, nodes, replication_factor)
     if replication_factor is not None:
         return reassigner.placement_with_factor(log, state, replication_factor)
     return reassigner.original_placement(state) if cancel else reassigner.target_placement(state)
 
 
-def carry_out(log: Log, handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
-    """Copy until the topic's reassignments have ended, with a bar where a person looks."""
+def carry_out(handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
+    """Copy until the topic's reassignments are complete, with a progress bar on a terminal."""
     from pyspark_log.cli.progress import bar
     from pyspark_log_coordinator.sync import reassigner
     from pyspark_log_coordinator.sync.throttle import Throttle
 
-    wait = bool if throttle is None else Throttle(log.environment, throttle)
-    with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle)) as progress:
-
-        def moved(count: int) -> None:
-            progress(count)
-            wait(count)
-
-        return reassigner.run(handle, moved)
+    wait = bool if throttle is None else Throttle(handle.log.environment, throttle)
+    with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle), wait) as advance:
+        return reassigner.run(handle, advance)
 
 
-def document(topic: str, found: Iterable[PartitionMove]) -> dict[str, Any]:
-    """Return what machines are told of moves."""
-    return {
-        "topic": topic,
-        "partitions": [
-            {
-                "partition": each.partition,
-                "before": each.before,
-                "after": each.after,
-                "adding": each.adding,
-                "removing": each.removing,
-            }
-            for each in found
-        ],
-    }
-
-
-def _result(done: ReassignmentProgress) -> dict[str, Any]:
-    return {
-        "objects": done.objects,
-        "bytes": done.bytes,
-        "unfinished": done.unfinished,
-        "failures": done.failures,
-    }
+def document(topic: str, moves: Iterable[PartitionMove]) -> dict[str, Any]:
+    """Return moves as JSON."""
+    fields = ("partition", "before", "after", "adding", "removing")
+    return {"topic": topic, "partitions": [{field: getattr(each, field) for field in fields} for each in moves]}
 
 
 def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> None:
-    """Print what would move, and about how many bytes that would copy."""
-    from pyspark_log.cli import output
+    """Print which partitions would move, and about how many bytes would be copied."""
     from pyspark_log_coordinator.sync import reassigner
 
     rows: list[tuple[Any, ...]] = []
     for handle, assignment in wanted:
         state = handle.journal.state
-        found = reassigner.moves(state, assignment)
+        moves = reassigner.moves(state, assignment)
         if json:
-            output.print_json(document(handle.name, found) | {"bytes": reassigner.bytes_to_copy(state, found)})
-        for each in found:
+            output.print_json(document(handle.name, moves) | {"bytes": reassigner.bytes_to_copy(state, moves)})
+        for each in moves:
             before, after = ", ".join(each.before), ", ".join(each.after)
             rows.append((handle.name, each.partition, before, after, reassigner.bytes_to_copy(state, [each])))
     if json:
         return
     if not rows:
-        typer.echo("nothing would move")
+        typer.echo("nothing would be moved")
         return
     totals = ("total", "", "", "", sum(row[-1] for row in rows))
-    columns = ("topic", "partition", "nodes", "would be", "bytes to copy")
+    columns = ("topic", "partition", "nodes", "new nodes", "bytes to copy")
     output.print_table(columns, rows, totals if len(rows) > 1 else None)
 
 
-def tell_failures(topic: str, done: ReassignmentProgress) -> None:
-    """Say what is in the way of reassignments that have not ended, and end the program with the exit code 1."""
+def check_complete(topic: str, done: ReassignmentProgress) -> None:
+    """If a reassignment is incomplete, print why, and end the program with exit code 1."""
     if not done.unfinished:
         return
     for failure in done.failures:
-        typer.echo(f"pyspark-log: topic {topic!r}: {failure}", err=True)
+        output.print_error(f"topic {topic!r}: {failure}")
     numbers = ", ".join(map(str, done.unfinished))
-    typer.echo(
-        f"pyspark-log: topic {topic!r}: the reassignment of partition(s) {numbers} has not ended; mend what is in the "
-        f"way and go on with: pyspark-log topics reassign {topic}",
-        err=True,
+    output.print_error(
+        f"topic {topic!r}: the reassignment of partition(s) {numbers} is incomplete; fix the errors above and continue "
+        f"with: pyspark-log topics reassign {topic}"
     )
     raise typer.Exit(1)
 
 
-def _tell(
-    handle: TopicHandle,
-    found: tuple[PartitionMove, ...],
-    done: ReassignmentProgress,
-    *,
-    is_under_way: bool,
-    cancelled: bool,
-) -> None:
-    if not is_under_way:
-        why = "no reassignment is under way" if cancelled else "has its replicas where they should be"
-        typer.echo(f"topic {handle.name}: {why}; nothing was changed" if cancelled else f"topic {handle.name} {why}")
-        return
-    for each in found:
-        typer.echo(
-            f"topic {handle.name}, partition {each.partition}: {', '.join(each.before)} -> {', '.join(each.after)}"
-        )
+def _sentences(
+    topic: str, moves: tuple[PartitionMove, ...], done: ReassignmentProgress, *, has_begun: bool, cancelled: bool
+) -> list[str]:
+    if not has_begun:
+        why = "no reassignment to cancel" if cancelled else "all replicas are already on these nodes"
+        return [f"topic {topic}: {why}; nothing was changed"]
+    said = [
+        f"topic {topic}, partition {each.partition}: {', '.join(each.before)} -> {', '.join(each.after)}"
+        for each in moves
+    ]
     if done.objects:
-        files = "1 file" if done.objects == 1 else f"{done.objects:,} files"
-        typer.echo(f"copied {files}, {done.bytes:,} bytes")
+        said.append(f"copied {counted(done.objects, 'file')}, {done.bytes:,} bytes")
     if not done.unfinished:
-        what = "cancelled" if cancelled else "done"
-        typer.echo(f"the reassignment of topic {handle.name} is {what}")
+        said.append(f"the reassignment of topic {topic} is {'cancelled' if cancelled else 'complete'}")
+    return said

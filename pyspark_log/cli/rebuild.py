@@ -1,4 +1,4 @@
-"""`pyspark-log cluster rebuild`: a cluster whose every journal is gone, from the folders of its nodes."""
+"""`pyspark-log cluster rebuild`: rebuild a cluster whose journals are lost, from the folders of its nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.client.opening import open_log
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.rebuild.survey import Survey
@@ -22,30 +24,30 @@ _METAVAR = "ADDRESS,ADDRESS"
 def rebuild(
     nodes: Annotated[
         str,
-        typer.Option("--nodes", metavar=_METAVAR, help="All nodes that are left.", show_default=False),
+        typer.Option("--nodes", metavar=_METAVAR, help="Addresses of all remaining nodes.", show_default=False),
     ],
     journal_nodes: Annotated[
         str | None,
         typer.Option(
             "--journal-nodes",
             metavar=_METAVAR,
-            help="Which of them get the journals: one, or three and more; those that had them if none is named.",
+            help="Addresses of nodes for the new journals: one, or three or more (default: the nodes that had them).",
         ),
     ] = None,
     journals_lost: Annotated[
         bool,
-        typer.Option("--journals-lost", help="The nodes with the journals are not given, and are gone for good."),
+        typer.Option("--journals-lost", help="Confirm that the journals were on nodes that are lost for good."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; else it is only shown what would be done.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Rebuild the cluster; without it, only show the plan.")
+    ] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Make a cluster again whose journals are all gone.
+    """Rebuild a cluster whose journals are all lost.
 
-    It is made from the folders of its nodes. Without --yes nothing is changed. It reads all segments on all nodes. The
-    offsets of what is found stay what they were. What has no place is set aside, never removed. What was cut short is
-    finished by the same command again.
+    Reads all segments in the folders of the nodes and keeps their offsets. Files without a place in the rebuilt cluster
+    are set aside, never deleted. If the command is interrupted, run it again to continue.
     """
-    from pyspark_log.cli import output
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.rebuild import execute
     from pyspark_log_coordinator.rebuild.survey import survey
@@ -66,16 +68,16 @@ def rebuild(
         return
     if not yes:
         if found.journals_may_live is not None and not journals_lost:
-            typer.echo(f"{found.journals_may_live}; where that is gone for good, add --journals-lost")
-        typer.echo("nothing was changed; do it with --yes")
+            typer.echo(f"{found.journals_may_live}; if it is lost for good, add --journals-lost")
+        typer.echo("nothing was changed; add --yes to rebuild the cluster")
         return
-    typer.echo(f"rebuilt cluster {found.cluster_id}; its address: {_address(found)}")
-    typer.echo(f"what had no place, if anything, is in {aside} on its node")
-    typer.echo("next: pyspark-log maintain --watch, or node run, copies to each node what it misses")
+    typer.echo(f"rebuilt cluster {found.cluster_id}")
+    typer.echo(f"address: {_address(found)}")
+    typer.echo(f"files without a place, if any, are in {aside} on their nodes")
+    typer.echo("next: copy to each node what it lacks, with pyspark-log maintain --watch or node run")
 
 
 def _write_checkpoints(found: Survey) -> None:
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.maintenance import checkpoint_files
 
     log = open_log(_address(found))
@@ -88,8 +90,6 @@ def _address(found: Survey) -> str:
 
 
 def _print(found: Survey) -> None:
-    from pyspark_log.cli import output
-
     typer.echo(f"cluster {found.cluster_id}; its journals will be at {_address(found)}")
     names = [each.node_id for each in found.given]
     columns = ("topic", "partition", *(f"node {name}" for name in names), "chosen", "rows", "lost")
@@ -111,41 +111,40 @@ def _print(found: Survey) -> None:
 
 
 def _sentences(found: Survey) -> list[str]:
-    """Return what else there is to know."""
+    """Return what the table does not show."""
     from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 
     said = []
     for each in found.absent:
         where = "the root" if each.url == AT_THE_ROOT else each.url
-        said.append(f"node {each.node_id} ({where}) is not given: it leaves the cluster")
+        said.append(f"node {each.node_id} ({where}) is not given; it will not be in the cluster")
     for plan in found.topics:
         name = plan.folder.topic
         if plan.description is None:
             said.append(
-                f"topic {name}: it has no description. Its configuration is the default, with retention.ms=-1; rows "
-                "that are not in segments have no place; batches that are replayed are appended again"
+                f"topic {name}: its description is lost. Its settings will be the defaults with retention.ms=-1; rows "
+                "that are not in segments are set aside; replayed batches will be appended again"
             )
         salvaged = [one for each in plan.partitions for one in each.segments if one.salvage is not None]
         if salvaged:
             rows = sum(one.end_offset - one.base_offset for one in salvaged)
             said.append(
-                f"topic {name}: {len(salvaged):,} segments are whole on no node; {rows:,} rows of them can be had, "
-                "chunk by chunk"
+                f"topic {name}: {counted(len(salvaged), 'segment')} damaged on every node; {counted(rows, 'row')} can "
+                "be recovered from undamaged chunks"
             )
         unplaced = [file for file in found.unplaced if file.topic == name]
         if unplaced:
             size, rows = sum(file.bytes for file in unplaced), sum(file.rows for file in unplaced)
             said.append(
-                f"topic {name}: {len(unplaced):,} append files with {rows:,} rows and {size:,} bytes are not "
-                "recovered, for nothing says where their rows belong; they are set aside"
+                f"topic {name}: {counted(len(unplaced), 'append file')} set aside with {counted(rows, 'row')} and "
+                f"{size:,} bytes, because the offsets of the rows are unknown"
             )
         aside = {stem for stems in plan.segments_aside.values() for stem in stems}
         if aside:
             said.append(
-                f"topic {name}: {len(aside):,} segments that are damaged on some node, or no part of what is chosen, "
-                "are set aside there"
+                f"topic {name}: {counted(len(aside), 'segment')} set aside, damaged or not part of the chosen log"
             )
-    said += [f"topic {folder.topic} ({folder.topic_id}) is left as it is: {why}" for folder, why in found.left_out]
+    said += [f"topic {folder.topic} ({folder.topic_id}) is not rebuilt: {why}" for folder, why in found.left_out]
     return [*said, *found.damaged]
 
 

@@ -1,4 +1,4 @@
-"""`pyspark-log recover`: how far a node's segments are good, after an unclean stop or without a journal."""
+"""`pyspark-log recover`: check the files of one node, after an unclean shutdown or without journals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, output
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_storage.errors import InvalidOption, NoCluster, ObjectMissing, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,23 +32,23 @@ def recover(
     topics: arguments.Topics = None,
     node: Annotated[
         str | None,
-        typer.Option(metavar="NODE", help="A node's id, or the address of its store; else the store at the path."),
+        typer.Option(metavar="NODE", help="Id of a node, or address of its store (default: the store at --path)."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Read all segments, not only those from the recovery point on.")
+        bool, typer.Option("--all", help="Check all segments, not only those after the recovery point.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Make no index again.")] = False,
+    dry_run: arguments.DryRun = False,
     json: arguments.Json = False,
 ) -> None:
-    """Check a node's rows, and make lost indexes again.
+    """Check the files of one node and rebuild lost indexes.
 
-    Checks the segments from the recovery points on, and all rows that are not in segments yet. The node's folder is
-    enough: if it has no journal, the topic's description says where rows belong, and a damaged file that is newer is
-    named. The exit code is 1 if anything is damaged. Of a node that is given by its id the folder is
-    then held against the journals: segments of rows that were cut while it was away are removed.
+    Use it after an unclean shutdown, or if the journals are lost. Checks the segments after the recovery points, and
+    all rows that are not in segments yet, and shows up to which offset the rows are intact. The exit code is 1 if a
+    file is damaged.
+
+    If --node is an id, the files are also compared with the journals: segments with rows that were truncated while the
+    node was unreachable are deleted. Otherwise the node's folder is enough, and no journal is read.
     """
-    from pyspark_log.cli import output
-    from pyspark_log_storage.errors import UnknownTopic
     from pyspark_log_storage.names import check_topic
 
     for topic in topics or ():
@@ -57,7 +60,7 @@ def recover(
     for topic in names:
         here = _recovered(store, topic, known, everything=everything, dry_run=dry_run)
         if not here and topics:
-            message = f"there are no checkpoints of a topic {topic!r} at {store.url}, and no rows; check name and path"
+            message = f"topic {topic!r} has no checkpoints and no rows at {store.url}; check its name and the address"
             raise UnknownTopic(topic, message)
         found += here
     returned = [] if node is None or "/" in node else _returned(path, node, topics, dry_run=dry_run)
@@ -67,7 +70,7 @@ def recover(
         if found:
             _print(found, with_topic=len(topics or ()) != 1)
         else:
-            typer.echo(f"there are no checkpoints and no rows at {store.url} yet, so there is nothing to check")
+            typer.echo(f"nothing to check: no checkpoints and no rows at {store.url}")
         _print_returned(returned, dry_run=dry_run)
         if node is not None:
             _print_next(store, node, is_damaged=any(each["damage"] is not None for each in found))
@@ -76,10 +79,7 @@ def recover(
 
 
 def _store_of(path: str, node: str | None) -> Store:
-    """Return the store of a node. Only where its id is given the cluster is asked for it."""
-    from pyspark_log.client.opening import open_log
-    from pyspark_log_coordinator.cluster.nodes import node_of
-    from pyspark_log_storage.errors import InvalidOption, NoCluster
+    """Return the store of a node. The cluster is opened only for a node id."""
     from pyspark_log_storage.layout import TOPICS
     from pyspark_log_storage.node import read_marker, require_marker
     from pyspark_log_storage.store import absolute_urls, open_store
@@ -87,10 +87,10 @@ def _store_of(path: str, node: str | None) -> Store:
     if node is None or "/" in node:
         url, *others = absolute_urls(path if node is None else node)
         if others:
-            raise InvalidOption("node", "the address names several stores; say which node to look at with --node")
+            raise InvalidOption("node", "the address has several stores; select a node with --node")
         store = open_store(url)
         if read_marker(store) is None and not any(True for _ in store.folders(TOPICS)):
-            raise NoCluster(f"there is no node at {url}: neither a marker nor topics; check the address")
+            raise NoCluster(f"no node at {url}: it has neither a node marker nor topics; check the address")
         return store
     log = open_log(path)
     member = node_of(log.cluster.state.nodes, node)
@@ -102,9 +102,9 @@ def _store_of(path: str, node: str | None) -> Store:
 def _recovered(
     store: Store, topic: str, known: Callable[[TopicFolder], KnownTopic | None], *, everything: bool, dry_run: bool
 ) -> list[dict[str, Any]]:
-    """Return what was found of each partition of each life of the topic, and of append files that are damaged.
+    """Return a document for each partition of each incarnation of the topic, and for damaged append files.
 
-    `known` tells where the rows of append files belong.
+    `known` returns the state of a topic, which has the offsets of the rows in append files.
     """
     import msgspec
 
@@ -117,20 +117,20 @@ def _recovered(
     node = None if marker is None else marker.node
     found: list[dict[str, Any]] = []
     for topic_id in store.folders(f"topics/{topic}/"):
-        life = TopicFolder(topic, topic_id)
-        described = known(life)
+        folder = TopicFolder(topic, topic_id)
+        described = known(folder)
         partitions = described.topic.partitions if described is not None else ()
-        points = _recovery_points(store, f"{life.prefix}{checkpoints.RECOVERY_POINT}")
+        points = _recovery_points(store, f"{folder.prefix}{checkpoints.RECOVERY_POINT}")
         with_rows = [number for number, each in enumerate(partitions) if each.chunks]
         for partition in sorted({*points, *with_rows}):
-            where, point = f"{life.prefix}{partition}/", points.get(partition, 0)
+            where, point = f"{folder.prefix}{partition}/", points.get(partition, 0)
             newer = unrolled.NOTHING
             if described is not None and partition in with_rows:
-                newer = unrolled.check(store, life, described.topic, partition, point, node)
+                newer = unrolled.check(store, folder, described.topic, partition, point, node)
             begin = recovery.first_offset(store, where, point) if everything else point
             one = recovery.recover(store, where, begin, unrolled=newer.good, dry_run=dry_run)
             bad = newer.damage_behind(one.end_offset)
-            # A bad chunk where the good rows end is the reason; a segment behind it only lacks what comes before.
+            # A damaged chunk at the end of the intact rows is the cause; a later segment only lacks the rows before it.
             damage = bad.damage if bad is not None and bad.base_offset <= one.end_offset else one.damage
             damage = damage or (None if bad is None else bad.damage)
             found.append(
@@ -147,15 +147,14 @@ def _recovered(
             )
         found += [
             {"topic": topic, "topic_id": topic_id, "partition": None, "damage": msgspec.to_builtins(each)}
-            for each in unrolled.check_unplaced(store, life, described)
+            for each in unrolled.check_unplaced(store, folder, described)
         ]
     return found
 
 
 def _recovery_points(store: Store, key: str) -> dict[int, int]:
-    """Return the recovery points of a topic's partitions, none if there is no checkpoint."""
+    """Return the recovery points of a topic's partitions; empty without a checkpoint."""
     from pyspark_log_storage import checkpoints
-    from pyspark_log_storage.errors import ObjectMissing
 
     try:
         points = checkpoints.decode_offsets(store.read(key), f"checkpoint {store.url}/{key}")
@@ -165,35 +164,33 @@ def _recovery_points(store: Store, key: str) -> dict[int, int]:
 
 
 def _known_by(path: str, store: Store, node: str | None) -> Callable[[TopicFolder], KnownTopic | None]:
-    """Return what tells where the rows of append files belong: the journals if the node is given by its id.
+    """Return a function that returns the state of a topic: from the journals if `node` is an id.
 
-    Otherwise the node's folder alone, for the journals may be lost.
+    Otherwise it uses the node's folder alone, because the journals may be lost.
     """
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.audit import unrolled
     from pyspark_log_coordinator.environment import real_environment
 
-    def by_folder(life: TopicFolder) -> KnownTopic | None:
-        return unrolled.known(store, life, real_environment())
+    def by_folder(folder: TopicFolder) -> KnownTopic | None:
+        return unrolled.known(store, folder, real_environment())
 
     if node is None or "/" in node:
         return by_folder
     log = open_log(path)
 
-    def by_journal(life: TopicFolder) -> KnownTopic | None:
-        record = log.topics().get(life.topic)
-        if record is None or record.topic_id != life.topic_id:
-            return by_folder(life)
-        return unrolled.KnownTopic(log.topic(life.topic).journal.state, is_newest=True)
+    def by_journal(folder: TopicFolder) -> KnownTopic | None:
+        record = log.topics().get(folder.topic)
+        if record is None or record.topic_id != folder.topic_id:
+            return by_folder(folder)
+        return unrolled.KnownTopic(log.topic(folder.topic).journal.state, is_newest=True)
 
     return by_journal
 
 
 def _returned(path: str, node: str, wanted: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Hold the node's folder against the journals, remove strays, and return the partitions where something differs."""
+    """Compare the node's folder with the journals, delete stray segments, and return the partitions that differ."""
     import msgspec
 
-    from pyspark_log.client.opening import open_log
     from pyspark_log_coordinator.audit import returned_node
 
     log = open_log(path)
@@ -212,23 +209,19 @@ def _print_returned(returned: list[dict[str, Any]], *, dry_run: bool) -> None:
         where = f"topic {each['topic']}, partition {each['partition']}"
         if each["belongs_to"] < each["known_end"]:
             typer.echo(
-                f"{where}: the log has other rows than this node from offset {each['belongs_to']} on: what it had up "
-                f"to {each['known_end']} was cut while it was away"
+                f"{where}: the node's rows from offset {each['belongs_to']} to {each['known_end'] - 1} were truncated "
+                "from the log while it was unreachable"
             )
         for stray in each["strays"]:
-            done = "would be removed" if dry_run else "removed"
-            typer.echo(f"{where}: segment {stray['key']}: its rows from {stray['cut']} on were cut; {done}")
+            done = "would be deleted" if dry_run else "deleted"
+            typer.echo(f"{where}: segment {stray['key']}: rows from {stray['cut']} on were truncated; {done}")
         for name in each["lacking"]:
-            typer.echo(
-                f"{where}: segment {name} is not there, and the journal says that it is: the disk is an older one"
-            )
+            typer.echo(f"{where}: segment {name} is missing although the journal names it; the disk may be a backup")
 
 
 def _print(found: list[dict[str, Any]], *, with_topic: bool) -> None:
-    from pyspark_log.cli import output
-
     names = ["topic"] if with_topic else []
-    columns = [*names, "partition", "recovery point", "good up to", "checked", "rebuilt"]
+    columns = [*names, "partition", "recovery point", "intact up to", "checked", "rebuilt"]
     rows = [
         (
             *(each[name] for name in names),
@@ -249,22 +242,22 @@ def _print(found: list[dict[str, Any]], *, with_topic: bool) -> None:
         topic = f"topic {each['topic']}, " if with_topic else ""
         key, why = each["damage"]["file"], each["damage"]["why"]
         if each["partition"] is None:
-            typer.echo(f"{topic}append file {key}: {why}; only the topic's journal says where its rows belong")
+            typer.echo(f"{topic}append file {key}: {why}; the offsets of its rows are only in the topic's journal")
         else:
             kind = "append file" if "/append/" in key else "segment"
             typer.echo(f"{topic}partition {each['partition']}, offset {each['good_up_to']}: {kind} {key}: {why}")
 
 
 def _print_next(store: Store, node: str, *, is_damaged: bool) -> None:
-    """Say what brings the node back into service."""
+    """Print the commands that return the node to service."""
     from pyspark_log_storage.node import read_marker
 
     if "/" in node:
         marker = read_marker(store)
         if marker is None:
-            typer.echo(f"the store at {store.url} has no marker: it is no node; see pyspark-log nodes add, and renew")
+            typer.echo(f"the store at {store.url} has no node marker; see pyspark-log nodes add and nodes renew")
             return
         node = marker.node
     if is_damaged:
-        typer.echo(f"next: pyspark-log verify --node {node} --repair copies what is damaged from another node")
-    typer.echo(f"next: pyspark-log node run {node} copies what it misses, and lets it join the ISR again")
+        typer.echo(f"next: replace damaged files with pyspark-log verify --node {node} --repair")
+    typer.echo(f"next: let the node catch up and rejoin the ISR with pyspark-log node run {node}")

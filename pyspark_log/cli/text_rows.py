@@ -1,7 +1,7 @@
-"""Rows as lines of text: the value alone, or key, separator, value.
+"""Rows as lines of text: the value, or key, separator and value.
 
-Text cannot say everything: it has no headers, times or partitions, a null is printed as `null` (as Kafka's console
-consumer does), and a value with a line break becomes two lines. JSON lines (`json_rows`) say all.
+Text loses information: headers, timestamps and partitions are not printed, a null is printed as `null` (as in Kafka's
+console consumer), and a value with a line break becomes two lines. JSON lines (`json_rows`) lose nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ NULL = b"null"
 
 
 def decode(lines: list[bytes], first_line: int, key_separator: bytes | None) -> pa.RecordBatch:
-    """Return the rows of some lines, which begin at number `first_line` of the input.
+    """Return the rows of lines, of which the first has number `first_line` in the input.
 
-    Raises `InvalidRecord` for a line without the separator.
+    Raise `InvalidRecord` for a line without the separator.
     """
     values = pa.array(lines, pa.binary())
     if key_separator is None:
@@ -27,7 +27,7 @@ def decode(lines: list[bytes], first_line: int, key_separator: bytes | None) -> 
     if missing >= 0:
         shown = key_separator.decode(errors="replace")
         raise InvalidRecord(
-            f"line {first_line + missing} has no key separator {shown!r}; correct it, or leave --key-separator out"
+            f"line {first_line + missing} has no key separator {shown!r}; correct it, or omit --key-separator"
         )
     parts = pc.split_pattern(values, key_separator, max_splits=1).flatten()
     return pa.record_batch({"key": parts[::2], "value": parts[1::2]})

@@ -1,4 +1,4 @@
-"""Watching nodes and leaders beside what a command does: in a thread, so that long copying does not keep it from it."""
+"""Watching the nodes and leaders of all topics in a background thread, as Kafka's controller does."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyspark_log.cli import output
+from pyspark_log.client.opening import own_log
+from pyspark_log_coordinator.model import settings
+from pyspark_log_storage.errors import LogError
+
 if TYPE_CHECKING:
     from pyspark_log_coordinator.sync.controller import ControllerSettings
 
 LOOK_SECONDS = 1.0
-"""How often the nodes are asked whether they are there."""
+"""How often the controller is asked to check what is due."""
 
 SessionTimeout = Annotated[
     int,
-    typer.Option(
-        "--broker-session-timeout-ms", min=1, metavar="MS", help="How long a node may be away until another leads."
-    ),
+    typer.Option("--broker-session-timeout-ms", min=1, metavar="MS", help=settings.BROKER_SESSION_TIMEOUT_MS.meaning),
 ]
 Rebalance = Annotated[
     bool,
     typer.Option(
         "--auto-leader-rebalance-enable/--no-auto-leader-rebalance-enable",
-        help="Give the lead back to preferred leaders that are back.",
+        help=settings.AUTO_LEADER_REBALANCE_ENABLE.meaning,
     ),
 ]
 RebalanceSeconds = Annotated[
     float,
     typer.Option(
-        "--leader-imbalance-check-interval-seconds", min=0.1, metavar="SECONDS", help="How often that is looked at."
+        "--leader-imbalance-check-interval-seconds",
+        min=0.1,
+        metavar="SECONDS",
+        help=settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.meaning,
     ),
 ]
 RebalancePercentage = Annotated[
@@ -40,24 +46,22 @@ RebalancePercentage = Annotated[
         min=0,
         max=100,
         metavar="PERCENT",
-        help="Of a node's partitions so many may be led by others.",
+        help=settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.meaning,
     ),
 ]
 
 
 def start(path: str, settings: ControllerSettings) -> None:
-    """Watch the cluster at `path`, which is one, until the process ends."""
+    """Watch the cluster at `path` until the process ends."""
     threading.Thread(target=_watch, args=(path, settings), name="watch nodes and leaders", daemon=True).start()
 
 
 def _watch(path: str, settings: ControllerSettings) -> None:
-    from pyspark_log.client.opening import own_log
     from pyspark_log_coordinator.sync.controller import Controller
-    from pyspark_log_storage.errors import LogError
 
     log = own_log(path)
-    watcher = None
-    told: set[str] = set()
+    controller = None
+    errors = output.RepeatedErrors()
     while True:
         failures: dict[str, str] = {}
 
@@ -66,13 +70,10 @@ def _watch(path: str, settings: ControllerSettings) -> None:
 
         try:
             log.open(create=False)
-            watcher = watcher or Controller(log, settings)
-            for led in watcher.watch(failed):
-                typer.echo(f"topic {led.topic}, partition {led.partition}: node {led.leader} leads again", err=True)
+            controller = controller or Controller(log, settings)
+            for moved in controller.watch(failed):
+                typer.echo(f"topic {moved.topic}, partition {moved.partition}: leader is node {moved.leader}", err=True)
         except LogError as error:
             failures[""] = f"the cluster was not watched: {error.message}"
-        for failure in failures.values():
-            if failure not in told:
-                typer.echo(f"pyspark-log: {failure}", err=True)
-        told = set(failures.values())
+        errors.print(failures.values())
         time.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""The options of the Spark source and sink: one table gives the parser, the messages and docs/options.md."""
+"""The options of the Spark source and sink: the parser, the messages and docs/options.md come from one table."""
 
 from pyspark_log.options.given import IgnoredOptionWarning
 from pyspark_log.options.position import (
@@ -15,8 +15,8 @@ from pyspark_log.options.position import (
 from pyspark_log.options.sink import parse_sink
 from pyspark_log.options.source import SourceOptions, check_source, parse_source
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
-from pyspark_log.options.table import Acks
 from pyspark_log.sink_options import SinkOptions
+from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_storage.compression import Compression
 
 __all__ = [

@@ -1,9 +1,8 @@
 """Options of Kafka's clients, of Spark's Kafka connector and of Spark: ignored, or refused with a reason.
 
-A job moves here by changing its format and address, so what only steers Kafka's clients is ignored with a
-warning. What would change rows or their order, were it ignored, is refused. A name that ends with `*` stands
-for all names that begin so. Sources: Kafka's `CommonClientConfigs`, `ConsumerConfig` and `ProducerConfig`,
-Spark's `KafkaSourceProvider`.
+A job should move here with only a new format and address, so options that only configure Kafka's clients are ignored
+with a warning. Options whose omission would change rows or their order are refused. A name that ends with `*` is a
+prefix. Sources: Kafka's `CommonClientConfigs`, `ConsumerConfig` and `ProducerConfig`, Spark's `KafkaSourceProvider`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ import msgspec
 
 from pyspark_log.options.option import EVERYWHERE, SINK, SOURCE, Kind
 from pyspark_log_coordinator.model import broker_settings
+from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 
 KAFKA_PREFIX = "kafka."
 
 
 class Foreign(msgspec.Struct, frozen=True, kw_only=True):
-    """Some names that are no options here, and why."""
+    """Names that are not options here, and why."""
 
     names: tuple[str, ...]
     why: str
@@ -53,14 +53,14 @@ IGNORED = (
     ),
     Foreign(
         names=_kafka("metrics.* metric.reporters enable.metrics.push auto.include.jmx.reporter"),
-        why="the query's progress in Spark has the figures",
+        why="use the metrics in the progress of the Spark query",
     ),
     Foreign(
         names=_kafka(
             "fetch.* max.partition.fetch.bytes max.poll.* check.crcs isolation.level exclude.internal.topics"
             " allow.auto.create.topics"
         ),
-        why="no Kafka consumer reads: tasks read the store, check every CRC, and see only what is committed",
+        why="there is no Kafka consumer: tasks read the store, check every CRC, and see only committed rows",
     ),
     Foreign(
         names=(
@@ -80,28 +80,28 @@ IGNORED = (
             " partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms"
             " compression.gzip.level compression.lz4.level compression.zstd.level"
         ),
-        why="no Kafka producer writes: tasks write files, and one commit gives them their offsets, once",
+        why="there is no Kafka producer: tasks write files, and one commit assigns their offsets",
     ),
     Foreign(
         names=("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
-        why="they steer the pool of consumers in Spark's Kafka connector",
+        why="they configure the consumer pool of Spark's Kafka connector",
     ),
     Foreign(
         names=("includeHeaders",),
         kinds=SINK,
-        why="headers are written where the frame has a column `headers`, as by Spark's Kafka sink",
+        why="headers are written if the DataFrame has a column `headers`, as in Spark's Kafka sink",
         warns=False,
     ),
     Foreign(
         names=("checkpointLocation", "queryName", "outputMode", "asyncProgressTrackingCheckpointIntervalMs"),
-        why="Spark's own options, which it passes along",
+        why="Spark's own options, which it also passes to data sources",
         warns=False,
     ),
 )
 
 
 def _brokers() -> tuple[Foreign, ...]:
-    """Return the settings of Kafka's brokers, with and without prefix, those with the same advice together."""
+    """Return the settings of Kafka's brokers, with and without prefix, grouped by advice."""
     names: dict[str, list[str]] = {}
     for name, why in broker_settings.SETTINGS.items():
         names.setdefault(why, []).append(name)
@@ -113,50 +113,50 @@ REFUSED = (
     Foreign(
         names=_kafka("auto.offset.reset"),
         kinds=SOURCE,
-        why="a query starts where startingOffsets says and goes on from its checkpoint; use startingOffsets",
+        why="use startingOffsets; a restarted query resumes from its checkpoint",
     ),
     Foreign(
         names=_kafka("enable.auto.commit"),
         kinds=SOURCE,
-        why="Spark's checkpoint keeps the query's offsets; leave it out",
+        why="Spark's checkpoint stores the query's offsets; remove it",
     ),
     Foreign(
         names=_kafka("key.deserializer value.deserializer"),
         kinds=SOURCE,
-        why="keys and values arrive as binary; leave it out, and decode them with DataFrame operations",
+        why="keys and values are read as binary; remove it, and decode them with DataFrame operations",
     ),
     Foreign(
         names=_kafka("key.serializer value.serializer"),
         kinds=SINK,
-        why=("keys and values are written as they are; leave it out, and encode them with DataFrame operations"),
+        why="keys and values are written unchanged; remove it, and encode them with DataFrame operations",
     ),
     Foreign(
         names=_kafka("interceptor.classes"),
-        why="Java classes do not run here; leave it out, and change rows with DataFrame operations",
+        why="Java classes are not supported; remove it, and transform rows with DataFrame operations",
     ),
     Foreign(
         names=_kafka("partitioner.class partitioner.ignore.keys"),
         kinds=SINK,
-        why=("rows would land in other partitions than before; leave it out, and choose with a column `partition`"),
+        why="ignoring it would change the partitions of rows; remove it, and add a column `partition`",
     ),
     Foreign(
         names=("group.id",),
         kinds=SOURCE,
-        why="there are no consumer groups yet; leave it out: the query's progress is in its checkpoint",
+        why="consumer groups are not supported yet; remove it. The query's progress is in its checkpoint",
     ),
     Foreign(
         names=("replica.lag.time.max.ms",),
         why=(
-            "it is a configuration of the topic, so that all processes agree on it; leave it out, and set it with: "
-            "pyspark-log topics alter TOPIC --config replica.lag.time.max.ms=30000"
+            "it is a setting of the topic; remove it, and set it with: pyspark-log topics alter TOPIC --config "
+            f"replica.lag.time.max.ms={REPLICA_LAG_TIME_MAX_MS}"
         ),
     ),
     Foreign(
         names=("paths",),
-        why="there is one cluster root; load one path, and choose topics with subscribe",
+        why="a cluster has one address; load one path, and select topics with subscribe",
     ),
     Foreign(
         names=("option.*", "provider", "location"),
-        why=("the options of a catalog table do not reach a Python data source; use a temporary view or spark.read"),
+        why="a Python data source does not get the options of a catalog table; use a temporary view or spark.read",
     ),
 )

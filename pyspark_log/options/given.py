@@ -1,6 +1,6 @@
-"""What a user gave, matched against the table: names in any case, `kafka.X` for X, and the rest sorted out.
+"""Given options, matched against the table: names in any case, `kafka.X` for X, foreign options ignored or refused.
 
-Values of options that are not known are never shown: one of them may be a misspelt password.
+Messages never show the value of an unknown option, which may be a misspelt password.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ignored(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The options that have an effect, as text, and those that have none."""
+    """The options with an effect, as text, and those without."""
 
     kind: Kind
     texts: Mapping[str, str]
@@ -54,39 +54,38 @@ class Given(msgspec.Struct, frozen=True):
         try:
             return option.value.read(text if option.value.verbatim else text.strip())
         except ValueError as error:
-            message = f"option {option.name} is {_shown(text)}: {error}. It takes {option.value.takes}; set it so"
+            message = f"option {option.name} is {_shown(text)}: {error}; expected {option.value.takes}"
             if option.unset != REQUIRED:
-                message += f", or leave it out ({_without(option)})"
+                message += f" (default: {option.unset if option.default is None else option.default})"
             raise InvalidOption(option.name, message) from None
 
     def get(self, option: Option[T]) -> T:
-        """Return the value of an option that is required, or has a default."""
+        """Return the value of an option that is required or has a default."""
         value = self.find(option)
         if value is None:
-            differs = f" {option.differs}" if option.differs else ""
             raise InvalidOption(
                 option.name,
-                f"option {option.name} is missing: {self.kind.value} needs it. It takes"
-                f" {option.value.takes}. {option.meaning}{differs}",
+                f"option {option.name} is required for {self.kind.value}; expected {option.value.takes}."
+                f" {option.meaning}",
             )
         return value
 
 
 def gather(options: Mapping[str, str], kind: Kind) -> Given:
-    """Sort what the user gave. Raises `InvalidOption` for what is unknown, refused, or given two values."""
+    """Sort the given options. Raise `InvalidOption` for one that is unknown, refused, or given with two values."""
     texts: dict[str, str] = {}
     said: dict[str, str] = {}
     ignored: list[Ignored] = []
     for name, text in options.items():
         found = _known(name.lower(), kind)
         if isinstance(found, Option) and _is_only_kafkas(name, text, found):
-            ignored.append(Ignored(name.lower(), f"it is {text.strip()}, which only Kafka's clients know"))
+            ignored.append(Ignored(name.lower(), f"only Kafka clients support {text.strip()}"))
         elif isinstance(found, Option):
             if texts.setdefault(found.name, text).strip() != text.strip():
                 raise InvalidOption(
                     found.name,
-                    f"options {said[found.name]} and {_spelt(name, found)} mean the same and differ"
-                    f" ({_shown(texts[found.name])} and {_shown(text)}); leave one of them out",
+                    f"options {said[found.name]} and {_spelt(name, found)} mean the same but have different values"
+                    f" ({_shown(texts[found.name])} and {_shown(text)}); remove one of them",
                 )
             said.setdefault(found.name, _spelt(name, found))
         elif found is not None:
@@ -99,7 +98,7 @@ def _is_only_kafkas(name: str, text: str, option: Option[Any]) -> bool:
 
 
 def warn(ignored: Sequence[Ignored], kind: Kind) -> None:
-    """Say once what has no effect. The same text again in one process is silent (Python's default filter)."""
+    """Warn of options without effect. Python's default filter shows the same text once in a process."""
     if not ignored:
         return
     reasons = dict.fromkeys(one.why for one in ignored)
@@ -108,12 +107,12 @@ def warn(ignored: Sequence[Ignored], kind: Kind) -> None:
 
 
 def names(kind: Kind) -> list[str]:
-    """Return the names of the options that `kind` has, in the table's order."""
+    """Return the names of the options for `kind`, in the table's order."""
     return list(dict.fromkeys(option.name for option in TABLE if is_among(kind, option.kinds)))
 
 
 def _known(key: str, kind: Kind) -> Option[Any] | Ignored | None:
-    """Return the row that `key` means, or why it has no effect, or None where that needs no mention."""
+    """Return the row that `key` means, or why it has no effect, or None if it is ignored without a warning."""
     client = key.removeprefix(KAFKA_PREFIX) if key.startswith(KAFKA_PREFIX) else None
     for option in TABLE:
         if is_among(kind, option.kinds) and (option.name.lower() == key or client in option.prefixed):
@@ -127,7 +126,7 @@ def _known(key: str, kind: Kind) -> Option[Any] | Ignored | None:
     if client and (
         any(client in option.prefixed for option in TABLE) or any(refused.covers(key) for refused in REFUSED)
     ):
-        return Ignored(key, f"it has no meaning in {kind.value}")
+        return Ignored(key, f"it has no effect in {kind.value}")
     return _misplaced(key, kind)
 
 
@@ -137,21 +136,22 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
             continue
         if (option.kinds <= SOURCE) != is_among(kind, SOURCE):
             side = "reads" if option.kinds <= SOURCE else "writes"
-            raise InvalidOption(option.name, f"option {option.name} is for {side}; {kind.value} has none: leave it out")
+            message = f"option {option.name} is for {side} and cannot be used in {kind.value}; remove it"
+            raise InvalidOption(option.name, message)
         if option.ignored_elsewhere:
             return Ignored(option.name, option.not_here)
-        raise InvalidOption(option.name, f"option {option.name} is not for {kind.value}: {option.not_here}")
-    from pyspark_log_coordinator.model import topic_config  # nobody else needs it
+        raise InvalidOption(option.name, f"option {option.name} cannot be used in {kind.value}: {option.not_here}")
+    from pyspark_log_coordinator.model import topic_config  # only this message needs it
 
     known = names(kind)
     setting = key.removeprefix(KAFKA_PREFIX)
     if setting in topic_config.words(topic_config.TopicConfig()) and setting not in known:
-        advice = f"leave it out, and set it with pyspark-log topics alter TOPIC --config {setting}=VALUE"
-        raise InvalidOption(key, f"option {key} is not for {kind.value}: it is a setting of a topic; {advice}")
-    if (told := broker_settings.advice(setting)) is not None:
-        raise InvalidOption(key, f"option {key} cannot be used: {told}")
+        advice = f"remove it, and set it with: pyspark-log topics alter TOPIC --config {setting}=VALUE"
+        raise InvalidOption(key, f"option {key} cannot be used in {kind.value}: it is a setting of the topic; {advice}")
+    if (advised := broker_settings.advice(setting)) is not None:
+        raise InvalidOption(key, f"option {key} cannot be used: {advised}")
     raise InvalidOption(
-        key, f"there is no option {key} for {kind.value}.{_guess(key, known)} There are: {', '.join(known)}"
+        key, f"unknown option {key} for {kind.value}.{_guess(key, known)} Available options: {', '.join(known)}"
     )
 
 
@@ -180,7 +180,3 @@ def _spelt(name: str, option: Option[Any]) -> str:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "...")
-
-
-def _without(option: Option[Any]) -> str:
-    return f"the default is {option.default}" if option.default is not None else option.unset

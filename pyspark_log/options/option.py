@@ -1,4 +1,4 @@
-"""One row of the table of options, and the four places where an option can stand."""
+"""One row of the table of options, and the kinds of query that an option is for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Kind(enum.Enum):
-    """What the options are for."""
+    """The kinds of query."""
 
     SOURCE_BATCH = "a batch read"
     SOURCE_STREAM = "a streaming read"
     SINK_BATCH = "a batch write"
     SINK_STREAM = "a streaming write"
     READ = "a read"
-    """Of either kind, where Spark does not say yet which it is. No option is for this one: it has those of both."""
+    """A read of which Spark does not say yet whether it is a batch or a stream. It takes the options of both."""
 
 
 SOURCE = frozenset({Kind.SOURCE_BATCH, Kind.SOURCE_STREAM})
@@ -31,29 +31,29 @@ REQUIRED = "required"
 
 
 def is_among(kind: Kind, kinds: frozenset[Kind]) -> bool:
-    """Return whether what stands in the places `kinds` can stand in `kind`."""
+    """Return whether an option for `kinds` can be given to `kind`."""
     return kind in kinds or (kind is Kind.READ and not kinds.isdisjoint(SOURCE))
 
 
 class Option(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """An option: its canonical name, where it stands, what it takes, and what it means in one sentence."""
+    """An option: its canonical name, the queries it is for, its values, and its meaning in one sentence."""
 
     name: str
     kinds: frozenset[Kind]
     value: Value[T]
     meaning: str
     default: str | None = None
-    """As a user would write it; None where nothing is set unless a user sets it."""
+    """As a user would write it, or None if there is no default."""
     unset: str = "not set"
-    """What docs say in place of a default that there is not."""
+    """What docs and messages say instead of a default."""
     differs: str = ""
-    """How it differs from Spark's Kafka connector, and why; empty where it does not."""
+    """How it differs from Spark's Kafka connector, and why."""
     prefixed: tuple[str, ...] = ()
-    """Names of Kafka's clients that mean this option when written as `kafka.<name>`."""
+    """Names of Kafka client settings that mean this option when written as `kafka.<name>`."""
     only_kafkas: frozenset[str] = frozenset()
-    """Values, in lower case, that mean something to Kafka's clients alone: as `kafka.<name>` they are ignored with the
-    warning, so that a job moves with them; under the option's own name they are refused."""
+    """Values, in lower case, that only Kafka clients support. As `kafka.<name>` they are ignored with a warning, so
+    that a job can move unchanged; under the option's own name they are refused."""
     not_here: str = ""
-    """What is said where it is given on its side of the log for the wrong kind of query."""
+    """Why the other kind of query on the same side cannot use it."""
     ignored_elsewhere: bool = False
-    """Whether it is ignored there with the warning, instead of refused."""
+    """Whether that kind of query ignores it with a warning instead of refusing it."""

@@ -1,4 +1,4 @@
-"""docs/options.md, made from the table: `python -m pyspark_log.options.page > docs/options.md`."""
+"""The page docs/options.md, generated with `python -m pyspark_log.options.page > docs/options.md`."""
 
 from __future__ import annotations
 
@@ -14,61 +14,59 @@ from pyspark_log_coordinator.model import topic_config
 HEAD = """\
 # Options
 
-<!-- Made by `python -m pyspark_log.options.page > docs/options.md` from pyspark_log/options/table.py. -->
+<!-- Generated with `python -m pyspark_log.options.page > docs/options.md` from pyspark_log/options. Do not edit. -->
 
-The names are those of Spark's Kafka connector, so a job moves by changing its format and its address:
-`format("kafka")` becomes `format("pyspark_log")`, and `path` names the cluster root.
+The names are those of Spark's Kafka connector. To move a job, change `format("kafka")` to `format("pyspark_log")`, and
+`kafka.bootstrap.servers` to `path`, the address of the cluster.
 
-- Case does not matter in names. An option that does not exist is an error.
-- `kafka.X` means X for the names with `kafka.` below. Both with two values is an error.
-- Options that only steer Kafka's clients are ignored, with one warning that names them all; so are those of a
-  producer in a read, and of a consumer in a write, and those of triggers in a batch read.
-- Of several options for where a read starts, the first of `startingTimestamp`, `startingOffsetsByTimestamp`
-  and `startingOffsets` counts; of those for where it ends, the first of `endingTimestamp`,
-  `endingOffsetsByTimestamp` and `endingOffsets`. The others are ignored with the warning.
-- An end before the start is an error: at `load()` if both are offsets or both are times, else when the read is planned,
-  which turns the times into offsets.
-- `load()` refuses a wrong name or value. Spark does not tell a Python source at that time whether a batch or a stream
-  will be read, so what only one of them refuses, such as an end of a stream or a batch that starts at latest, is an
-  error when the query starts; so is everything if the read has a `.schema()`, which Spark then does not ask for.
+- Names are case-insensitive. An unknown option is an error.
+- If a name is listed with the prefix `kafka.` below, both names mean the same option; different values are an error.
+- Options that only configure Kafka's clients are ignored, with one warning that lists them all. So are producer options
+  in a read, consumer options in a write, and trigger options in a batch read.
+- `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and both over `startingOffsets`. So do
+  `endingTimestamp`, `endingOffsetsByTimestamp` and `endingOffsets`. The others are ignored with the warning.
+- An end before the start is an error: at `load()` if both are offsets or both are timestamps, else when the read is
+  planned.
+- `load()` refuses a wrong name or value. At that time a Python source does not know whether a batch or a stream will be
+  read, so an option that only one of them refuses fails when the query starts. If the read has a `.schema()`, all
+  checks happen when the query starts.
 """
 
 ROWS = """\
 ## Rows
 
-A row that is read has the columns of Spark's Kafka source: `key` and `value` (binary), `topic` (string), `partition`
-(int), `offset` (long), `timestamp` (timestamp), `timestampType` (int), and with `includeHeaders` also `headers`
-(`array<struct<key: string, value: binary>>`), which is null for a row without headers, also if it was written with an
-empty array. A `.schema()` chooses among them, in any order.
+A read returns the columns of Spark's Kafka source: `key` and `value` (binary), `topic` (string), `partition` (int),
+`offset` (long), `timestamp` (timestamp), `timestampType` (int), and with `includeHeaders` also `headers`
+(`array<struct<key: string, value: binary>>`). `headers` is null for a row without headers, even if the row was written
+with an empty array. A `.schema()` selects some of these columns, in any order.
 
-A frame that is written has the columns of Spark's Kafka sink, and may have a time. Other columns are left out.
+A write takes the columns of Spark's Kafka sink and a timestamp. Other columns are ignored.
 
-| Column | Type | Where it is absent or null |
+| Column | Type | If it is missing or null |
 | --- | --- | --- |
-| `value` | binary or string | it must be there; a null is a tombstone |
+| `value` | binary or string | required; null is a tombstone |
 | `key` | binary or string | the row has no key |
 | `headers` | `array<struct<key: string, value: binary>>` | the row has no headers, as with an empty array |
-| `topic` | string | the option `topic` says it, and goes before the column; else an error |
-| `partition` | int | by the key as in Kafka; rows without a key go to one partition for each task and batch |
+| `topic` | string | the option `topic`, which also takes precedence over the column; else an error |
+| `partition` | int | chosen by the key as in Kafka; a task writes all rows of a batch without a key to one partition |
 | `timestamp` | timestamp | the time of the write |
 """
 TOPIC_SETTINGS = """
-These are no options of a query: `pyspark-log topics create --config` sets them, and `topics alter` changes them. Names
-and defaults are those of Kafka's topics; `replica.lag.time.max.ms` is one of Kafka's brokers, `orphan.retention.ms` and
-`replication.mode` are this log's own.
-`compression.type` has no gzip and no snappy; nor is there `producer`, since a writer may always choose for itself.
-`cleanup.policy` can only be `delete`.
+These are not options of a query: set them with `pyspark-log topics create --config`, change them with `topics alter`.
+Names and defaults are those of Kafka's topics, except that `replica.lag.time.max.ms` is a broker setting in Kafka, and
+`orphan.retention.ms` and `replication.mode` do not exist there. `compression.type` does not support gzip, snappy and
+`producer`; a writer can always set its own compression. `cleanup.policy` can only be `delete`.
 """
 
 ELSEWHERE = (
     (
         "an unknown option",
-        "An error that names the nearest one; Spark's Kafka connector ignores it in silence.",
+        "An error that suggests the nearest name; Spark's Kafka connector silently ignores it.",
     ),
-    ("a number or word out of range", "An error when the query is made, before any task runs."),
+    ("an invalid value", "An error before any task runs."),
     (
         "a batch write's mode",
-        '`mode("append")` must be said: Spark lets no Python data source serve its default, errorifexists.',
+        'Must be `mode("append")`: Spark does not let a Python data source support the default, errorifexists.',
     ),
     (
         '`outputMode("update")`',
@@ -76,41 +74,41 @@ ELSEWHERE = (
     ),
     (
         "`trigger(continuous=...)`, real-time mode",
-        "Spark has neither for Python data sources; a micro-batch of few rows takes about 0.1 s.",
+        "Spark does not support them for Python data sources; a micro-batch of few rows takes about 0.1 s.",
     ),
     (
-        "a column `timestamp` of a frame that is written",
-        "Is stored as the rows' time, from which `retention.ms` counts; Spark's Kafka sink leaves such a column out.",
+        "the column `timestamp` in a write",
+        "Stored as the rows' timestamp, from which `retention.ms` counts; Spark's Kafka sink ignores it.",
     ),
     (
         "the column `timestampType`",
-        "Always 0, CreateTime: there is no broker that would set times.",
+        "Always 0 (CreateTime): there is no broker that sets timestamps.",
     ),
     (
         "a replayed micro-batch",
-        "Changes nothing, where Spark's Kafka sink writes its rows again; one with another number of rows is an error.",
+        "Changes nothing; Spark's Kafka sink writes its rows again. It is an error if its number of rows has changed.",
     ),
     (
-        "a batch frame, also the static side of a join",
+        "a batch DataFrame, also the static side of a join",
         (
-            "Is planned [once for each `load()`](spark.md#a-batch-frame-is-planned-once), as of every Python data"
-            " source; the Kafka connector looks again at each use."
+            "Planned [once for each `load()`](spark.md#a-batch-frame-is-planned-once), as for every Python data source;"
+            " the Kafka connector plans it again at each use."
         ),
     ),
     (
         "`trigger(availableNow=True)`",
         (
-            "If a topic is deleted or created again during the run, and `failOnDataLoss` is false, the run reads no"
-            " more of it and ends; the next run reads the new topic from its start. The Kafka connector fails if the"
-            " topic is gone or shorter."
+            "If a topic is deleted or recreated during the run, and `failOnDataLoss` is false, the run stops reading it"
+            " and ends; the next run reads the new topic from its start. The Kafka connector fails if the topic was"
+            " deleted or is shorter."
         ),
     ),
     (
         "a checkpoint of Kafka's source",
-        "Cannot be gone on from: its offsets mean nothing here. Start with a new one.",
+        "Cannot be resumed, because its offsets mean nothing here. Start with a new checkpoint.",
     ),
 )
-"""Differences that belong to no single option."""
+"""Differences that are not about a single option."""
 
 
 def page() -> str:
@@ -121,7 +119,7 @@ def page() -> str:
         _section("Source: `spark.read` and `spark.readStream`", _options(SOURCE)),
         _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
         _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
-        _section("Where we differ from Spark's Kafka connector, and why", _differences()),
+        _section("Differences from Spark's Kafka connector", _differences()),
         _section("Accepted and ignored", _foreign(IGNORED)),
         _section("Refused", _foreign(REFUSED)),
     ]
@@ -135,14 +133,14 @@ def _section(title: str, rows: Iterable[Sequence[str]]) -> str:
 
 
 def _options(side: frozenset[Kind]) -> Iterable[Sequence[str]]:
-    yield "Option", "For", "Takes", "Default", "Meaning"
+    yield "Option", "For", "Value", "Default", "Meaning"
     for option in TABLE:
         if here := option.kinds & side:
             yield _name(option), _which(here), option.value.takes, _default(option), option.meaning
 
 
 def _topic_settings() -> Iterable[Sequence[str]]:
-    yield "Setting", "Takes", "Default", "Meaning"
+    yield "Setting", "Value", "Default", "Meaning"
     for each in topic_config.all_settings():
         yield f"`{each.name}`", each.takes, f"`{each.default}`", each.meaning
 

@@ -1,9 +1,8 @@
-"""Where a read begins or ends: what the options wish for, before it is resolved against the log.
+"""Positions where a read starts or ends, before they are resolved against the log.
 
-In JSON, offset -1 means latest and -2 means earliest; "latest" or "earliest" in place of a topic's offsets stands for
-all of its partitions, whatever their number is when the read is planned. A batch read cannot begin at the latest
-offset, nor end at the earliest. Source: Spark's `KafkaOffsetRangeLimit` and `KafkaSourceProvider`; the words for whole
-topics are SPARK-58774's.
+In JSON, offset -1 means latest and -2 means earliest; "latest" or "earliest" instead of a topic's offsets applies to
+all partitions that it has when the read is planned. A batch read cannot start at the latest offset or end at the
+earliest. Source: Spark's `KafkaOffsetRangeLimit` and `KafkaSourceProvider`; the words for whole topics are SPARK-58774.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
-from pyspark_log.options.value import INT_MAX, LONG_MAX, Value
+from pyspark_log.options.value import LONG_MAX, Value
+from pyspark_log_coordinator.model.settings import INT_MAX
 
 T = TypeVar("T")
 
@@ -34,11 +34,11 @@ class Latest(msgspec.Struct, frozen=True, tag=True):
 
 
 class SpecificOffsets(msgspec.Struct, frozen=True, tag=True):
-    """An offset for each partition, or `LATEST_OFFSET`, or `EARLIEST_OFFSET`."""
+    """An offset for each partition, which may be `LATEST_OFFSET` or `EARLIEST_OFFSET`."""
 
     offsets: PartitionNumbers
     whole_topics: dict[str, int] = {}
-    """Topic to `LATEST_OFFSET` or `EARLIEST_OFFSET`, for all of its partitions. None of these is in `offsets`."""
+    """Topic to `LATEST_OFFSET` or `EARLIEST_OFFSET`, for all of its partitions; these topics are not in `offsets`."""
 
 
 class GlobalTimestamp(msgspec.Struct, frozen=True, tag=True):
@@ -48,7 +48,7 @@ class GlobalTimestamp(msgspec.Struct, frozen=True, tag=True):
 
 
 class Timestamps(msgspec.Struct, frozen=True, tag=True):
-    """For each partition the first row whose timestamp is the given one or later."""
+    """The first row of each partition whose timestamp is the given one or later."""
 
     ms: PartitionNumbers
 
@@ -70,14 +70,14 @@ def _decoded(text: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind, strict=False)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be read as that ({error})") from None
+        raise ValueError(f"it cannot be parsed ({error})") from None
 
 
 def _check_numbers(numbers: PartitionNumbers, low: int, what: str) -> None:
     for topic, partitions in numbers.items():
         for partition, number in partitions.items():
             if not 0 <= partition <= INT_MAX:
-                raise ValueError(f"topic {topic} cannot have a partition {partition}")
+                raise ValueError(f"partition {partition} of topic {topic} is out of range")
             if not low <= number <= LONG_MAX:
                 raise ValueError(f"the {what} {number} of {topic}-{partition} is out of range")
 
@@ -95,14 +95,14 @@ def _read_offsets(text: str, refused: int | None = None, why: str = "") -> Speci
                 raise ValueError(f"{each!r} of topic {topic} is neither earliest nor latest")
             whole_topics[topic] = _WORDS[each.lower()]
             if whole_topics[topic] == refused:
-                raise ValueError(f"{each} of topic {topic} means {why}")
+                raise ValueError(f"topic {topic} has {each}, and {why}")
     if not whole_topics and not any(offsets.values()):
         raise ValueError("it names no partition")
     _check_numbers(offsets, EARLIEST_OFFSET, "offset")
     for topic, partitions in offsets.items():
         for partition, offset in partitions.items():
             if offset == refused:
-                raise ValueError(f"{offset} of {topic}-{partition} means {why}")
+                raise ValueError(f"{topic}-{partition} has {offset}, and {why}")
     return SpecificOffsets(offsets, whole_topics)
 
 
@@ -117,30 +117,30 @@ def _read_stream_start(text: str) -> Position:
 
 
 def _read_batch_start(text: str) -> Position:
-    why = "the latest offset, where a batch read would find nothing"
+    why = "a batch read cannot start at the latest offset (-1)"
     match text.lower():
         case "earliest":
             return Earliest()
         case "latest":
-            raise ValueError(f"it means {why}")
+            raise ValueError(why)
         case _:
             return _read_offsets(text, LATEST_OFFSET, why)
 
 
 def _read_batch_end(text: str) -> Position:
-    why = "the earliest offset, where a batch read would find nothing"
+    why = "a batch read cannot end at the earliest offset (-2)"
     match text.lower():
         case "latest":
             return Latest()
         case "earliest":
-            raise ValueError(f"it means {why}")
+            raise ValueError(why)
         case _:
             return _read_offsets(text, EARLIEST_OFFSET, why)
 
 
 def _read_global_timestamp(text: str) -> Position:
     if not (text.isascii() and text.isdigit() and int(text) <= LONG_MAX):
-        raise ValueError("it is not one number of milliseconds")
+        raise ValueError("it is not a number of milliseconds")
     return GlobalTimestamp(int(text))
 
 
@@ -153,22 +153,21 @@ def _read_timestamps(text: str) -> Position:
 
 
 STREAM_START: Value[Position] = Value(
-    "earliest, latest, or for each topic one of these or an offset for each partition, such as"
-    ' {"t":{"0":23,"1":-2},"u":"latest"}, where -2 is earliest and -1 latest',
+    'earliest, latest, or JSON with an offset for each partition, such as {"t":{"0":23,"1":-2},"u":"latest"}, where -2'
+    " is earliest and -1 is latest",
     _read_stream_start,
 )
 BATCH_START: Value[Position] = Value(
-    "earliest, or for each topic this or an offset for each partition, such as"
-    ' {"t":{"0":23,"1":-2},"u":"earliest"}, where -2 is earliest',
+    'earliest, or JSON with an offset for each partition, such as {"t":{"0":23,"1":-2},"u":"earliest"}, where -2 is'
+    " earliest",
     _read_batch_start,
 )
 BATCH_END: Value[Position] = Value(
-    "latest, or for each topic this or an offset for each partition, such as"
-    ' {"t":{"0":50,"1":-1},"u":"latest"}, where -1 is latest',
+    'latest, or JSON with an offset for each partition, such as {"t":{"0":50,"1":-1},"u":"latest"}, where -1 is latest',
     _read_batch_end,
 )
 GLOBAL_TIMESTAMP: Value[Position] = Value("milliseconds since 1970-01-01 UTC", _read_global_timestamp)
 TIMESTAMPS: Value[Position] = Value(
-    'milliseconds since 1970-01-01 UTC for each partition, such as {"t":{"0":1700000000000}}',
+    'JSON with milliseconds since 1970-01-01 UTC for each partition, such as {"t":{"0":1700000000000}}',
     _read_timestamps,
 )

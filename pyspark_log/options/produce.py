@@ -1,37 +1,28 @@
-"""The options that `pyspark-log produce` takes with --config: how long a write is retried, as for the Spark sink."""
+"""The options of `pyspark-log produce --config`: how long to retry a write, as for the Spark sink."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
-from pyspark_log.options import table
+from pyspark_log.options import sink_table, table
 from pyspark_log.options.given import gather
 from pyspark_log.options.option import Kind
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
 
-TAKEN = (table.RETRIES, table.RETRY_BACKOFF_MS, table.DELIVERY_TIMEOUT_MS)
+TAKEN = (sink_table.RETRIES, sink_table.RETRY_BACKOFF_MS, sink_table.DELIVERY_TIMEOUT_MS)
 FLAGS = {
-    table.ACKS.name: "--acks",
-    table.COMPRESSION_TYPE.name: "--compression",
+    sink_table.ACKS.name: "--acks",
+    sink_table.COMPRESSION_TYPE.name: "--compression",
     table.PATH.name: "--path",
-    table.WRITE_TOPIC.name: "TOPIC",
-    table.AUTO_CREATE_TOPICS.name: "--create",
+    sink_table.WRITE_TOPIC.name: "TOPIC",
+    sink_table.AUTO_CREATE_TOPICS.name: "--create",
 }
-"""Options of the sink for which `produce` has an argument of its own."""
+"""Options of the sink that are arguments of `produce`."""
 
 
-class ProduceOptions(msgspec.Struct, frozen=True):
-    """How long a write is retried."""
-
-    retries: int
-    retry_backoff_ms: int
-    delivery_timeout_ms: int
-
-
-def parse_produce(settings: Mapping[str, str]) -> ProduceOptions:
-    """Return the options in `settings`. Raises `InvalidOption`, also for options that have no effect here."""
+def parse_produce(settings: Mapping[str, str]) -> RetryPolicy:
+    """Return the options in `settings`. Raise `InvalidOption`, also for options that have no effect here."""
     given = gather(settings, Kind.SINK_BATCH)
     names = [option.name for option in TAKEN]
     others = [(name, f"use {FLAGS[name]} instead" if name in FLAGS else None) for name in given.texts]
@@ -39,8 +30,7 @@ def parse_produce(settings: Mapping[str, str]) -> ProduceOptions:
     for name, why in others:
         if name not in names:
             raise InvalidOption(
-                name, f"produce does not take --config {name}: {why or 'leave it out'}. It takes {', '.join(names)}"
+                name,
+                f"produce does not support --config {name}: {why or 'remove it'}; expected one of {', '.join(names)}",
             )
-    return ProduceOptions(
-        given.get(table.RETRIES), given.get(table.RETRY_BACKOFF_MS), given.get(table.DELIVERY_TIMEOUT_MS)
-    )
+    return RetryPolicy(*(given.get(option) for option in TAKEN))

@@ -1,7 +1,7 @@
-"""The range of a batch read: what its start and its end must have in common.
+"""The range of a batch read: its start and end must name the same partitions, and the end must not precede the start.
 
-Two positions of one form, offsets or timestamps, are compared when the options are parsed. Two of different forms are
-compared when the read is planned and both are offsets. Source: Spark's `KafkaSourceProvider.checkOffsetLimitValidity`.
+Two offsets or two timestamps are compared when the options are parsed; an offset and a timestamp when the read is
+planned, which turns timestamps into offsets. Source: Spark's `KafkaSourceProvider.checkOffsetLimitValidity`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pyspark_log_storage.errors import InvalidOption
 
 
 def starting_option(position: Position) -> str:
-    """Return the name of the option that takes such a start."""
+    """Return the name of the option for such a start."""
     return _option("starting", position)
 
 
 def ending_option(position: Position) -> str:
-    """Return the name of the option that takes such an end."""
+    """Return the name of the option for such an end."""
     return _option("ending", position)
 
 
@@ -33,7 +33,7 @@ def _option(prefix: str, position: Position) -> str:
 
 
 def check_range(start: Position, end: Position) -> None:
-    """Raise `InvalidOption` if two positions of one form name different partitions, or the end is before the start."""
+    """Raise `InvalidOption` if both positions are of one form and do not make a range."""
     names = starting_option(start), ending_option(end)
     match start, end:
         case SpecificOffsets(), SpecificOffsets():
@@ -72,21 +72,20 @@ def _check_same(of_start: Iterable[str], of_end: Iterable[str], names: tuple[str
     if apart := set(of_start) ^ set(of_end):
         raise InvalidOption(
             names[1],
-            f"options {names[0]} and {names[1]} must name the same {what}; only one of them names"
+            f"options {names[0]} and {names[1]} must name the same {what}, but only one names"
             f" {', '.join(sorted(apart)[:5])}",
         )
 
 
 def _check_order(names: tuple[str, str], topic: str, partition: int, begin: int, end: int) -> None:
-    if begin > end >= 0:  # -1 and -2 are no numbers to compare
+    if begin > end >= 0:  # -1 and -2 stand for latest and earliest
         raise _backwards(names, f" for {topic}-{partition}", begin, end)
 
 
 def _backwards(names: tuple[str, str], where: str, begin: int, end: int) -> InvalidOption:
     return InvalidOption(
         names[1],
-        f"option {names[1]} is {end}{where}, which is before {names[0]}, {begin};"
-        " set an end that is not before the start",
+        f"option {names[1]} is {end}{where}, which is before {names[0]} ({begin}); set a later end",
     )
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark_log.options import table
+from pyspark_log.options import sink_table as table
 from pyspark_log.options.given import Given, gather, warn
 from pyspark_log.options.option import Kind
+from pyspark_log.options.table import ASYNC_PROGRESS, PATH
 from pyspark_log.sink_options import SinkOptions
 from pyspark_log_storage.errors import InvalidOption
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """Return the options of a write. Raises `InvalidOption`; warns once of what has no effect."""
+    """Return the options of a write; warn once of options without effect. Raise `InvalidOption`."""
     given = gather(options, Kind.SINK_STREAM if streaming else Kind.SINK_BATCH)
     parsed = SinkOptions(
-        path=given.get(table.PATH),
+        path=given.get(PATH),
         topic=given.find(table.WRITE_TOPIC),
         acks=given.get(table.ACKS),
         compression=given.find(table.COMPRESSION_TYPE),
@@ -32,7 +33,7 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         request_timeout_ms=given.get(table.REQUEST_TIMEOUT_MS),
         session_timeout_ms=given.get(table.BROKER_SESSION_TIMEOUT_MS),
     )
-    given.get(table.ASYNC_PROGRESS)
+    given.get(ASYNC_PROGRESS)
     _check_transaction(parsed, given)
     warn(given.ignored, given.kind)
     return parsed
@@ -43,11 +44,11 @@ def _check_transaction(parsed: SinkOptions, given: Given) -> None:
         has, lacks = ("txnVersion", "txnAppId") if parsed.txn_app_id is None else ("txnAppId", "txnVersion")
         raise InvalidOption(
             lacks,
-            f"option {has} is given without {lacks}: a batch write is idempotent by both; set"
-            f" {lacks}, or leave {has} out",
+            f"option {has} is given without {lacks}: an idempotent batch write needs both; set {lacks}, or remove"
+            f" {has}",
         )
     if parsed.txn_take_over and parsed.txn_app_id is None:
         raise InvalidOption(
             "txnTakeOver",
-            "option txnTakeOver is true, but no txnAppId says what to take over; set txnAppId, or leave it out",
+            "option txnTakeOver is true, but txnAppId is not set; set txnAppId, or remove txnTakeOver",
         )

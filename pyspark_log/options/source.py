@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pyspark_log.options import table
+from pyspark_log.options import source_table as table
 from pyspark_log.options.given import Given, Ignored, gather, warn
 from pyspark_log.options.option import Kind, Option
 from pyspark_log.options.position import Earliest, NoMatch, Position
 from pyspark_log.options.read_range import check_range
 from pyspark_log.options.subscription import Subscription
+from pyspark_log.options.table import ASYNC_PROGRESS, PATH
 from pyspark_log_storage.errors import InvalidOption
 
 SUBSCRIPTIONS = (table.SUBSCRIBE, table.SUBSCRIBE_PATTERN, table.ASSIGN)
 
-# The first that is given counts (Kafka's precedence); the last has the default.
+# The first that is given takes precedence, as in Spark's Kafka connector; the last has the default.
 STARTINGS_BATCH = (
     table.STARTING_TIMESTAMP,
     table.STARTING_OFFSETS_BY_TIMESTAMP,
@@ -33,8 +34,8 @@ STARTINGS_READ = (
     Option(
         name=table.STARTING_OFFSETS_STREAM.name,
         kinds=table.STARTING_OFFSETS_STREAM.kinds,
-        value=table.STARTING_OFFSETS_STREAM.value,  # it takes all that a batch read takes
-        unset="a batch read then starts at earliest, a streaming one at latest",
+        value=table.STARTING_OFFSETS_STREAM.value,  # it accepts everything that a batch read accepts
+        unset="earliest for a batch read, latest for a streaming read",
         meaning=table.STARTING_OFFSETS_STREAM.meaning,
     ),
 )
@@ -42,7 +43,7 @@ ENDINGS = (table.ENDING_TIMESTAMP, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDI
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a read was asked for. `ending` is Latest in a streaming read, which has no end."""
+    """The parsed options of a read. `ending` is Latest in a streaming read, which has no end."""
 
     path: str
     subscription: Subscription
@@ -57,13 +58,13 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_records_per_partition: int | None
     include_headers: bool
     version_as_of: int | None
-    """Of a batch read of one topic: the journal entry to read at."""
+    """The journal entry to read at, in a batch read of one topic."""
     client_rack: str
-    """Where the readers stand, empty where nobody said."""
+    """The rack of the readers, or empty if it is not set."""
 
 
 def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Return the options of a read. Raises `InvalidOption`; warns once of what has no effect."""
+    """Return the options of a read; warn once of options without effect. Raise `InvalidOption`."""
     given = gather(options, Kind.SOURCE_STREAM if streaming else Kind.SOURCE_BATCH)
     parsed = _parse(given)
     warn((*given.ignored, *_shadowed(given, _startings(given)), *_shadowed(given, ENDINGS)), given.kind)
@@ -71,10 +72,10 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def check_source(options: Mapping[str, str]) -> None:
-    """Raise `InvalidOption` for what neither a batch read nor a stream takes, in words that fit both.
+    """Raise `InvalidOption` for options that neither a batch read nor a stream accepts.
 
-    It is called before Spark says which of the two it will be. What only one of them refuses, such as an end of a
-    stream, is left to `parse_source`.
+    It is called before Spark says which of the two it will be. `parse_source` refuses the rest, such as an end of a
+    stream.
     """
     _parse(gather(options, Kind.READ))
 
@@ -82,7 +83,7 @@ def check_source(options: Mapping[str, str]) -> None:
 def _parse(given: Given) -> SourceOptions:
     startings = _startings(given)
     parsed = SourceOptions(
-        path=given.get(table.PATH),
+        path=given.get(PATH),
         subscription=_subscription(given),
         starting=given.find(_first(given, startings)) or Earliest(),
         starting_no_match=given.get(table.NO_MATCH),
@@ -97,7 +98,7 @@ def _parse(given: Given) -> SourceOptions:
         version_as_of=given.find(table.VERSION_AS_OF),
         client_rack=given.find(table.CLIENT_RACK) or "",
     )
-    given.get(table.ASYNC_PROGRESS)
+    given.get(ASYNC_PROGRESS)
     _check_limits(parsed)
     check_range(parsed.starting, parsed.ending)
     return parsed
@@ -117,10 +118,10 @@ def _subscription(given: Given) -> Subscription:
     chosen = [option for option in SUBSCRIPTIONS if given.has(option)]
     if len(chosen) == 1:
         return given.get(chosen[0])
-    found = f"{' and '.join(option.name for option in chosen)} are given" if chosen else "none is given"
+    found = " and ".join(option.name for option in chosen) or "none of them"
     raise InvalidOption(
         chosen[-1].name if chosen else table.SUBSCRIBE.name,
-        f"a read needs exactly one of the options subscribe, subscribePattern and assign, but {found}; set one of them",
+        f"set exactly one of the options subscribe, subscribePattern and assign; found {found}",
     )
 
 
@@ -131,7 +132,7 @@ def _first(given: Given, by_precedence: Sequence[Option[Position]]) -> Option[Po
 def _shadowed(given: Given, by_precedence: Sequence[Option[Position]]) -> list[Ignored]:
     first = _first(given, by_precedence)
     return [
-        Ignored(option.name, f"{first.name} goes before it")
+        Ignored(option.name, f"{first.name} takes precedence")
         for option in by_precedence
         if given.has(option) and option is not first
     ]
@@ -142,6 +143,6 @@ def _check_limits(parsed: SourceOptions) -> None:
     if low is not None and high is not None and low > high:
         raise InvalidOption(
             table.MIN_OFFSETS_PER_TRIGGER.name,
-            f"option minOffsetsPerTrigger is {low}, which is more than maxOffsetsPerTrigger, {high};"
-            f" lower it, or raise that",
+            f"option minOffsetsPerTrigger is {low}, which is more than maxOffsetsPerTrigger ({high}); decrease it, or"
+            " increase maxOffsetsPerTrigger",
         )

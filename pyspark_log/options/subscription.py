@@ -1,4 +1,4 @@
-"""Which topics and partitions a source reads: a list, a pattern, or named partitions."""
+"""Subscriptions: the topics and partitions that a source reads, as a list, a pattern, or named partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import warnings
 
 import msgspec
 
-from pyspark_log.options.value import INT_MAX, Value, read_topic
+from pyspark_log.options.value import Value, read_topic
+from pyspark_log_coordinator.model.settings import INT_MAX
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag=True):
@@ -17,7 +18,7 @@ class Subscribe(msgspec.Struct, frozen=True, tag=True):
 
 
 class SubscribePattern(msgspec.Struct, frozen=True, tag=True):
-    """All partitions of the topics whose whole name matches, also of topics made later."""
+    """All partitions of the topics whose whole name matches, including topics created later."""
 
     pattern: str
 
@@ -32,7 +33,7 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     partitions: dict[str, tuple[int, ...]]
 
 
-_NOTHING_ASSIGNED = "it assigns no partition, so there is nothing to read"
+_NOTHING_ASSIGNED = "it assigns no partition"
 
 Subscription = Subscribe | SubscribePattern | Assign
 
@@ -49,11 +50,11 @@ def _read_pattern(text: str) -> Subscription:
         raise ValueError("it is empty")
     try:
         with warnings.catch_warnings():
-            # `[a-z&&[^b]]` means something else in Java; Python warns of it, and reads it differently.
+            # Java and Python read `[a-z&&[^b]]` differently; Python warns of it.
             warnings.simplefilter("error", FutureWarning)
             re.compile(text)
     except (re.error, OverflowError, RecursionError, FutureWarning) as error:
-        raise ValueError(f"it is not a regular expression of Python's syntax ({error})") from None
+        raise ValueError(f"it is not a valid Python regular expression ({error})") from None
     return SubscribePattern(text)
 
 
@@ -63,17 +64,17 @@ def _read_assign(text: str) -> Subscription:
     try:
         assigned = msgspec.json.decode(text, type=dict[str, list[int]], strict=False)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be read as that ({error})") from None
+        raise ValueError(f"it cannot be parsed ({error})") from None
     for topic, partitions in assigned.items():
         read_topic(topic)
         for partition in partitions:
             if not 0 <= partition <= INT_MAX:
-                raise ValueError(f"topic {topic} cannot have a partition {partition}")
+                raise ValueError(f"partition {partition} of topic {topic} is out of range")
     if not any(assigned.values()):
         raise ValueError(_NOTHING_ASSIGNED)
     return Assign({topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items() if partitions})
 
 
-SUBSCRIBE: Value[Subscription] = Value("names of topics with commas between them", _read_subscribe)
-SUBSCRIBE_PATTERN: Value[Subscription] = Value("a regular expression that matches whole names of topics", _read_pattern)
-ASSIGN: Value[Subscription] = Value('partitions of each topic as JSON, such as {"t":[0,1]}', _read_assign)
+SUBSCRIBE: Value[Subscription] = Value("topic names separated by commas", _read_subscribe)
+SUBSCRIBE_PATTERN: Value[Subscription] = Value("a regular expression that matches whole topic names", _read_pattern)
+ASSIGN: Value[Subscription] = Value('JSON with the partitions of each topic, such as {"t":[0,1]}', _read_assign)

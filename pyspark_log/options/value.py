@@ -1,6 +1,6 @@
-"""What an option takes: a sentence for people, and the function that reads the text.
+"""The values of options: a description for people, and the function that parses the text.
 
-A reader raises `ValueError` with the reason when the text cannot be used. Spark passes every option as text.
+A parser raises `ValueError` with the reason. Spark passes every option as text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pyspark_log_storage.names import check_topic
 
 T = TypeVar("T")
 
-INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 TEXT_LENGTH_MAX = 255
 
@@ -36,7 +35,7 @@ _UNITS_US = {
 
 
 class Value(msgspec.Struct, Generic[T], frozen=True):
-    """A kind of value: `takes` says in words what `read` accepts. Blanks around it go unless `verbatim`."""
+    """A kind of value: `takes` describes what `read` accepts. Surrounding blanks are removed unless `verbatim`."""
 
     takes: str
     read: Callable[[str], T]
@@ -44,7 +43,7 @@ class Value(msgspec.Struct, Generic[T], frozen=True):
 
 
 def integer(low: int, high: int = LONG_MAX) -> Value[int]:
-    """Return the whole numbers from `low` to `high`, both included."""
+    """Return a whole number from `low` to `high`, inclusive."""
 
     def read(text: str) -> int:
         if not _INTEGER.fullmatch(text):
@@ -60,18 +59,18 @@ def integer(low: int, high: int = LONG_MAX) -> Value[int]:
 
 
 def choice(meanings: Mapping[str, T], reasons: Mapping[str, str] | None = None) -> Value[T]:
-    """Return the values of `meanings` by lower-case name; `reasons` says why other names are refused."""
+    """Return one of the values of `meanings`, by lower-case name; `reasons` says why some other names are refused."""
 
     def read(text: str) -> T:
         if text.lower() not in meanings:
-            raise ValueError((reasons or {}).get(text.lower(), "there is no such value"))
+            raise ValueError((reasons or {}).get(text.lower(), "it is not a known value"))
         return meanings[text.lower()]
 
     return Value(_or(list(meanings)), read)
 
 
 def boolean(why_not_true: str = "") -> Value[bool]:
-    """Return true and false; with a reason given, true is refused for it."""
+    """Return true or false; if `why_not_true` is given, true is refused for that reason."""
     if why_not_true:
         return choice({"false": False}, {"true": why_not_true})
     return choice({"true": True, "false": False})
@@ -92,7 +91,7 @@ def _read_url(text: str) -> str:
 
 
 def read_topic(text: str) -> str:
-    """Return the name of a topic."""
+    """Return the name of a topic. Raise `ValueError`."""
     try:
         check_topic(text)
     except InvalidName as error:
@@ -116,7 +115,7 @@ def _or(names: list[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-TEXT = Value(f"a text of 1 to {TEXT_LENGTH_MAX} characters", _read_text, verbatim=True)
-URL = Value("a path or a file: URL, or several with commas between them", _read_url, verbatim=True)
-TOPIC = Value("the name of a topic", read_topic)
-DURATION_MS = Value("a number with one of the units us, ms, s, m, min, h, d, such as 15m", _read_duration_ms)
+TEXT = Value(f"text of 1 to {TEXT_LENGTH_MAX} characters", _read_text, verbatim=True)
+URL = Value("a path or a file: URL, or several separated by commas", _read_url, verbatim=True)
+TOPIC = Value("a topic name", read_topic)
+DURATION_MS = Value("a number with a unit (us, ms, s, m, min, h or d), such as 15m", _read_duration_ms)

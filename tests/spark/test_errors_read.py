@@ -121,7 +121,7 @@ def test_a_wrong_path_is_refused(spark, tmp_path, path, message):
 def test_a_missing_path_is_refused(spark):
     with refused() as shown:
         spark.read.format("pyspark_log").option("subscribe", "t").load().collect()
-    assert "option path is missing" in shown.first_line
+    assert "option path is required" in shown.first_line
 
 
 def test_a_flipped_bit_of_a_row_names_topic_partition_and_offsets(log):

@@ -19,7 +19,7 @@ def log(spark, tmp_path):
 
 GOOD = "select 'v' value"
 WRITES = [
-    (GOOD, {"topics": "t"}, "write. Did you mean topic? There are: "),
+    (GOOD, {"topics": "t"}, "write. Did you mean topic? Available options: "),
     (GOOD, {"topic": ".."}, "option topic is '..': invalid topic name '..'"),
     (GOOD, {"topic": "a/b"}, "only ASCII letters, digits, '.', '_' and '-' are allowed"),
     (GOOD, {}, "no topic is given: set the option 'topic', or add a column 'topic'"),
@@ -28,7 +28,7 @@ WRITES = [
         {"topic": "x", "auto.create.topics.enable": "false"},
         "UnknownTopic: topic 'x' does not exist; create it first",
     ),
-    (GOOD, {"topic": "t", "acks": "2"}, "option acks is '2': there is no such value"),
+    (GOOD, {"topic": "t", "acks": "2"}, "option acks is '2': it is not a known value"),
     (GOOD, {"topic": "t", "compression.type": "gzip"}, "option compression.type is 'gzip': chunks are Arrow data"),
     (GOOD, {"topic": "t", "txnAppId": "a"}, "option txnAppId is given without txnVersion"),
     (GOOD, {"topic": "t", "asyncProgressTrackingEnabled": "true"}, "exactly-once would not hold"),

@@ -66,7 +66,7 @@ def test_queries_go_on_while_topic_and_journals_move_and_the_old_nodes_go(spark:
         nodes = ",".join((STAYS, *NEW))
         command(first, "topics", "reassign", "out", "--to-nodes", nodes)
         go_on("batches on the new nodes", BATCH_ROWS)
-        command(first, "cluster", "move-journals", "--to", nodes)
+        command(first, "cluster", "migrate-journals", "--to", nodes)
         go_on("batches with the journals on the new nodes", BATCH_ROWS)
         for node in OLD:
             command(first, "nodes", "fence", node)

@@ -43,11 +43,12 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
 from pyspark_log_coordinator.model import topic_config
 from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.settings import NUM_PARTITIONS
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidOption, TopicExists
 from pyspark_log_storage.names import check_topic
 
-PARTITIONS_MAX = 100_000
+PARTITIONS_MAX = NUM_PARTITIONS.highest
 
 
 class StartCluster(msgspec.Struct, frozen=True):

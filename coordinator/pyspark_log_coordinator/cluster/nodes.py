@@ -169,7 +169,7 @@ def decide_removal(
     if node_id in journals:
         raise _wrong(
             f"node {node_id!r} is a journal node and cannot be removed; first migrate the journals to other nodes, "
-            "with `pyspark-log cluster move-journals`"
+            "with `pyspark-log cluster migrate-journals`"
         )
     node = nodes[node_id]
     if node.url == AT_THE_ROOT:

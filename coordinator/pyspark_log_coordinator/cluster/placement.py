@@ -18,6 +18,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.model.node_order import by_number, named
+from pyspark_log_coordinator.model.settings import DEFAULT_REPLICATION_FACTOR
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -28,13 +29,10 @@ if TYPE_CHECKING:
 Placement = tuple[tuple["NodeId", ...], ...]
 """The nodes of each partition."""
 
-DEFAULT_REPLICATION_FACTOR = 3
-"""With three replicas, two copies are left when one node is lost."""
-
 
 def default_replication_factor(nodes: int) -> int:
     """Return the replication factor of a topic that sets none: 3, or the number of nodes if that is smaller."""
-    return min(DEFAULT_REPLICATION_FACTOR, nodes)
+    return min(DEFAULT_REPLICATION_FACTOR.default, nodes)
 
 
 def spread(

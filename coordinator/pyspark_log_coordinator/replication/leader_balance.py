@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.model.settings import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark_log_coordinator.model.partition import NodeId, Partition
 
-CHECK_INTERVAL_SECONDS = 300.0
-"""Kafka's default of leader.imbalance.check.interval.seconds."""
-IMBALANCE_PERCENTAGE = 10.0
-"""Kafka's default of leader.imbalance.per.broker.percentage."""
-
 
 def imbalanced(
-    topics: Mapping[str, Sequence[Partition]], percentage: float = IMBALANCE_PERCENTAGE
+    topics: Mapping[str, Sequence[Partition]], percentage: float = LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default
 ) -> dict[str, tuple[int, ...]]:
     """Return the partitions, by topic, that their preferred leaders should lead.
 

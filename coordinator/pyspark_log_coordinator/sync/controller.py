@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.settings import (
+    AUTO_LEADER_REBALANCE_ENABLE,
+    BROKER_SESSION_TIMEOUT_MS,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,
+)
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.replication import leader_balance
 from pyspark_log_coordinator.replication.election import ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.isr import PUBLISH_CHECK_MS
-from pyspark_log_coordinator.retry import SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import replica_probe
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
@@ -34,10 +39,10 @@ SUSPICION_SECONDS = 2.0
 class ControllerSettings(msgspec.Struct, frozen=True):
     """Kafka's settings of these names, with its defaults."""
 
-    session_timeout_ms: int = SESSION_TIMEOUT_MS
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_check_interval_seconds: float = leader_balance.CHECK_INTERVAL_SECONDS
-    leader_imbalance_per_broker_percentage: float = leader_balance.IMBALANCE_PERCENTAGE
+    session_timeout_ms: int = BROKER_SESSION_TIMEOUT_MS.default
+    auto_leader_rebalance_enable: bool = AUTO_LEADER_REBALANCE_ENABLE.default
+    leader_imbalance_check_interval_seconds: float = LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.default
+    leader_imbalance_per_broker_percentage: float = LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default
 
 
 class LeadershipMoved(msgspec.Struct, frozen=True):

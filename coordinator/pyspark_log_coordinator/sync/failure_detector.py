@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.replication import election, isr, suspicion
 from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, LeaderElected
 from pyspark_log_coordinator.replication.isr import FollowerId, FollowerLag, Publication, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
-from pyspark_log_coordinator.retry import SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.replica_probe import has_required_files, live
 from pyspark_log_storage.fan_out import is_node_failure
@@ -46,7 +46,7 @@ class FailureDetector:
     """Observes the replicas of one topic for one process."""
 
     def __init__(self) -> None:
-        self.session_timeout_ms = SESSION_TIMEOUT_MS
+        self.session_timeout_ms = BROKER_SESSION_TIMEOUT_MS.default
         self.gone: tuple[Suspicion, ...] = ()
         """The suspicions that had stood for the session timeout at the last look."""
         self.next_lag_ms: int | None = None
@@ -116,7 +116,9 @@ _logger = logging.getLogger("pyspark_log")
 _detectors: weakref.WeakKeyDictionary[TopicHandle, FailureDetector] = weakref.WeakKeyDictionary()
 
 
-def failure_detector_of(handle: TopicHandle, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> FailureDetector:
+def failure_detector_of(
+    handle: TopicHandle, session_timeout_ms: int = BROKER_SESSION_TIMEOUT_MS.default
+) -> FailureDetector:
     """Return this process's failure detector of a topic, with this timeout from now on."""
     detector = _detectors.get(handle)
     if detector is None:

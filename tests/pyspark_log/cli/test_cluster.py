@@ -39,7 +39,7 @@ def test_a_description_says_which_journal_node_is_away(disks):
     [told] = cli.documents("cluster", "describe")
     assert [each["missing"] for each in told["journal_nodes"]] == [None, None, None]
     assert (told["nodes"], told["topics"]) == (3, 0)
-    assert cli.out("cluster", "describe").count("takes part") == 3
+    assert cli.out("cluster", "describe").count("live") == 3
     shutil.rmtree(disks[0])
     [told] = cli.documents("cluster", "describe")
     assert [each["missing"] is None for each in told["journal_nodes"]] == [False, True, True]
@@ -62,16 +62,16 @@ def test_journals_move_to_other_nodes_and_the_command_again_changes_nothing(disk
     cli.run("produce", "t", stdin="one\n")
     for name in "de":
         cli.run("nodes", "add", tmp_path / name)
-    assert "node '9' does not exist" in cli.error("cluster", "move-journals", "--to", "0,3,9")
-    printed = cli.out("cluster", "move-journals", "--to", "0,3,4")
-    assert "moved the journals of the cluster and of 1 topic to 3 journal nodes" in printed
-    assert f"its address: {disks[0]},{tmp_path / 'd'},{tmp_path / 'e'}" in printed
-    assert "nothing was changed" in cli.out("cluster", "move-journals", "--to", "0,3,4")
+    assert "node '9' does not exist" in cli.error("cluster", "migrate-journals", "--to", "0,3,9")
+    printed = cli.out("cluster", "migrate-journals", "--to", "0,3,4")
+    assert "migrated the journals of the cluster and of 1 topic to 3 journal nodes" in printed
+    assert f"address: {disks[0]},{tmp_path / 'd'},{tmp_path / 'e'}" in printed
+    assert "nothing was changed" in cli.out("cluster", "migrate-journals", "--to", "0,3,4")
     [told] = CommandLine(tmp_path / "d").documents("cluster", "describe")
     assert [each["node"] for each in told["journal_nodes"]] == ["0", "3", "4"]
-    assert told["journals_move_from"] == []
-    [again] = cli.documents("cluster", "move-journals", "--to", "3,0,4")
-    assert (again["generation"], again["moved"]) == (2, False)
+    assert told["journals_migrate_from"] == []
+    [again] = cli.documents("cluster", "migrate-journals", "--to", "3,0,4")
+    assert (again["generation"], again["migrated"]) == (2, False)
     CommandLine(tmp_path / "e").run("produce", "t", stdin="two\n")
     shutil.rmtree(disks[2])
     rows = CommandLine(disks[1]).documents("consume", "t")
@@ -85,12 +85,12 @@ def test_a_move_that_was_cut_short_is_seen_and_finished(disks, tmp_path):
     cli.run("nodes", "add", tmp_path / "d")
     log = open_log(str(disks[0]))
     log.cluster.submit(StartJournalMigration(("0", "1", "3"), log.journals.nodes.nodes))
-    assert "finish that with move-journals --to 0,1,3" in cli.out("cluster", "describe")
+    assert "finish with: pyspark-log cluster migrate-journals --to 0,1,3" in cli.out("cluster", "describe")
     [told] = cli.documents("cluster", "describe")
-    assert told["journals_move_from"] == [str(disk) for disk in disks]
-    assert "finish that first, with --to 0,1,3" in cli.error("cluster", "move-journals", "--to", "1,2,3")
-    [done] = cli.documents("cluster", "move-journals", "--to", "0,1,3")
-    assert (done["moved"], done["topics"]) == (True, 1)
+    assert told["journals_migrate_from"] == [str(disk) for disk in disks]
+    assert "finish it first, with --to 0,1,3" in cli.error("cluster", "migrate-journals", "--to", "1,2,3")
+    [done] = cli.documents("cluster", "migrate-journals", "--to", "0,1,3")
+    assert (done["migrated"], done["topics"]) == (True, 1)
     cli.run("verify")
 
 
@@ -99,7 +99,7 @@ def test_journals_at_the_root_are_not_moved(tmp_path):
     cli.run("topics", "create", "t")
     for name in "abc":
         cli.run("nodes", "add", tmp_path / name)
-    assert "stay there" in cli.error("cluster", "move-journals", "--to", "1,2,3")
+    assert "they are at the cluster root" in cli.error("cluster", "migrate-journals", "--to", "1,2,3")
 
 
 def test_too_few_journal_nodes_are_refused(disks):

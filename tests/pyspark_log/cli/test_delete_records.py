@@ -32,7 +32,7 @@ def delete(*more: object) -> tuple[object, ...]:
 
 def test_rows_before_an_offset_go(cli):
     told = cli.out(*delete("--before", 7, "--yes"))
-    assert told == "deleted 7 rows; partition 0 of topic t begins at offset 7\n"
+    assert told == "deleted 7 rows; topic t, partition 0 now starts at offset 7\n"
     assert values(cli) == [f"0-{row}" for row in (7, 8, 9)] + [f"1-{row}" for row in range(10)]
     assert begins(cli) == [7, 0]
 

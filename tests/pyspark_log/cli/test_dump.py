@@ -143,7 +143,7 @@ def test_every_file_of_a_log_can_be_dumped(cli):
 @pytest.mark.parametrize("data", [b"", b"x", b"hello world"])
 def test_a_file_of_something_else_is_an_error_that_names_it(cli, tmp_path, data):
     (tmp_path / "other").write_bytes(data)
-    assert "is none of a log's files, or damaged" in cli.error("dump", tmp_path / "other")
+    assert "is not a file of a log, or its first bytes are damaged" in cli.error("dump", tmp_path / "other")
 
 
 def test_a_damaged_file_is_an_error_that_names_it(cli):
@@ -167,7 +167,7 @@ def test_a_file_that_is_none_is_a_mistake(cli, tmp_path, name):
 
 def test_a_description(cli):
     head, [document] = dumped(cli, "topics/t/*/description")
-    assert (head["is"], head["nodes"][0]["node_id"]) == ("description of a topic", "0")
+    assert (head["is"], head["nodes"][0]["node_id"]) == ("topic description", "0")
     assert (document["state"]["name"], document["state"]["partitions"][0]["segments"]) == ("t", [])
 
 

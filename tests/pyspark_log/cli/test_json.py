@@ -43,7 +43,7 @@ COMMANDS = {
     "nodes remove": [NODE, "--yes"],
     "topics delete": ["t", "--yes"],
     "cluster create": ["--journal-nodes", "{folder}/a,{folder}/b,{folder}/c"],
-    "cluster move-journals": ["--to", "0,1,2", "--path", "{folder}/a,{folder}/b,{folder}/c"],
+    "cluster migrate-journals": ["--to", "0,1,2", "--path", "{folder}/a,{folder}/b,{folder}/c"],
     "cluster rebuild": ["--nodes", "{folder}/a,{folder}/b,{folder}/c"],
 }
 

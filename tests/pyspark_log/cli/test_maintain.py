@@ -255,12 +255,12 @@ def with_expired_rows(cli: CommandLine) -> PlainLog:
 def test_rows_that_expire_are_told_and_so_are_the_files_that_go_later(cli):
     with_expired_rows(cli)
     said = cli.out("maintain", "t", "--dry-run").splitlines()[3:]
-    assert said == ["topic t, partition 0: 5 rows expired, the log start would move from 0 to 5"]
+    assert said == ["topic t, partition 0: 5 rows expired; log start would move from 0 to 5"]
     told = cli.out("maintain", "t").splitlines()
     assert told[2].split() == ["t", "0", "0", "0", "0"]
     assert told[3:] == [
-        "topic t, partition 0: 5 rows expired, the log start moved from 0 to 5",
-        "topic t: 3 files not needed any more, to be removed after file.delete.delay.ms",
+        "topic t, partition 0: 5 rows expired; log start moved from 0 to 5",
+        "topic t: 3 files to be deleted after file.delete.delay.ms",
     ]
     assert cli.out("maintain", "t").splitlines()[3:] == told[4:]
 

@@ -29,10 +29,10 @@ def test_the_bytes_of_a_deleted_topic_are_shown_and_removed(cli):
     log.delete("old")
     before = files(cli)
     [line] = cli.out("maintain", "--dry-run").splitlines()[3:]
-    assert line.startswith("would remove ")
+    assert line.startswith("would delete ")
     assert line.endswith(f" of the deleted topic old ({folder.name})")
     assert files(cli) == before
-    assert cli.out("maintain").splitlines()[3:] == [line.replace("would remove", "removed")]
+    assert cli.out("maintain").splitlines()[3:] == [line.replace("would delete", "deleted")]
     assert len([path for path in folder.rglob("*") if path.is_file()]) == 4
     assert len(cli.out("maintain").splitlines()) == 3
     assert rows(log, "t") == [b"%d" % batch for batch in range(10)]
@@ -87,9 +87,9 @@ def test_what_killed_writers_left_is_shown_and_removed(cli):
     left = cli.path / ".tmp" / LEFT
     left.touch()
     os.utime(left, (0, 0))
-    assert cli.out("maintain", "--dry-run").splitlines()[3:] == ["would remove 1 file left half-written"]
+    assert cli.out("maintain", "--dry-run").splitlines()[3:] == ["would delete 1 file left by interrupted writes"]
     assert left.exists()
-    assert cli.out("maintain").splitlines()[3:] == ["removed 1 file left half-written"]
+    assert cli.out("maintain").splitlines()[3:] == ["deleted 1 file left by interrupted writes"]
     assert not left.exists()
 
 

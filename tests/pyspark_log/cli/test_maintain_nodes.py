@@ -95,14 +95,14 @@ def test_a_bad_copy_is_named_with_its_node_and_made_again(cli, tmp_path):
     flip_bit(bad, 8 * 1000)
     first, verdict = cli.run("verify", "t", code=1).stdout.splitlines()
     assert first.startswith("t: node '2', topic 't', partition 0, offset 0, segment ")
-    assert first.endswith("(verify --repair can make it again)")
-    assert verdict.startswith("t: 1 finding; 2 rows, ")
+    assert first.endswith("(verify --repair can fix this)")
+    assert verdict.startswith("t: 1 problem; 2 rows, ")
     document = json.loads(cli.run("verify", "t", "--json", code=1).stdout)
     assert [(each["node"], each["partition"], each["offset"]) for each in document["findings"]] == [("2", 0, 0)]
-    assert cli.out("verify", "t", "--node", "1").startswith("t: sound; ")
+    assert cli.out("verify", "t", "--node", "1").startswith("t: no problems; ")
     made, verdict = cli.out("verify", "t", "--node", "2", "--repair").splitlines()
-    assert made == f"t: made {bad.relative_to(tmp_path / 'disk2')} on node '2' again"
-    assert verdict.startswith("t: sound; ")
+    assert made == f"t: repaired {bad.relative_to(tmp_path / 'disk2')} on node '2'"
+    assert verdict.startswith("t: no problems; ")
     assert bad.read_bytes() == whole
 
 
@@ -115,7 +115,7 @@ def test_a_missing_node_is_named(cli, tmp_path):
     shutil.rmtree(tmp_path / "disk1")
     first, verdict = cli.run("verify", "t", code=1).stdout.splitlines()
     assert first.startswith("t: node '1': node '1' at ")
-    assert verdict.startswith("t: 1 finding; ")
+    assert verdict.startswith("t: 1 problem; ")
 
 
 # recover
@@ -135,7 +135,7 @@ def test_a_node_is_recovered_by_its_id_or_its_address(cli, tmp_path):
         lines = cli.out("recover", "--node", node).splitlines()
         assert lines[0].split()[:2] == ["topic", "partition"]
         assert lines[2].split() == ["t", "0", "1", "1", "0", "0"]
-        assert lines[3:] == ["next: pyspark-log node run 1 copies what it misses, and lets it join the ISR again"]
+        assert lines[3:] == ["next: let the node catch up and rejoin the ISR with pyspark-log node run 1"]
 
 
 def test_of_a_damaged_node_it_is_said_how_it_is_mended(cli, tmp_path):
@@ -144,7 +144,7 @@ def test_of_a_damaged_node_it_is_said_how_it_is_mended(cli, tmp_path):
     flip_bit(the_log(tmp_path / "disk1"), 8 * 1000)
     lines = cli.run("recover", "t", "--node", "1", "--all", code=1).stdout.splitlines()
     assert lines[3].startswith("partition 0, offset 0: segment ")
-    assert lines[4] == "next: pyspark-log verify --node 1 --repair copies what is damaged from another node"
+    assert lines[4] == "next: replace damaged files with pyspark-log verify --node 1 --repair"
     cli.run("verify", "--node", "1", "--repair")
     assert cli.documents("recover", "t", "--node", "1", "--all")[0]["damage"] is None
 

@@ -44,7 +44,7 @@ def test_a_node_that_was_away_catches_up(cli, tmp_path):
     size = sum(map(len, files_of_t(cli.path).values()))
     assert told == f"node 1: copied 3 files, {size:,} bytes\n"
     assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
-    assert cli.out("node", "run", "1", "--once") == "node 1 has all that it should have; nothing was copied\n"
+    assert cli.out("node", "run", "1", "--once") == "node 1 is up to date; nothing was copied\n"
     assert [each["log_end_offsets"] for each in partitions(cli)] == [{"0": 9, "1": 9, "2": 0}, {"0": 3, "2": 0, "1": 3}]
     (done,) = cli.documents("node", "run", "2", "--once")
     assert done == {"node": "2", "objects": 3, "bytes": size, "failures": []}
@@ -239,7 +239,7 @@ def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, mon
         scrubbing._scrub(str(cli.path), "1", 10**9)
     assert damaged.read_bytes() == whole
     key = damaged.relative_to(tmp_path / "disk1")
-    assert capsys.readouterr().err == f"node 1: {key} was damaged or gone; it was copied again\n"
+    assert capsys.readouterr().err == f"node 1: {key} was damaged or missing; copied it from another node\n"
     assert not gone.exists()
     gone.parent.rename(gone.parent.with_name("elsewhere"))
     for node in ("0", "1"):

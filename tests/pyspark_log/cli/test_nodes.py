@@ -34,9 +34,9 @@ def table(text: str) -> list[list[str]]:
 
 def test_a_node_is_added_with_the_next_free_id(cli, tmp_path):
     disk = tmp_path / "disk1"
-    assert cli.out("nodes", "add", disk) == f"added node 1 at {disk}; new topics may get replicas on it\n"
+    assert cli.out("nodes", "add", disk) == f"added node 1 at {disk}\n"
     assert (disk / "node").exists()
-    assert cli.out("nodes", "add", disk) == f"{disk} is node 1 already; nothing was changed\n"
+    assert cli.out("nodes", "add", disk) == f"{disk} is already node 1; nothing was changed\n"
 
 
 def test_an_id_and_a_rack_may_be_given(cli, tmp_path):
@@ -130,9 +130,9 @@ def test_a_node_that_is_not_there_is_an_error_that_says_what_is(three, command):
 
 
 def test_the_rack_of_a_node_is_changed(three):
-    assert three.out("nodes", "alter", "0", "--rack", "c") == "node 0 is in rack c now, and was in none\n"
-    assert three.out("nodes", "alter", "0", "--rack", "c") == "node 0 is in rack c already; nothing was changed\n"
-    assert three.out("nodes", "alter", "1", "--rack", "") == "node 1 is in no rack now, and was in rack a\n"
+    assert three.out("nodes", "alter", "0", "--rack", "c") == "node 0: rack=c (was none)\n"
+    assert three.out("nodes", "alter", "0", "--rack", "c") == "node 0 already has rack=c; nothing was changed\n"
+    assert three.out("nodes", "alter", "1", "--rack", "") == "node 1: rack=none (was a)\n"
     assert [each["rack"] for each in three.documents("nodes", "list")] == ["c", None, "b"]
     (altered,) = three.documents("nodes", "alter", "2", "--rack", "d")
     assert (altered["rack"], altered["changed"]) == ("d", True)
@@ -150,12 +150,12 @@ def test_new_replicas_go_by_the_new_racks(three):
 
 def test_a_fenced_node_leads_nothing_and_gets_nothing_new(three):
     three.run("topics", "create", "t", "--replica-assignment", "1:2:0")
-    assert three.out("nodes", "fence", "1") == "node 1 is fenced now\n"
+    assert three.out("nodes", "fence", "1") == "node 1 is now fenced\n"
     (partition,) = three.documents("topics", "describe", "t")[0]["partitions"]
     assert (partition["leader"], partition["isr"], partition["replicas"]) == ("2", ["2", "0"], ["1", "2", "0"])
-    assert three.out("nodes", "fence", "1") == "node 1 is fenced already; nothing was changed\n"
+    assert three.out("nodes", "fence", "1") == "node 1 is already fenced; nothing was changed\n"
     assert "names node '1', which is fenced" in three.error("topics", "create", "u", "--replica-assignment", "1:2")
-    assert three.out("nodes", "unfence", "1") == "node 1 is in use now\n"
+    assert three.out("nodes", "unfence", "1") == "node 1 is now in service\n"
     assert three.documents("nodes", "unfence", "1") == [{"node": "1", "fenced": False, "changed": False}]
 
 
@@ -166,22 +166,22 @@ def test_a_wiped_node_begins_again_after_a_question(three, tmp_path):
     disk = tmp_path / "disk1"
     shutil.rmtree(disk)
     refused = three.run("nodes", "renew", "1", stdin="n\n", code=1)
-    assert f"{disk} has no marker: the disk was wiped or is new, or it is not mounted" in refused.stderr
+    assert f"{disk} has no node marker: the disk is empty, or it is not mounted" in refused.stderr
     assert refused.stderr.endswith("pyspark-log: nothing was changed\n")
     assert not disk.exists()
     asked = three.run("nodes", "renew", "1", stdin="y\n")
-    assert asked.stdout == f"node 1 begins again, empty, at {disk}; fill it with: pyspark-log node run 1\n"
+    assert asked.stdout == f"node 1 is now empty at {disk}; fill it with: pyspark-log node run 1\n"
     assert [each["state"] for each in three.documents("nodes", "list")] == ["live"] * 3
 
 
 def test_a_whole_node_is_not_renewed(three):
-    assert three.out("nodes", "renew", "1") == "node 1 is whole; nothing was changed\n"
+    assert three.out("nodes", "renew", "1") == "node 1 is intact; nothing was changed\n"
 
 
 def test_a_node_may_move(three, tmp_path):
     shutil.move(tmp_path / "disk1", tmp_path / "moved")
     told = three.out("nodes", "renew", "1", "--address", tmp_path / "moved")
-    assert told == f"node 1 is at {tmp_path / 'moved'} now, with all that it holds\n"
+    assert told == f"node 1 is now at {tmp_path / 'moved'}, with its data\n"
     (document,) = three.documents("nodes", "renew", "1", "--address", tmp_path / "moved")
     assert (document["renewed"], document["state"]) == (False, "live")
 
@@ -206,7 +206,7 @@ def test_nobody_is_asked_whether_a_node_is_to_be_removed_that_cannot_be(three):
     for said in ("fence it first", "has replicas of topics t", None):
         if said is None:
             three.run("topics", "delete", "t", "--yes")
-            assert "for good? [y/N]" in three.run("nodes", "remove", "1", stdin="n\n", code=1).stderr
+            assert "This cannot be undone. [y/N]" in three.run("nodes", "remove", "1", stdin="n\n", code=1).stderr
         else:
             assert said in three.error("nodes", "remove", "1", stdin="y\n")  # one line: no question
             three.run("nodes", "fence", "1")
@@ -239,7 +239,10 @@ def partitions_of(cli: CommandLine, topic: str) -> list[list[str]]:
 
 
 def test_a_topic_has_a_replica_on_three_nodes_unless_told_otherwise(three):
-    assert three.out("topics", "create", "t", "--partitions", 2) == "created topic t with 2 partitions of 3 replicas\n"
+    assert (
+        three.out("topics", "create", "t", "--partitions", 2)
+        == "created topic t with 2 partitions and replication factor 3\n"
+    )
     (created,) = three.documents("topics", "create", "u", "--replication-factor", 2)
     assert (created["partitions"], created["replication_factor"]) == (1, 2)
     assert [sorted(each) for each in partitions_of(three, "t")] == [["0", "1", "2"]] * 2
@@ -275,7 +278,7 @@ def test_an_assignment_that_is_typed_wrong_says_how_it_is_written(three, text):
 @pytest.mark.parametrize("other", [["--partitions", 2], ["--replication-factor", 2]])
 def test_an_assignment_says_all_by_itself(three, other):
     said = three.misuse("topics", "create", "t", "--replica-assignment", "0:1", *other)
-    assert "it says by itself how many partitions and replicas there are" in said
+    assert "cannot be combined with --partitions or --replication-factor" in said
 
 
 def test_describe_shows_how_far_each_replica_is(three):

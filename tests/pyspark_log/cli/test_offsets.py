@@ -44,4 +44,4 @@ def test_offsets_finds_the_first_row_of_a_time(cli, time, expected):
 
 def test_offsets_takes_no_time_that_means_nothing(cli):
     for impossible in ("-3", "99999999999999999", "noon", "1.5"):
-        assert f"'{impossible}' is not a time that a row can have" in cli.misuse("offsets", "t", "--time", impossible)
+        assert f"'{impossible}' is not a valid time" in cli.misuse("offsets", "t", "--time", impossible)

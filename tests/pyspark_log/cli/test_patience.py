@@ -95,12 +95,12 @@ def test_a_write_gives_up_when_its_options_say_so(followers, tmp_path, config):
     [
         ("retries=-1", "option retries is '-1': it is less than 0"),
         ("delivery.timeout.ms=soon", "option delivery.timeout.ms is 'soon': it is not a whole number"),
-        ("acks=1", "produce does not take --config acks: use --acks instead"),
-        ("txnAppId=a", "produce does not take --config txnAppId: leave it out"),
-        ("kafka.linger.ms=5", "produce does not take --config kafka.linger.ms: no Kafka producer writes"),
+        ("acks=1", "produce does not support --config acks: use --acks instead"),
+        ("txnAppId=a", "produce does not support --config txnAppId: remove it"),
+        ("kafka.linger.ms=5", "produce does not support --config kafka.linger.ms: there is no Kafka producer"),
         (
             "delivery.timeout=5",
-            "there is no option delivery.timeout for a batch write. Did you mean delivery",
+            "unknown option delivery.timeout for a batch write. Did you mean delivery",
         ),
     ],
 )

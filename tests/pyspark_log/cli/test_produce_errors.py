@@ -32,8 +32,8 @@ def cli(tmp_path: Path) -> CommandLine:
         ('{"value": "v", "headers": {"k": "v"}}', "Expected `array | null`, got `object`"),
         ('{"value": "v", "headers": [{"value": "v"}]}', "missing required field `key`"),
         ('{"value": "\\ud800"}', "truncated"),
-        ('{"value": {"base64": "!"}}', "bad base64"),
-        ('{"value": {"base64": "aGk"}}', "bad base64"),
+        ('{"value": {"base64": "!"}}', "invalid base64"),
+        ('{"value": {"base64": "aGk"}}', "invalid base64"),
         (b'{"value": "\xff"}', "can't decode byte 0xff"),
         (b'{"value": {"a": "\xff"}}', "can't decode byte 0xff"),
     ],
@@ -41,7 +41,7 @@ def cli(tmp_path: Path) -> CommandLine:
 def test_a_malformed_line_is_an_error_with_its_number_and_nothing_is_written(cli, line, reason):
     stdin = b'{"value": "good"}\n\n' + (line if isinstance(line, bytes) else line.encode()) + b'\n{"value": "good"}\n'
     message = cli.error("produce", "t", "--format", "json", stdin=stdin)
-    assert message.startswith("line 3 is not a row as JSON (")
+    assert message.startswith("line 3 is not a valid row (")
     assert reason in message
     assert message.endswith("; nothing was written")
     assert consumed(cli) == []
@@ -52,7 +52,7 @@ def test_json_that_is_nested_too_deeply_is_an_error_with_its_number(cli):
     depth = 100_000
     deep = b'{"value": ' + b"[" * depth + b"]" * depth + b"}"
     message = cli.error("produce", "t", "--format", "json", stdin=b'{"value": "good"}\n' + deep + b"\n")
-    assert message.startswith("line 2 is nested too deeply to be read as JSON; ")
+    assert message.startswith("line 2 is nested too deeply for JSON; ")
     assert consumed(cli) == []
 
 
@@ -64,14 +64,14 @@ def leftovers(cli: CommandLine) -> list[Path]:
 def test_batches_before_a_malformed_line_are_written(cli):
     stdin = "".join('{"value": "v"}\n' for _ in range(5)) + "bad\n"
     message = cli.error("produce", "t", "--format", "json", "--batch-rows", 2, stdin=stdin)
-    assert message.startswith("line 6 is not a row")
-    assert message.endswith("; lines 1 to 4 were written, and none after them")
+    assert message.startswith("line 6 is not a valid row")
+    assert message.endswith("; lines 1 to 4 were written, later lines were not")
     assert len(consumed(cli)) == 4
 
 
 def test_a_line_without_key_separator_is_an_error_with_its_number(cli):
     message = cli.error("produce", "t", "--key-separator", ":", stdin="a:b\nc\nd:e\n")
-    assert message == "line 2 has no key separator ':'; correct it, or leave --key-separator out; nothing was written"
+    assert message == "line 2 has no key separator ':'; correct it, or omit --key-separator; nothing was written"
     assert consumed(cli) == []
 
 
@@ -133,12 +133,12 @@ def test_acks_and_compression_are_kafkas(cli, acks, compression):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["produce", "t", "--acks", "2"], "--acks: '2': there is no such value. It takes all, -1, 1 or 0"),
-        (["produce", "t", "--compression", "gzip"], "Arrow has no such codec. It takes none, lz4 or zstd"),
+        (["produce", "t", "--acks", "2"], "--acks: '2': it is not a known value; expected all, -1, 1 or 0"),
+        (["produce", "t", "--compression", "gzip"], "Arrow does not support this codec; expected none, lz4 or zstd"),
         (["produce", "t", "--batch-rows", "0"], "Invalid value for '--batch-rows'"),
         (["produce", "t", "--key-separator", ""], "--key-separator: it is empty"),
-        (["produce", "t", "--key-separator", ":", "--format", "json"], "--key-separator: it is for text lines"),
-        (["consume", "t", "--key-separator", ":", "--json"], "--key-separator: it is for text lines"),
+        (["produce", "t", "--key-separator", ":", "--format", "json"], "--key-separator: it applies to text lines"),
+        (["consume", "t", "--key-separator", ":", "--json"], "--key-separator: it applies to text lines"),
         (["consume", "t", "--from", "now"], "--from: 'now' is not earliest, latest, an offset, or @"),
         (["consume", "t", "--from", "-1"], "--from: '-1' is not"),
         (["consume", "t", "--from", "@noon"], "--from: '@noon' is not"),

@@ -238,7 +238,7 @@ def test_a_topic_that_is_deleted_ends_produce_with_an_error(cli, start):
     assert producer.wait(PATIENCE_SECONDS) == 1
     error = producer.stderr.read().decode()
     assert "was deleted" in error
-    assert error.endswith("; lines 1 to 1 were written, and none after them\n")
+    assert error.endswith("; lines 1 to 1 were written, later lines were not\n")
     assert cli.out("consume", "t") == ""
 
 
@@ -292,15 +292,18 @@ def test_the_script_is_installed_under_its_name(cli):
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["--path", "/x", "topics", "list"], "No such option: --path; options stand behind the command"),
-        (["topics", "--json", "list"], "No such option: --json; options stand behind the command"),
+        (["--path", "/x", "topics", "list"], "No such option: --path; put options after the command"),
+        (["topics", "--json", "list"], "No such option: --json; put options after the command"),
         (["node", "run", "1", "--replica-lag-time-max-ms", "4"], "No such option: --replica-lag-time-max-ms; it is a"),
-        (["topics", "create", "--topic", "t"], "No such option: --topic; a topic is named without an option"),
-        (["topics", "list", "--bootstrap-server", "b:9092"], "; the cluster's address is --path"),
-        (["topics", "alter", "t", "--partitions", "3"], "; more partitions are given by: pyspark-log topics add-part"),
-        (["consume", "t", "--from-beginning"], "; consume begins there, unless --from says otherwise"),
-        (["consume", "t", "--group", "g"], "; there are no consumer groups in this version"),
-        (["groups", "list"], "No such command 'groups'; there are no consumer groups in this version"),
+        (["topics", "create", "--topic", "t"], "No such option: --topic; name the topic without an option"),
+        (["topics", "list", "--bootstrap-server", "b:9092"], "; use --path for the address of the cluster"),
+        (
+            ["topics", "alter", "t", "--partitions", "3"],
+            "; use: pyspark-log topics add-partitions TOPIC --partitions N",
+        ),
+        (["consume", "t", "--from-beginning"], "; this is the default; use --from to start elsewhere"),
+        (["consume", "t", "--group", "g"], "; consumer groups are not supported yet"),
+        (["groups", "list"], "No such command 'groups'; consumer groups are not supported yet"),
         (["topics", "create", "t", "--partition", "3"], "No such option: --partition (Possible options: --partitions)"),
     ],
 )

@@ -56,21 +56,21 @@ def test_a_topic_moves_to_the_nodes_that_are_named(cli):
         "topic t, partition 0: 0, 1 -> 2, 3",
         "topic t, partition 1: 1, 0 -> 3, 2",
         f"copied 6 files, {planned[0]['bytes']:,} bytes",
-        "the reassignment of topic t is done",
+        "the reassignment of topic t is complete",
     ]
     assert where(cli) == ["2:3", "3:2"]
     assert [each["leader"] for each in partitions(cli)] == ["2", "3"]
     assert rows(cli) == 18
     again = cli.out("topics", "reassign", "t", "--to-nodes", "2,3")
-    assert again == "topic t has its replicas where they should be\n"
+    assert again == "topic t: all replicas are already on these nodes; nothing was changed\n"
 
 
 def test_what_would_move_is_shown(cli):
     printed = cli.out("topics", "reassign", "t", "--replica-assignment", "0:2,1:0", "--dry-run")
     header, _, line = [line.split() for line in printed.splitlines()]
-    assert header == ["topic", "partition", "nodes", "would", "be", "bytes", "to", "copy"]
+    assert header == ["topic", "partition", "nodes", "new", "nodes", "bytes", "to", "copy"]
     assert line[:6] == ["t", "0", "0,", "1", "0,", "2"]
-    assert cli.out("topics", "reassign", "t", "--dry-run") == "nothing would move\n"
+    assert cli.out("topics", "reassign", "t", "--dry-run") == "nothing would be moved\n"
     assert where(cli) == ["0:1", "1:0"]
 
 
@@ -106,7 +106,7 @@ def test_a_run_that_was_killed_is_gone_on_with(cli):
         finally:
             process.send_signal(signal.SIGKILL)
     assert partitions(cli)[0]["adding"] == ["2", "3"]
-    assert cli.out("topics", "reassign", "t").splitlines()[-1] == "the reassignment of topic t is done"
+    assert cli.out("topics", "reassign", "t").splitlines()[-1] == "the reassignment of topic t is complete"
     assert where(cli) == ["2:3", "3:2"]
 
 
@@ -116,7 +116,7 @@ def test_a_reassignment_that_cannot_end_says_why_and_may_be_cancelled(cli, tmp_p
     first, last = result.stderr.splitlines()
     assert "node '2' at" in first
     assert last.endswith(
-        "the reassignment of partition(s) 0, 1 has not ended; mend what is in the way and go on with: pyspark-log "
+        "the reassignment of partition(s) 0, 1 is incomplete; fix the errors above and continue with: pyspark-log "
         "topics reassign t"
     )
     told = cli.out("topics", "reassign", "t", "--cancel")
@@ -143,10 +143,10 @@ def test_the_throttle_is_kept(cli):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--to-nodes", "2,3", "--cancel"], "give one of these"),
-        (["--replica-assignment", "0:1,1:0", "--replication-factor", "2"], "give one of these"),
-        (["--to-nodes", "2,,3"], "is not NODE,NODE"),
-        (["--to-nodes", "2,2"], "each node once"),
+        (["--to-nodes", "2,3", "--cancel"], "give only one of these"),
+        (["--replica-assignment", "0:1,1:0", "--replication-factor", "2"], "give only one of these"),
+        (["--to-nodes", "2,,3"], "is not a list of different nodes"),
+        (["--to-nodes", "2,2"], "'2,2' is not a list of different nodes, such as 3,4,5"),
         (["--replica-assignment", "0:"], "such as 0:1,1:2"),
     ],
 )
@@ -163,7 +163,7 @@ def test_an_unknown_node_is_an_error(cli):
 
 
 def test_a_topic_gets_more_partitions(cli):
-    assert cli.out("topics", "add-partitions", "t", "--partitions", 4) == "topic t has 4 partitions now, and had 2\n"
+    assert cli.out("topics", "add-partitions", "t", "--partitions", 4) == "topic t now has 4 partitions (was 2)\n"
     assert [len(each["isr"]) for each in partitions(cli)] == [2] * 4
     (done,) = cli.documents("topics", "add-partitions", "t", "--partitions", 5, "--replica-assignment", "3:4")
     assert done == {"topic": "t", "partitions": 5, "added": [{"partition": 4, "replicas": ["3", "4"]}]}
@@ -181,11 +181,11 @@ def test_preferred_leaders_lead_again(cli):
     cli.run("nodes", "fence", "0")
     cli.run("nodes", "unfence", "0")
     assert cli.out("topics", "elect-leaders", "t") == (
-        "topic t, partition 0: node 1 leads; its preferred leader 0 was not elected: it lacks rows\n"
+        "topic t, partition 0: the leader is node 1; preferred leader 0 was not elected: it is not in sync\n"
     )
     cli.run("node", "run", "0", "--once")
     assert [each["leader"] for each in partitions(cli)] == ["1", "1"]
-    assert cli.out("topics", "elect-leaders", "t") == "topic t, partition 0: node 0 leads now\n"
+    assert cli.out("topics", "elect-leaders", "t") == "topic t, partition 0: node 0 is now the leader\n"
     assert cli.documents("topics", "elect-leaders", "t") == []
 
 
@@ -195,7 +195,7 @@ def test_a_preferred_leader_that_is_away_or_fenced_is_not_elected(cli, tmp_path)
     cli.run("nodes", "unfence", "1")
     shutil.rmtree(tmp_path / "disk1")
     (one,) = cli.documents("topics", "elect-leaders", "t")
-    assert (one["preferred"], one["leader"], one["not_elected"]) == ("1", "0", "it is away")
+    assert (one["preferred"], one["leader"], one["not_elected"]) == ("1", "0", "it is unreachable")
 
 
 @pytest.fixture
@@ -214,16 +214,16 @@ def unclean(cli, *words, **how):
 def test_an_unclean_election_says_what_is_lost_and_asks(lost):
     asked = unclean(lost, stdin="n\n", code=1)
     assert asked.stderr.splitlines() == [
-        "topic t, partition 0: 3 rows would be lost, offsets 9 to 11",
-        "topic t, partition 1: 3 rows would be lost, offsets 9 to 11",
-        "elect leaders of topic t that lack 6 rows? [y/N] ",
-        "pyspark-log: nobody was elected",
+        "topic t, partition 0: 3 rows (offsets 9 to 11) would be lost",
+        "topic t, partition 1: 3 rows (offsets 9 to 11) would be lost",
+        "elect out-of-sync leaders for topic t and lose 6 rows? [y/N] ",
+        "pyspark-log: no leader was elected",
     ]
     assert [each["leader"] for each in partitions(lost)] == [None, None]
     done = unclean(lost, stdin="y\n")
     assert done.stdout.splitlines() == [
-        "topic t, partition 0: node 2 leads now; 3 rows lost, offsets 9 to 11",
-        "topic t, partition 1: node 2 leads now; 3 rows lost, offsets 9 to 11",
+        "topic t, partition 0: node 2 is now the leader; 3 rows (offsets 9 to 11) lost",
+        "topic t, partition 1: node 2 is now the leader; 3 rows (offsets 9 to 11) lost",
     ]
     assert rows(lost) == 18
     assert unclean(lost).stdout == "no partition is without a leader\n"
@@ -246,10 +246,12 @@ def test_a_replica_whose_disk_was_set_back_leads_with_the_rows_that_it_has(cli, 
     shutil.move(tmp_path / "backup", tmp_path / "disk2")
     done = unclean(cli, "--yes")
     assert done.stderr.splitlines() == [
-        "topic t, partition 0: 6 rows would be lost, offsets 9 to 14",
-        "topic t, partition 1: 6 rows would be lost, offsets 9 to 14",
+        "topic t, partition 0: 6 rows (offsets 9 to 14) would be lost",
+        "topic t, partition 1: 6 rows (offsets 9 to 14) would be lost",
     ]
-    assert done.stdout.splitlines()[0] == "topic t, partition 0: node 2 leads now; 6 rows lost, offsets 9 to 14"
+    assert (
+        done.stdout.splitlines()[0] == "topic t, partition 0: node 2 is now the leader; 6 rows (offsets 9 to 14) lost"
+    )
     assert rows(cli) == 18
     append(cli, 1, on="2", first=5)
     assert rows(cli) == 24
@@ -257,14 +259,16 @@ def test_a_replica_whose_disk_was_set_back_leads_with_the_rows_that_it_has(cli, 
 
 def test_where_no_replica_is_there_nobody_is_elected_and_it_says_why_and_what_to_do(lost, tmp_path):
     shutil.rmtree(tmp_path / "disk2")
-    done = unclean(lost, "--yes")
+    done = unclean(lost, "--yes", code=1)
+    assert done.stderr == "pyspark-log: 2 partitions still without a leader\n"
     assert done.stdout.splitlines()[0] == (
-        "topic t, partition 0: nobody leads: node 1 is missing; node 2 is missing. Bring one back, then try again"
+        "topic t, partition 0: no leader was elected: node 1 is missing; node 2 is missing. Bring one back, "
+        "then try again"
     )
     lost.run("nodes", "fence", "2")
-    assert unclean(lost, "--yes").stdout.splitlines()[0] == (
-        "topic t, partition 0: nobody leads: node 1 is missing; node 2 is fenced (nodes unfence 2). Bring one back, "
-        "then try again"
+    assert unclean(lost, "--yes", code=1).stdout.splitlines()[0] == (
+        "topic t, partition 0: no leader was elected: node 1 is missing; node 2 is fenced (nodes unfence 2). Bring one "
+        "back, then try again"
     )
 
 
@@ -285,7 +289,7 @@ def test_a_node_is_drained_and_removed(cli):
     assert lines == [
         f"moved 2 replicas of topic t: copied 6 files, {planned[0]['bytes']:,} bytes",
         "moved 1 replica of topic u: copied 0 files, 0 bytes",
-        "node 1 has no replicas any more, and is fenced; take it away with: pyspark-log nodes remove 1",
+        "node 1 has no replicas and is fenced; remove it with: pyspark-log nodes remove 1",
     ]
     assert not any("1" in each.split(":") for topic in "tu" for each in where(cli, topic))
     assert cli.out("nodes", "remove", "1", "--yes") == "removed node 1\n"
@@ -320,7 +324,7 @@ def test_a_node_is_not_drained_where_the_others_are_too_few(cli):
 
 def test_the_root_is_drained_and_stays(cli):
     told = cli.out("nodes", "drain", "0")
-    assert told.endswith("node 0 has no replicas any more, and is fenced; the journals are on it, so it stays\n")
+    assert told.endswith("node 0 has no replicas and is fenced; it holds journals and cannot be removed\n")
     assert rows(cli) == 18
 
 

@@ -34,8 +34,8 @@ def only(cli: CommandLine, pattern: str) -> Path:
 
 def test_sound_topics_are_told_sound(cli):
     cluster, *lines = cli.out("verify").splitlines()
-    assert cluster == "the cluster: sound; 3 journal entries, 0 orphans"
-    assert [line.split("; ")[0] for line in lines] == ["t: sound", "u: sound"]
+    assert cluster == "the cluster: no problems; 3 journal entries, 0 orphans"
+    assert [line.split("; ")[0] for line in lines] == ["t: no problems", "u: no problems"]
     assert "6 rows" in lines[0]
     assert "in 1 segment and" in lines[0]
 
@@ -49,7 +49,7 @@ def test_for_machines_it_is_a_document_for_each_topic(cli):
 
 def test_only_the_topics_that_are_named_are_read(cli):
     [line] = cli.out("verify", "u").splitlines()
-    assert line.startswith("u: sound")
+    assert line.startswith("u: no problems")
 
 
 def test_damage_is_named_and_the_exit_code_is_one(cli):
@@ -57,11 +57,11 @@ def test_damage_is_named_and_the_exit_code_is_one(cli):
     flip_bit(log, 8 * 100)
     result = cli.run("verify", code=1)
     cluster, first, verdict, other = result.stdout.splitlines()
-    assert cluster.startswith("the cluster: sound; ")
+    assert cluster.startswith("the cluster: no problems; ")
     assert first.startswith("t: segment ")
     assert log.name in first
-    assert verdict.startswith("t: 1 finding; ")
-    assert other.startswith("u: sound; ")
+    assert verdict.startswith("t: 1 problem; ")
+    assert other.startswith("u: no problems; ")
 
 
 def test_damage_is_told_to_machines_and_the_exit_code_is_one(cli):
@@ -82,9 +82,9 @@ def test_damage_to_the_clusters_journal_is_named_and_the_topics_are_read_all_the
     first, verdict, *others = cli.run("verify", code=1).stdout.splitlines()
     assert first.startswith("the cluster: ")
     assert f"{6:020d}" in first
-    assert verdict.startswith("the cluster: 1 finding; ")
+    assert verdict.startswith("the cluster: 1 problem; ")
     assert len(others) == 8
-    assert all(": sound; " in line for line in others)
+    assert all(": no problems; " in line for line in others)
     documents = [json.loads(line) for line in cli.run("verify", "--json", code=1).stdout.splitlines()]
     assert [each["sound"] for each in documents] == [False] + 8 * [True]
 
@@ -94,13 +94,16 @@ def test_a_topic_that_cannot_be_opened_is_named_and_the_others_are_read_all_the_
     flip_bit(newest, 8 * 20)
     _, first, verdict, other = cli.run("verify", code=1).stdout.splitlines()
     assert newest.name in first
-    assert verdict.startswith("t: 1 finding; ")
-    assert other.startswith("u: sound; ")
+    assert verdict.startswith("t: 1 problem; ")
+    assert other.startswith("u: no problems; ")
 
 
 def test_a_topic_whose_deletion_was_cut_short_is_no_fault_unless_it_is_named(cli):
     PlainLog(cli.path).log.topic("t").submit(DeleteTopic())
-    assert [line.split(";")[0] for line in cli.out("verify").splitlines()] == ["the cluster: sound", "u: sound"]
+    assert [line.split(";")[0] for line in cli.out("verify").splitlines()] == [
+        "the cluster: no problems",
+        "u: no problems",
+    ]
     assert "was deleted" in cli.error("verify", "t")
 
 
@@ -109,10 +112,10 @@ def test_a_lost_index_can_be_made_again(cli):
     whole = index.read_bytes()
     index.unlink()
     told = cli.run("verify", "t", code=1).stdout.splitlines()
-    assert told[0].endswith("(verify --repair can make it again)")
+    assert told[0].endswith("(verify --repair can fix this)")
     repaired = cli.out("verify", "t", "--repair").splitlines()
     assert index.name in repaired[0]
-    assert repaired[1].startswith("t: sound")
+    assert repaired[1].startswith("t: no problems")
     assert index.read_bytes() == whole
 
 
@@ -138,8 +141,8 @@ def test_a_lost_entry_is_told_and_made_again_from_its_spare(cli):
     newest.unlink()
     first, *_ = cli.run("verify", "t", code=1).stdout.splitlines()
     assert newest.name in first
-    assert first.endswith("its spare is whole (verify --repair can make it again)")
-    assert cli.out("verify", "t", "--repair").splitlines()[1].startswith("t: sound")
+    assert first.endswith("its spare is whole (verify --repair can fix this)")
+    assert cli.out("verify", "t", "--repair").splitlines()[1].startswith("t: no problems")
     assert newest.read_bytes() == whole
 
 
@@ -147,5 +150,5 @@ def test_a_damaged_entry_of_the_cluster_is_made_again_from_its_spare(cli):
     entry = cli.path / "cluster" / "entries" / f"{2:020d}"
     whole = entry.read_bytes()
     flip_bit(entry, 8 * 20)
-    assert cli.out("verify", "--repair").splitlines()[1].startswith("the cluster: sound")
+    assert cli.out("verify", "--repair").splitlines()[1].startswith("the cluster: no problems")
     assert entry.read_bytes() == whole

@@ -74,33 +74,32 @@ class TestNames:
         error = refusal(stream, maxoffsetspertrigger="x")
         assert error.option == "maxOffsetsPerTrigger"
         assert str(error) == (
-            "option maxOffsetsPerTrigger is 'x': it is not a whole number. It takes a whole number,"
-            " 1 or more;"
-            " set it so, or leave it out (not set)"
+            "option maxOffsetsPerTrigger is 'x': it is not a whole number; expected a whole number, 1 or more"
+            " (default: not set)"
         )
 
     def test_that_are_misspelt_are_refused_with_the_nearest_one_and_with_all(self):
         error = refusal(stream, maxoffsetpertrigger="5")
         assert error.option == "maxoffsetpertrigger"
         assert str(error).startswith(
-            "there is no option maxoffsetpertrigger for a streaming read. Did you mean maxOffsetsPerTrigger?"
-            " There are: path, subscribe, subscribePattern, assign, startingOffsets,"
+            "unknown option maxoffsetpertrigger for a streaming read. Did you mean maxOffsetsPerTrigger?"
+            " Available options: path, subscribe, subscribePattern, assign, startingOffsets,"
         )
 
     def test_that_are_like_no_option_are_refused_without_a_guess(self):
         error = refusal(write, {"zzz": "5"})
-        assert str(error).startswith("there is no option zzz for a streaming write. There are: path, topic, acks,")
+        assert str(error).startswith("unknown option zzz for a streaming write. Available options: path, topic, acks,")
 
     def test_that_are_unknown_are_refused_without_showing_the_value(self):
         assert "secret" not in str(refusal(stream, pasword="secret"))
 
     def test_of_a_write_are_refused_in_a_read_with_that_reason(self):
         error = refusal(stream, acks="all")
-        assert str(error) == "option acks is for writes; a streaming read has none: leave it out"
+        assert str(error) == "option acks is for writes and cannot be used in a streaming read; remove it"
 
     def test_of_a_read_are_refused_in_a_write_with_that_reason(self):
         error = refusal(write, {"startingoffsets": "latest"}, streaming=False)
-        assert str(error) == "option startingOffsets is for reads; a batch write has none: leave it out"
+        assert str(error) == "option startingOffsets is for reads and cannot be used in a batch write; remove it"
 
     @pytest.mark.parametrize("key", ["checkpointlocation", "queryname", "outputmode"])
     def test_that_spark_passes_along_are_ignored_in_silence(self, key):
@@ -110,20 +109,19 @@ class TestNames:
     def test_of_several_paths_are_refused(self):
         error = refusal(stream, paths='["/a","/b"]')
         assert str(error) == (
-            "option paths cannot be used: there is one cluster root; load one path, and choose topics with subscribe"
+            "option paths cannot be used: a cluster has one address; load one path, and select topics with subscribe"
         )
 
     def test_of_a_catalog_table_are_refused_with_what_works(self):
         error = refusal(parse_source, {"option.path": "/cluster", "owner": "me", "provider": "p"}, streaming=False)
         assert str(error) == (
-            "option option.path cannot be used: the options of a catalog table do not reach a Python"
-            " data source;"
-            " use a temporary view or spark.read"
+            "option option.path cannot be used: a Python data source does not get the options of a catalog table; use"
+            " a temporary view or spark.read"
         )
 
     def test_of_a_catalog_table_with_a_path_are_refused_likewise(self):
         error = refusal(parse_source, {"location": "/cluster", "subscribe": "t"}, streaming=False)
-        assert str(error).startswith("option location cannot be used: the options of a catalog table do not reach")
+        assert str(error).startswith("option location cannot be used: a Python data source does not get the options")
 
 
 class TestNotKnownYetWhetherBatchOrStream:
@@ -133,9 +131,9 @@ class TestNotKnownYetWhetherBatchOrStream:
         error = refusal(check_source, READ | {"maxoffsetpertrigger": "5"})
         assert error.option == "maxoffsetpertrigger"
         assert str(error).startswith(
-            "there is no option maxoffsetpertrigger for a read. Did you mean maxOffsetsPerTrigger? There are: path,"
+            "unknown option maxoffsetpertrigger for a read. Did you mean maxOffsetsPerTrigger? Available options: path,"
         )
-        there = str(error).split("There are: ")[1].split(", ")
+        there = str(error).split("Available options: ")[1].split(", ")
         assert set(there) == set(names(Kind.SOURCE_STREAM)) | set(names(Kind.SOURCE_BATCH))
         assert len(there) == len(set(there))
 
@@ -144,22 +142,22 @@ class TestNotKnownYetWhetherBatchOrStream:
     def test_a_misspelt_name_is_told_beside_an_option_of_one_of_them(self, other, first):
         given = [(other, "1"), ("zzz", "1")] if first else [("zzz", "1"), (other, "1")]
         said = str(refusal(check_source, READ | dict(given)))
-        assert " for a read" in said or said == "option acks is for writes; a read has none: leave it out"
-        assert "batch" not in said.split("There are: ", maxsplit=1)[0]
+        assert " for a read" in said or said == "option acks is for writes and cannot be used in a read; remove it"
+        assert "batch" not in said.split("Available options: ", maxsplit=1)[0]
         assert "streaming" not in said
 
     def test_a_missing_path_is_refused_for_a_read(self):
         error = refusal(check_source, {"subscribe": "t"})
-        assert str(error).startswith("option path is missing: a read needs it.")
+        assert str(error).startswith("option path is required for a read; expected a path")
 
     def test_an_option_of_a_write_is_refused(self):
         assert str(refusal(check_source, READ | {"acks": "all"})) == (
-            "option acks is for writes; a read has none: leave it out"
+            "option acks is for writes and cannot be used in a read; remove it"
         )
 
     def test_a_value_that_is_wrong_for_both_is_refused(self):
         error = refusal(check_source, READ | {"failondataloss": "x"})
-        assert str(error).startswith("option failOnDataLoss is 'x': there is no such value.")
+        assert str(error).startswith("option failOnDataLoss is 'x': it is not a known value;")
 
     def test_what_one_of_them_takes_passes(self):
         for more in ({"endingoffsets": "latest"}, {"versionasof": "1"}, {"startingoffsets": "latest"}):
@@ -167,8 +165,8 @@ class TestNotKnownYetWhetherBatchOrStream:
 
     def test_a_start_that_neither_takes_is_refused_with_the_defaults_of_both(self):
         said = str(refusal(check_source, READ | {"startingoffsets": "sooner"}))
-        assert "option startingOffsets is 'sooner': it cannot be read as that" in said
-        assert "or leave it out (a batch read then starts at earliest, a streaming one at latest)" in said
+        assert "option startingOffsets is 'sooner': it cannot be parsed" in said
+        assert "(default: earliest for a batch read, latest for a streaming read)" in said
 
     @pytest.mark.parametrize(
         ("option", "text"),
@@ -189,9 +187,7 @@ class TestNotKnownYetWhetherBatchOrStream:
 
     def test_an_end_before_the_start_is_refused(self):
         error = refusal(check_source, READ | {"startingtimestamp": "2", "endingtimestamp": "1"})
-        assert str(error) == (
-            "option endingTimestamp is 1, which is before startingTimestamp, 2; set an end that is not before the start"
-        )
+        assert str(error) == ("option endingTimestamp is 1, which is before startingTimestamp (2); set a later end")
 
     def test_what_has_no_effect_is_not_told_twice(self):
         with warnings.catch_warnings():
@@ -204,11 +200,9 @@ class TestPath:
         error = refusal(parse_source, {"subscribe": "t"}, streaming=True)
         assert error.option == "path"
         assert str(error) == (
-            "option path is missing: a streaming read needs it. It takes a path or a file: URL, or"
-            " several with commas between them. The cluster root, or journal nodes of the cluster, one or several of"
-            " them; `.load(path)`, `.start(path)` and `.save(path)` set it too. It takes the place of"
-            " `kafka.bootstrap.servers`: there is no broker, the address is a place in a store. Commas separate"
-            " addresses, so a folder whose path has a comma cannot be used."
+            "option path is required for a streaming read; expected a path or a file: URL, or several separated by"
+            " commas. Address of the cluster: its root, or one or several of its journal nodes. `.load(path)`,"
+            " `.start(path)` and `.save(path)` set it too."
         )
 
     def test_is_returned_as_it_is(self):
@@ -216,6 +210,5 @@ class TestPath:
 
     def test_that_is_empty_is_refused(self):
         assert str(refusal(write, {"path": ""})) == (
-            "option path is '': it is empty. It takes a path or a file: URL, or several with commas between them; set"
-            " it so"
+            "option path is '': it is empty; expected a path or a file: URL, or several separated by commas"
         )

@@ -39,15 +39,13 @@ class TestSubscription:
     def test_is_required(self):
         error = refusal(parse_source, {"path": "/r"}, streaming=False)
         assert str(error) == (
-            "a read needs exactly one of the options subscribe, subscribePattern and assign, but"
-            " none is given;"
-            " set one of them"
+            "set exactly one of the options subscribe, subscribePattern and assign; found none of them"
         )
 
     def test_is_only_one(self):
         error = refusal(stream, assign='{"t":[0]}')
         assert error.option == "assign"
-        assert "but subscribe and assign are given; set one of them" in str(error)
+        assert "; found subscribe and assign" in str(error)
 
     @pytest.mark.parametrize(
         ("option", "text", "reason"),
@@ -55,16 +53,16 @@ class TestSubscription:
             ("subscribe", " , ", "it names no topic"),
             ("subscribe", "a,b/c", "only ASCII letters, digits, '.', '_' and '-' are allowed"),
             ("subscribePattern", "", "it is empty"),
-            ("subscribePattern", "a(", "it is not a regular expression of Python's syntax"),
-            ("subscribePattern", r"\p{Alpha}+", "it is not a regular expression of Python's syntax"),
-            ("subscribePattern", "[a-z&&[^b]]", "it is not a regular expression of Python's syntax"),
-            ("assign", "t", "it cannot be read as that"),
-            ("assign", '{"t":0}', "it cannot be read as that"),
-            ("assign", '{"t":[-1]}', "topic t cannot have a partition -1"),
+            ("subscribePattern", "a(", "it is not a valid Python regular expression"),
+            ("subscribePattern", r"\p{Alpha}+", "it is not a valid Python regular expression"),
+            ("subscribePattern", "[a-z&&[^b]]", "it is not a valid Python regular expression"),
+            ("assign", "t", "it cannot be parsed"),
+            ("assign", '{"t":0}', "it cannot be parsed"),
+            ("assign", '{"t":[-1]}', "partition -1 of topic t is out of range"),
             ("assign", '{"../t":[0]}', "only ASCII letters"),
-            ("assign", "", "it assigns no partition, so there is nothing to read"),
-            ("assign", " {} ", "it assigns no partition, so there is nothing to read"),
-            ("assign", '{"t":[]}', "it assigns no partition, so there is nothing to read"),
+            ("assign", "", "it assigns no partition"),
+            ("assign", " {} ", "it assigns no partition"),
+            ("assign", '{"t":[]}', "it assigns no partition"),
         ],
     )
     def test_that_cannot_be_used_is_refused(self, option, text, reason):
@@ -92,16 +90,14 @@ class TestStart:
     def test_of_a_batch_read_is_never_the_latest_offset(self):
         error = refusal(batch, startingoffsets="latest")
         assert str(error) == (
-            "option startingOffsets is 'latest': it means the latest offset, where a batch read"
-            " would find nothing."
-            " It takes earliest, or for each topic this or an offset for each partition,"
-            ' such as {"t":{"0":23,"1":-2},"u":"earliest"}, where -2 is earliest;'
-            " set it so, or leave it out (the default is earliest)"
+            "option startingOffsets is 'latest': a batch read cannot start at the latest offset (-1); expected"
+            ' earliest, or JSON with an offset for each partition, such as {"t":{"0":23,"1":-2},"u":"earliest"}, where'
+            " -2 is earliest (default: earliest)"
         )
         error = refusal(batch, startingoffsets='{"t":{"0":1,"1":-1}}')
-        assert "-1 of t-1 means the latest offset" in str(error)
+        assert "t-1 has -1, and a batch read cannot start at the latest offset" in str(error)
         error = refusal(batch, startingoffsets='{"t":{"0":1},"u":"latest"}')
-        assert "latest of topic u means the latest offset" in str(error)
+        assert "topic u has latest, and a batch read cannot start at the latest offset" in str(error)
 
     def test_is_by_a_timestamp_for_all_or_for_each_partition(self):
         assert stream(startingtimestamp="1000").starting == GlobalTimestamp(1000)
@@ -118,34 +114,33 @@ class TestStart:
         ):
             assert stream(**given).starting == GlobalTimestamp(2)
         del given["startingtimestamp"]
-        with pytest.warns(IgnoredOptionWarning, match=r"startingOffsets \(startingOffsetsByTimestamp goes before it"):
+        with pytest.warns(IgnoredOptionWarning, match=r"startingOffsets \(startingOffsetsByTimestamp takes precedence"):
             assert stream(**given).starting == Timestamps({"t": {0: 1}})
 
     def test_that_finds_no_row_fails_or_is_the_latest_offset(self):
         assert stream(startingoffsetsbytimestampstrategy="LATEST").starting_no_match is NoMatch.LATEST
         assert str(refusal(stream, startingoffsetsbytimestampstrategy="earliest")) == (
-            "option startingOffsetsByTimestampStrategy is 'earliest': there is no such value. It"
-            " takes error or latest;"
-            " set it so, or leave it out (the default is error)"
+            "option startingOffsetsByTimestampStrategy is 'earliest': it is not a known value; expected error or latest"
+            " (default: error)"
         )
 
     @pytest.mark.parametrize(
         ("option", "text", "reason"),
         [
-            ("startingOffsets", "newest", "it cannot be read as that"),
+            ("startingOffsets", "newest", "it cannot be parsed"),
             ("startingOffsets", '{"t":{"0":-3}}', "the offset -3 of t-0 is out of range"),
-            ("startingOffsets", '{"t":{"-1":3}}', "topic t cannot have a partition -1"),
-            ("startingOffsets", '{"t":{"0":1.5}}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":{"-1":3}}', "partition -1 of topic t is out of range"),
+            ("startingOffsets", '{"t":{"0":1.5}}', "it cannot be parsed"),
             ("startingOffsets", '{"t":{}}', "it names no partition"),
             ("startingOffsets", '{"t":"newest"}', "'newest' of topic t is neither earliest nor latest"),
-            ("startingOffsets", '{"t":-2}', "it cannot be read as that"),
-            ("startingOffsets", '{"t":{"0":"earliest"}}', "it cannot be read as that"),
+            ("startingOffsets", '{"t":-2}', "it cannot be parsed"),
+            ("startingOffsets", '{"t":{"0":"earliest"}}', "it cannot be parsed"),
             ("startingOffsets", '{"t":"earliest","t":{"0":1}}', "it names topic t twice"),
-            ("startingOffsetsByTimestamp", '{"t":"earliest"}', "it cannot be read as that"),
+            ("startingOffsetsByTimestamp", '{"t":"earliest"}', "it cannot be parsed"),
             ("startingOffsets", '{"t":{"0":9223372036854775808}}', "the offset 9223372036854775808 of t-0"),
-            ("startingTimestamp", "yesterday", "it is not one number of milliseconds"),
-            ("startingTimestamp", "-1", "it is not one number of milliseconds"),
-            ("startingTimestamp", "9" * 30, "it is not one number of milliseconds"),
+            ("startingTimestamp", "yesterday", "it is not a number of milliseconds"),
+            ("startingTimestamp", "-1", "it is not a number of milliseconds"),
+            ("startingTimestamp", "9" * 30, "it is not a number of milliseconds"),
             ("startingOffsetsByTimestamp", '{"t":{"0":-1}}', "the timestamp -1 of t-0 is out of range"),
         ],
     )
@@ -164,35 +159,33 @@ class TestEnd:
         assert batch(endingoffsetsbytimestamp='{"t":{"0":7}}').ending == Timestamps({"t": {0: 7}})
 
     def test_is_never_the_earliest_offset(self):
-        assert "it means the earliest offset" in str(refusal(batch, endingoffsets="earliest"))
-        assert "-2 of t-0 means the earliest offset" in str(refusal(batch, endingoffsets='{"t":{"0":-2}}'))
-        assert "earliest of topic t means the earliest offset" in str(refusal(batch, endingoffsets='{"t":"earliest"}'))
+        assert "a batch read cannot end at the earliest offset" in str(refusal(batch, endingoffsets="earliest"))
+        assert "t-0 has -2, and a batch read cannot end" in str(refusal(batch, endingoffsets='{"t":{"0":-2}}'))
+        assert "topic t has earliest, and a batch read cannot" in str(refusal(batch, endingoffsets='{"t":"earliest"}'))
 
     @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
     def test_is_refused_in_a_stream(self, option):
         error = refusal(stream, **{option.lower(): "latest"})
         assert str(error) == (
-            f"option {option} is not for a streaming read: a streaming read has no end; leave it out,"
-            f" or read with"
-            " spark.read"
+            f"option {option} cannot be used in a streaming read: a stream has no end; remove it, or use spark.read"
         )
 
     def test_goes_by_kafkas_precedence(self):
-        with pytest.warns(IgnoredOptionWarning, match=r"endingOffsets \(endingTimestamp goes before it\)"):
+        with pytest.warns(IgnoredOptionWarning, match=r"endingOffsets \(endingTimestamp takes precedence\)"):
             assert batch(endingtimestamp="7", endingoffsets="latest").ending == GlobalTimestamp(7)
 
     def test_names_the_partitions_that_the_start_names(self):
         error = refusal(batch, startingoffsets='{"t":{"0":1,"1":1}}', endingoffsets='{"t":{"0":5}}')
         assert error.option == "endingOffsets"
         assert str(error) == (
-            "options startingOffsets and endingOffsets must name the same partitions; only one of them names t-1"
+            "options startingOffsets and endingOffsets must name the same partitions, but only one names t-1"
         )
 
     def test_names_the_topics_that_the_start_names(self):
         batch(startingoffsets='{"t":"earliest","u":{"0":1}}', endingoffsets='{"t":{"0":5},"u":"latest"}')
         error = refusal(batch, startingoffsets='{"t":"earliest","u":{"0":1}}', endingoffsets='{"t":"latest"}')
         assert str(error) == (
-            "options startingOffsets and endingOffsets must name the same topics; only one of them names u"
+            "options startingOffsets and endingOffsets must name the same topics, but only one names u"
         )
 
     @pytest.mark.parametrize("start", [{"startingtimestamp": "9"}, {"startingoffsetsbytimestamp": '{"t":{"0":9}}'}])
@@ -200,18 +193,14 @@ class TestEnd:
     def test_of_time_is_not_before_a_start_of_time(self, start, end):
         error = refusal(batch, **start, **end)
         assert error.option.lower() in end
-        assert re.search(r" is 8.*, which is before starting\w+, 9; set an end that is not before", str(error))
+        assert re.search(r" is 8.*, which is before starting\w+ \(9\); set a later end", str(error))
         batch(**start, **{name: text.replace("8", "9") for name, text in end.items()})
 
     def test_is_not_before_the_start(self):
         error = refusal(batch, startingoffsets='{"t":{"0":9}}', endingoffsets='{"t":{"0":5}}')
-        assert str(error) == (
-            "option endingOffsets is 5 for t-0, which is before startingOffsets, 9; set an end that"
-            " is not before"
-            " the start"
-        )
+        assert str(error) == ("option endingOffsets is 5 for t-0, which is before startingOffsets (9); set a later end")
         error = refusal(batch, startingoffsetsbytimestamp='{"t":{"0":9}}', endingoffsetsbytimestamp='{"t":{"0":5}}')
-        assert "which is before startingOffsetsByTimestamp, 9" in str(error)
+        assert "which is before startingOffsetsByTimestamp (9)" in str(error)
 
     def test_is_compared_only_where_both_are_known(self):
         batch(startingoffsets='{"t":{"0":9,"1":-2}}', endingoffsets='{"t":{"0":-1,"1":0}}')
@@ -236,7 +225,8 @@ class TestLimits:
         error = refusal(stream, maxoffsetspertrigger="10", minoffsetspertrigger="11")
         assert error.option == "minOffsetsPerTrigger"
         assert str(error) == (
-            "option minOffsetsPerTrigger is 11, which is more than maxOffsetsPerTrigger, 10; lower it, or raise that"
+            "option minOffsetsPerTrigger is 11, which is more than maxOffsetsPerTrigger (10); decrease it, or increase"
+            " maxOffsetsPerTrigger"
         )
 
     @pytest.mark.parametrize(
@@ -281,8 +271,8 @@ class TestLimits:
             ("minPartitions", "0", "it is less than 1"),
             ("minPartitions", "2147483648", "it is more than 2147483647"),
             ("maxRecordsPerPartition", "0", "it is less than 1"),
-            ("failOnDataLoss", "yes", "there is no such value. It takes true or false"),
-            ("includeHeaders", "", "there is no such value. It takes true or false"),
+            ("failOnDataLoss", "yes", "it is not a known value; expected true or false"),
+            ("includeHeaders", "", "it is not a known value; expected true or false"),
         ],
     )
     def test_out_of_range_are_refused(self, option, text, reason):

@@ -1,0 +1,183 @@
+"""The options of a read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark_log.options import position, subscription
+from pyspark_log.options.option import SOURCE, Kind, Option
+from pyspark_log.options.value import DURATION_MS, TEXT, boolean, choice, integer
+from pyspark_log_coordinator.model.settings import INT_MAX
+
+BATCH_READ = frozenset({Kind.SOURCE_BATCH})
+STREAM_READ = frozenset({Kind.SOURCE_STREAM})
+
+_ONE_OF = "Give exactly one of subscribe, subscribePattern and assign"
+_ONE_NEEDED = "one of the three is required"
+_NO_END = "a stream has no end; remove it, or use spark.read"
+_NO_TRIGGER = "a batch read has no triggers"
+
+SUBSCRIBE = Option(
+    name="subscribe",
+    kinds=SOURCE,
+    value=subscription.SUBSCRIBE,
+    unset=_ONE_NEEDED,
+    meaning=f"Topics to read. {_ONE_OF}.",
+)
+SUBSCRIBE_PATTERN = Option(
+    name="subscribePattern",
+    kinds=SOURCE,
+    value=subscription.SUBSCRIBE_PATTERN,
+    unset=_ONE_NEEDED,
+    meaning=f"Pattern of the names of topics to read, including topics created while the query runs. {_ONE_OF}.",
+    differs=(
+        "The syntax is that of Python's `re`, because the source runs in Python; most Java patterns mean the same. The"
+        " pattern must match the whole name, as in Kafka's consumers; the Kafka connector accepts a partial match."
+    ),
+)
+ASSIGN = Option(
+    name="assign",
+    kinds=SOURCE,
+    value=subscription.ASSIGN,
+    unset=_ONE_NEEDED,
+    meaning=f"Partitions to read. {_ONE_OF}.",
+    differs="A partition that does not exist is an error; the Kafka connector silently ignores it.",
+)
+STARTING_OFFSETS_BATCH = Option(
+    name="startingOffsets",
+    kinds=BATCH_READ,
+    value=position.BATCH_START,
+    default="earliest",
+    meaning="Where the read starts.",
+)
+STARTING_OFFSETS_STREAM = Option(
+    name="startingOffsets",
+    kinds=STREAM_READ,
+    value=position.STREAM_START,
+    default="latest",
+    meaning=(
+        "Where a new query starts. A restarted query resumes from its checkpoint; new partitions start at earliest."
+    ),
+)
+STARTING_TIMESTAMP = Option(
+    name="startingTimestamp",
+    kinds=SOURCE,
+    value=position.GLOBAL_TIMESTAMP,
+    meaning="A new query starts at the first row of each partition with this timestamp or a later one.",
+)
+STARTING_OFFSETS_BY_TIMESTAMP = Option(
+    name="startingOffsetsByTimestamp",
+    kinds=SOURCE,
+    value=position.TIMESTAMPS,
+    meaning="As startingTimestamp, with a timestamp for each partition.",
+)
+NO_MATCH = Option(
+    name="startingOffsetsByTimestampStrategy",
+    kinds=SOURCE,
+    value=choice({strategy.value: strategy for strategy in position.NoMatch}),
+    default="error",
+    meaning="What to do if a partition has no row with the starting timestamp or later: fail, or start at latest.",
+)
+ENDING_OFFSETS = Option(
+    name="endingOffsets",
+    kinds=BATCH_READ,
+    value=position.BATCH_END,
+    default="latest",
+    meaning="Where the read ends, exclusive.",
+    not_here=_NO_END,
+)
+ENDING_TIMESTAMP = Option(
+    name="endingTimestamp",
+    kinds=BATCH_READ,
+    value=position.GLOBAL_TIMESTAMP,
+    meaning=(
+        "The read ends before the first row of each partition with this timestamp or a later one; without such a row,"
+        " at latest."
+    ),
+    differs="A streaming read refuses it and the other two ending options; Spark's Kafka source ignores it there.",
+    not_here=_NO_END,
+)
+ENDING_OFFSETS_BY_TIMESTAMP = Option(
+    name="endingOffsetsByTimestamp",
+    kinds=BATCH_READ,
+    value=position.TIMESTAMPS,
+    meaning="As endingTimestamp, with a timestamp for each partition.",
+    not_here=_NO_END,
+)
+FAIL_ON_DATA_LOSS = Option(
+    name="failOnDataLoss",
+    kinds=SOURCE,
+    value=boolean(),
+    default="true",
+    meaning=(
+        "Whether to fail if rows to be read no longer exist. If false, the query logs a warning and continues with the"
+        " nearest rows that exist."
+    ),
+)
+MAX_OFFSETS_PER_TRIGGER = Option(
+    name="maxOffsetsPerTrigger",
+    kinds=STREAM_READ,
+    value=integer(1),
+    meaning=(
+        "Maximum number of rows in a micro-batch, divided in proportion to the rows waiting in each partition, with at"
+        " least one row for each."
+    ),
+    differs="0 and negative numbers are refused, because such a query would never read a row.",
+    not_here=_NO_TRIGGER,
+    ignored_elsewhere=True,
+)
+MIN_OFFSETS_PER_TRIGGER = Option(
+    name="minOffsetsPerTrigger",
+    kinds=STREAM_READ,
+    value=integer(0),
+    meaning="Minimum number of rows in a micro-batch; it starts earlier if maxTriggerDelay has passed.",
+    not_here=_NO_TRIGGER,
+    ignored_elsewhere=True,
+)
+MAX_TRIGGER_DELAY = Option(
+    name="maxTriggerDelay",
+    kinds=STREAM_READ,
+    value=DURATION_MS,
+    default="15m",
+    meaning="Maximum time for which minOffsetsPerTrigger delays a micro-batch.",
+    not_here=_NO_TRIGGER,
+    ignored_elsewhere=True,
+)
+MIN_PARTITIONS = Option(
+    name="minPartitions",
+    kinds=SOURCE,
+    value=integer(1, INT_MAX),
+    meaning="Approximate minimum number of Spark tasks that read a batch. Large ranges of offsets are split.",
+)
+MAX_RECORDS_PER_PARTITION = Option(
+    name="maxRecordsPerPartition",
+    kinds=SOURCE,
+    value=integer(1),
+    meaning="Maximum number of rows that one Spark task reads of a batch. Larger ranges of offsets are split.",
+)
+INCLUDE_HEADERS = Option(
+    name="includeHeaders",
+    kinds=SOURCE,
+    value=boolean(),
+    default="false",
+    meaning="Whether to add the column `headers`.",
+)
+VERSION_AS_OF = Option(
+    name="versionAsOf",
+    kinds=BATCH_READ,
+    value=integer(1),
+    unset="the newest",
+    meaning="Read one topic as of this version. A version is an entry of the topic's journal; each write adds one.",
+    differs="Not in Kafka. A version is a consistent cut across all partitions of a topic; the name is Delta's.",
+    not_here="a stream follows new writes; remove it, or use spark.read",
+)
+CLIENT_RACK = Option(
+    name="client.rack",
+    kinds=SOURCE,
+    value=TEXT,
+    meaning="Rack of the Spark executors. Tasks prefer to read from a node in this rack.",
+    prefixed=("client.rack",),
+)
+
+OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
+"""In the order of docs/options.md."""
