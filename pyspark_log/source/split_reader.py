@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_log.client.opening import canonical, open_log, stores_at
+from pyspark_log.client import opening
 from pyspark_log.client.read.fetch import Split, fetch
 from pyspark_log.source.row import arrow_schema, rows
 
@@ -30,7 +30,7 @@ class SplitPartition(InputPartition):
 
 def partitions_of(path: str, splits: Iterable[Split]) -> list[SplitPartition]:
     """Return Spark's partitions for the splits of the log at `path`."""
-    url = canonical(path)
+    url = opening.canonical(path)
     return [SplitPartition(url, split) for split in splits]
 
 
@@ -43,7 +43,7 @@ def read_split(partition: InputPartition, columns: tuple[str, ...]) -> Iterator[
     def find_again(offset: int) -> Split:
         from pyspark_log.client.read.planning import find_again
 
-        return find_again(open_log(url), split, offset)
+        return find_again(opening.open_log(url), split, offset)
 
-    for offset, record in fetch(stores_at(url), split, find_again):
+    for offset, record in fetch(opening.stores_at(url), split, find_again):
         yield rows(record, columns, schema, split.topic, split.partition, offset)

@@ -13,10 +13,10 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log.client.read import batch_plan, failover, fetch, stream_planner
+from pyspark_log.client import opening
+from pyspark_log.client.read import failover, fetch, stream_planner
 from pyspark_log.client.read.recent_chunks import RecentChunks
 from pyspark_log.client.write import staging
-from pyspark_log.source import split_reader
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
@@ -235,10 +235,8 @@ def _simulated(world: World) -> Iterator[None]:
 
     logger = logging.getLogger("pyspark_log")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(batch_plan, "open_log", open_log))
-        stack.enter_context(mock.patch.object(stream_planner, "open_log", open_log))
-        stack.enter_context(mock.patch.object(split_reader, "open_log", open_log))
-        stack.enter_context(mock.patch.object(split_reader, "stores_at", stores_at))
+        stack.enter_context(mock.patch.object(opening, "open_log", open_log))
+        stack.enter_context(mock.patch.object(opening, "stores_at", stores_at))
         stack.enter_context(mock.patch.object(fan_out, "ThreadLane", lanes.InlineLane))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
         stack.enter_context(mock.patch.object(quorum, "ThreadCalls", calls))

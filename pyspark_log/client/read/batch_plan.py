@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.opening import open_log
+from pyspark_log.client import opening
 from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.planning import Range, splits
 from pyspark_log.client.read.positions import resolve, subscribed
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def plan(options: SourceOptions) -> list[Split]:
     """Return the splits. Reads no rows, except to resolve a timestamp."""
-    log = open_log(options.path)
+    log = opening.open_log(options.path)
     now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
     fail = options.fail_on_data_loss
     # Must come first: it refreshes the state that the rest of the plan uses.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.client.opening import open_log
+from pyspark_log.client import opening
 from pyspark_log.client.read import limits, source_offset
 from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.planning import Range, splits
@@ -40,7 +40,7 @@ class StreamPlanner:
     @property
     def _log(self) -> Log:
         """Refreshed each time."""
-        return open_log(self.options.path)
+        return opening.open_log(self.options.path)
 
     def stop_at_present(self) -> None:
         """Make the present ends of all partitions the end of the query."""
