@@ -54,9 +54,8 @@ def roll_inline(store_at: Callable[[str], Store], work: RollTask, nonce: str) ->
 
 def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
     """Do the most urgent roll of a topic that no task could know beforehand."""
-    log = handle.log
     for work in plan_inline(handle)[:1]:
-        return roll_inline(log.store_at, work, log.environment.nonce())
+        return roll_inline(handle.log.store_at, work, handle.log.environment.nonce())
     return ()
 
 
@@ -70,24 +69,21 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
 
     # Chunks above the HW cannot be rolled: then there is no work.
     while roll_plan.must_roll(handle.journal.state) and (works := plan_inline(handle)):
-        swaps = tuple(swap for work in works for swap in _roll_unless_damaged(handle, work))
+        swaps = []
+        for work in works:
+            try:
+                swaps.append(roll_run.run_roll(handle.log.store_at, work, handle.log.environment.nonce()))
+            except (CorruptObject, ObjectMissing) as error:
+                _logger.warning(
+                    "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled, so it grows; find "
+                    "the damage with pyspark-log verify and repair it: %s",
+                    work.topic,
+                    work.job.partition,
+                    error,
+                )
         if not swaps:
             return
-        handle.submit(MaintainSegments(swaps))
-
-
-def _roll_unless_damaged(handle: TopicHandle, work: RollTask) -> tuple[SwapSegments, ...]:
-    try:
-        return (roll_run.run_roll(handle.log.store_at, work, handle.log.environment.nonce()),)
-    except (CorruptObject, ObjectMissing) as error:
-        _logger.warning(
-            "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled, so it grows; find the "
-            "damage with pyspark-log verify and repair it: %s",
-            work.topic,
-            work.job.partition,
-            error,
-        )
-        return ()
+        handle.submit(MaintainSegments(tuple(swaps)))
 
 
 def run_inline(handle: TopicHandle) -> None:

@@ -111,10 +111,12 @@ class Staging:
         `topic` None: each row names its own. `sticky`, modulo the partitions, is the partition of rows without a key.
         `slower_seconds`: how much longer than the fastest node another may take.
         """
-        self._open = _Opener(store_at, slower_seconds, durable=durable)
+        self._store_at = store_at
         self._destination = destination
         self._topic = topic
         self._nonce = nonce
+        self._durable = durable
+        self._slower_seconds = slower_seconds
         self._sticky = sticky
         self._block: list[Rows] = []
         self._block_bytes = 0
@@ -176,7 +178,7 @@ class Staging:
         files = self._topics.get(topic)
         if files is None:
             destination = self._destination(topic)
-            files = self._topics[topic] = _TopicFiles(self._open, destination, self._nonce)
+            files = self._topics[topic] = _TopicFiles(destination, self._open)
         _check_sizes(files.destination, record)
         small = record.nbytes <= CHUNK_BYTES  # asking each slice would take longer than writing it
         partitions = files.destination.partitions
@@ -195,22 +197,18 @@ class Staging:
             start, end = int(bounds[partition]), int(bounds[partition + 1])
             files.append(partition, record.slice(start, end - start), small=small)
 
-
-class _Opener(msgspec.Struct, frozen=True):
-    """Opens files on nodes."""
-
-    store_at: Callable[[str], Store]
-    slower_seconds: float
-    durable: bool
+    def _open(self, destination: Destination, nodes: Sequence[NodeId]) -> _File:
+        stores = {each: self._store_at(destination.nodes[each].url) for each in nodes}
+        name = layout.born_name(destination.born, self._nonce())
+        return _File(destination, stores, name, durable=self._durable, slower_seconds=self._slower_seconds)
 
 
 class _TopicFiles:
     """The append files of one topic: one for each set of nodes, so usually one."""
 
-    def __init__(self, opener: _Opener, destination: Destination, nonce: Callable[[], str]) -> None:
+    def __init__(self, destination: Destination, begin: Callable[[Destination, Sequence[NodeId]], _File]) -> None:
         self.destination = destination
-        self._opener = opener
-        self._nonce = nonce
+        self._begin = begin
         self._files: dict[tuple[NodeId, ...], _File] = {}
 
     def append(self, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
@@ -218,7 +216,7 @@ class _TopicFiles:
         nodes = self.destination.targets[partition]
         file = self._files.get(nodes)
         if file is None:
-            file = self._files[nodes] = _File(self._opener, self.destination, nodes, self._nonce())
+            file = self._files[nodes] = self._begin(self.destination, nodes)
         schema_id = schema.RECORD_ID if len(record.schema) == len(schema.RECORD) else schema.RECORD_WITH_HEADERS_ID
         pieces = 1 if small else max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
         bounds = [record.num_rows * piece // pieces for piece in range(pieces + 1)]
@@ -236,22 +234,20 @@ class _TopicFiles:
 class _File:
     """One append file, on one node or on several."""
 
-    def __init__(self, opener: _Opener, destination: Destination, nodes: Sequence[NodeId], nonce: str) -> None:
+    def __init__(
+        self, destination: Destination, stores: dict[NodeId, Store], name: str, *, durable: bool, slower_seconds: float
+    ) -> None:
         self._destination = destination
-        self._stores = stores = {each: opener.store_at(destination.nodes[each].url) for each in nodes}
-        self._name = layout.born_name(destination.born, nonce)
-        self._key = key = layout.append_file(destination.name, destination.topic_id, self._name)
+        self._stores = stores
+        self._name = name
+        self._key = key = layout.append_file(destination.name, destination.topic_id, name)
         self._fan_out: FanOutWriter | None = None
         if len(stores) == 1:
             (store,) = stores.values()
-            target: ObjectWriter = store.open_write(key, durable=opener.durable)
+            target: ObjectWriter = store.open_write(key, durable=durable)
         else:
             target = self._fan_out = FanOutWriter(
-                stores,
-                key,
-                durable=opener.durable,
-                enough=destination.enough,
-                slower_seconds=opener.slower_seconds,
+                stores, key, durable=durable, enough=destination.enough, slower_seconds=slower_seconds
             )
         self.writer = AppendFileWriter(target)
 
