@@ -1,1 +1,1 @@
-"""Rebuilds a cluster whose journals are all lost from what its nodes' folders still hold."""
+"""Rebuilds a cluster from its nodes' folders, after every journal was lost."""

@@ -59,7 +59,7 @@ def next_number(newest: int) -> int:
 
 
 def newest_description(folders: Mapping[NodeId, FolderContents]) -> Description | None:
-    """Return the newest description. One that was read from a journal takes from the others what a journal lacks."""
+    """Return the newest description. One made from a journal is completed from stored ones."""
     found = [each.description for each in folders.values() if each.description is not None]
     newest = max(found, key=lambda each: (each.number, each.created_ms), default=None)
     if newest is None:

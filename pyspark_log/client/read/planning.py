@@ -153,6 +153,6 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
     if high < split.end:
         raise DataLoss(
             f"{where}: offsets {max(high, offset)} to {split.end - 1} were cut by an unclean election while they were "
-            "read; read again what is there now"
+            "read; start the read again"
         )
     return split_of(handle, Range(split.topic, split.partition, offset, split.end), split.rack)
