@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class ElectLeaders(msgspec.Struct, frozen=True):
-    """Elect leaders for leaderless partitions and for those whose leader is gone. `partitions` None means all."""
+    """Elect leaders for leaderless partitions and for those with an unreachable leader. `partitions` None means all."""
 
     live: tuple[Holder, ...]
     """The nodes that the caller found live."""
-    gone: tuple[Suspicion, ...] = ()
+    unreachable: tuple[Suspicion, ...] = ()
     """The suspicions that have stood for a full period on the caller's clock. Those since cancelled do not count."""
     partitions: tuple[int, ...] | None = None
     unclean: bool = False
@@ -69,16 +69,18 @@ Elected = CopiesDamaged | RowsLost | LeaderElected
 def decide(topic: Topic, command: ElectLeaders) -> list[Elected]:
     """Return the elections, none for leaders that are live or whose suspicions were cancelled."""
     live = _live_nodes(topic, command.live)
-    gone = {each.node for each in command.gone if suspicion.stands(topic, each)} - live
+    unreachable = {each.node for each in command.unreachable if suspicion.stands(topic, each)} - live
     unclean = is_unclean(topic, command)
     found = {each.node: each for each in command.set_back if topic.incarnations.get(each.node) == each.incarnation}
     events: list[Elected] = []
     for number in _selected(topic, command.partitions):
         leader = topic.partitions[number].leader
-        if leader is None or leader in gone or leader in topic.fenced:
-            clean = elect(topic, number, live, gone)
-            has_leader = any(isinstance(each, LeaderElected) and each.leader is not None for each in clean)
-            events += clean if has_leader or not unclean else _elect_unclean(topic, number, live, gone, found) or clean
+        if leader is None or leader in unreachable or leader in topic.fenced:
+            elected: list[Elected] = [*elect(topic, number, live, unreachable)]
+            has_leader = any(isinstance(each, LeaderElected) and each.leader is not None for each in elected)
+            if unclean and not has_leader:
+                elected = _elect_unclean(topic, number, live, unreachable, found) or elected
+            events += elected
     return events
 
 
@@ -104,14 +106,15 @@ def decide_preferred(topic: Topic, command: ElectPreferred) -> list[LeaderElecte
 
 
 def elect(
-    topic: Topic, number: int, live: Collection[NodeId], gone: Collection[NodeId]
+    topic: Topic, number: int, live: Collection[NodeId], unreachable: Collection[NodeId]
 ) -> list[RowsLost | LeaderElected]:
-    """Return the clean election of a leader among `live`, in the place of one that is gone or fenced.
+    """Return the clean election of a leader among `live`, in the place of one that is unreachable or fenced.
 
-    The nodes in `gone` leave the ISR. Return nothing if the partition has no leader and cannot get one.
+    The nodes in `unreachable`, none of which is live, leave the ISR. Return nothing if the partition has no leader and
+    cannot get one.
     """
     partition = topic.partitions[number]
-    able = _able(topic, partition, live, gone)
+    able = _able(topic, partition, live)
     best = max(_eligible(topic, partition, able), key=partition.log_end_offsets.__getitem__, default=None)
     if best is None:
         if partition.leader is None:
@@ -119,7 +122,7 @@ def elect(
         # The ISR stays: only its members have all acknowledged rows, and may lead when they come back.
         return [LeaderElected(number, None, partition.leader_epoch + 1, partition.log_end, partition.isr)]
     start = partition.log_end_offsets[best]
-    kept = (node for node in partition.isr if node not in gone and node not in topic.fenced)
+    kept = (node for node in partition.isr if node not in unreachable and node not in topic.fenced)
     isr = replicas.in_preference_order(partition.replicas, {*kept, best})
     return [
         *row_loss.cut_from(topic, number, start),
@@ -131,7 +134,7 @@ def awaited(
     topic: Topic,
     partition: Partition,
     live: Collection[NodeId],
-    gone: Collection[NodeId],
+    unreachable: Collection[NodeId],
     found: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
     """Return the replicas that rule out an unclean election, because they may come back with all committed rows.
@@ -140,7 +143,7 @@ def awaited(
     in the middle of a restore.
     """
     voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
-    known = {*live, *gone, *topic.fenced, *(node for node in found if node not in topic.suspects)}
+    known = {*live, *unreachable, *topic.fenced, *(node for node in found if node not in topic.suspects)}
     return tuple(node for node in voters if node not in known)
 
 
@@ -148,14 +151,14 @@ def _elect_unclean(
     topic: Topic,
     number: int,
     live: Collection[NodeId],
-    gone: Collection[NodeId],
+    unreachable: Collection[NodeId],
     found: Mapping[NodeId, SetBack],
 ) -> list[Elected]:
     """Return the election of the replica that really has most rows; none while replicas are awaited."""
     partition = topic.partitions[number]
-    if awaited(topic, partition, live, gone, found):
+    if awaited(topic, partition, live, unreachable, found):
         return []
-    able = _able(topic, partition, live, gone)
+    able = _able(topic, partition, live)
     ends = {
         node: set_back.real_end(topic, number, found[node]) if node in found else partition.log_end_offsets[node]
         for node in partition.replicas
@@ -202,8 +205,8 @@ def evolve(topic: Topic, event: LeaderElected) -> Topic:
     return with_partition(topic, event.partition, replicas.advance(partition, topic.config))
 
 
-def _able(topic: Topic, partition: Partition, live: Collection[NodeId], gone: Collection[NodeId]) -> list[NodeId]:
-    return [node for node in partition.replicas if node in live and node not in gone and node not in topic.fenced]
+def _able(topic: Topic, partition: Partition, live: Collection[NodeId]) -> list[NodeId]:
+    return [node for node in partition.replicas if node in live and node not in topic.fenced]
 
 
 def _eligible(topic: Topic, partition: Partition, able: list[NodeId]) -> list[NodeId]:

@@ -47,7 +47,7 @@ class ShrinkIsr(msgspec.Struct, frozen=True):
     """Take members that have fallen behind out of the ISRs of any number of partitions."""
 
     lagging: tuple[Lagging, ...]
-    gone: tuple[Suspicion, ...] = ()
+    unreachable: tuple[Suspicion, ...] = ()
     """The suspicions that have stood for a full period on the caller's clock. Those since cancelled do not count.
 
     These nodes leave every ISR in which they lack rows.
@@ -177,11 +177,11 @@ def decide(topic: Topic, command: ShrinkIsr) -> list[IsrShrunk]:
     for each in command.lagging:
         if 0 <= each.partition < len(out):
             out[each.partition].update(_still_behind(topic.partitions[each.partition], each))
-    gone = {each.node for each in command.gone if suspicion.stands(topic, each)}
+    unreachable = {each.node for each in command.unreachable if suspicion.stands(topic, each)}
     events = []
     for number, partition in enumerate(topic.partitions):
         if partition.leader is not None:
-            leaving = out[number] | gone
+            leaving = out[number] | unreachable
             kept = tuple(node for node in partition.isr if node not in leaving or _is_level(partition, node))
             if kept != partition.isr:
                 events.append(IsrShrunk(number, kept))

@@ -47,7 +47,7 @@ class FailureDetector:
 
     def __init__(self) -> None:
         self.session_timeout_ms = BROKER_SESSION_TIMEOUT_MS.default
-        self.gone: tuple[Suspicion, ...] = ()
+        self.unreachable: tuple[Suspicion, ...] = ()
         """The suspicions that had stood for the session timeout at the last look."""
         self.next_lag_ms: int | None = None
         """Milliseconds from the last look until the next follower has been behind for too long; None if none is."""
@@ -99,7 +99,7 @@ class FailureDetector:
         now = int(log.environment.monotonic() * 1000)
         self._standing = suspicion.observe(self._standing, state, now)
         self._lags = isr.observe_all(self._lags, state, now)
-        gone = self.gone = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
+        gone = self.unreachable = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
         if any(_needs_leader(state, number, gone) for number in range(len(state.partitions))):
             elect_leaders(handle, ElectLeaders(live(handle), gone))
             state = handle.journal.state

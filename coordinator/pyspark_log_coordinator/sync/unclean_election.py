@@ -42,10 +42,12 @@ def find_gone(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, 
     clock = handle.log.environment
     deadline = clock.monotonic() + session_timeout_ms / 1000
     detector.look(handle)
-    while clock.monotonic() <= deadline and set(handle.journal.state.suspects) - {each.node for each in detector.gone}:
+    while clock.monotonic() <= deadline and set(handle.journal.state.suspects) - {
+        each.node for each in detector.unreachable
+    }:
         clock.sleep(LOOK_SECONDS)
         detector.look(handle)
-    return detector.gone
+    return detector.unreachable
 
 
 def giving_up(handle: TopicHandle, gone: tuple[Suspicion, ...]) -> ElectLeaders:
@@ -69,7 +71,7 @@ def why_leaderless(handle: TopicHandle, command: ElectLeaders, number: int) -> s
     state = handle.journal.state
     partition = state.partitions[number]
     alive = {each.node for each in command.live}
-    gone = {each.node for each in command.gone if suspicion.stands(state, each)} - alive
+    gone = {each.node for each in command.unreachable if suspicion.stands(state, each)} - alive
     found = {each.node for each in command.set_back}
     awaited = election.awaited(state, partition, alive, gone, found)
     reasons = []

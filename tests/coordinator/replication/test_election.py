@@ -224,7 +224,7 @@ def test_a_member_whose_disk_was_set_back_just_now_may_yet_be_restored_and_nobod
     state, gone = lost(state)
     leads = ElectLeaders(holders("B"), (), unclean=True, set_back=(back("A", 0),))
     assert decide(state, leads) == []
-    assert decide(state, msgspec.structs.replace(leads, gone=gone))[-1].leader == "A", "both have nothing"
+    assert decide(state, msgspec.structs.replace(leads, unreachable=gone))[-1].leader == "A", "both have nothing"
 
 
 def test_a_staged_segment_that_the_new_leader_lacks_does_not_come_into_the_place_of_rows_that_it_has():

@@ -93,7 +93,7 @@ def test_rows_that_were_read_and_then_cut_are_a_loss_even_if_others_took_their_o
     (disks / "1").rename(disks / "1.away")
     observer, handle = leaderless
     observer.look(handle)
-    handle.submit(ElectLeaders(live(handle), observer.gone, unclean=True))
+    handle.submit(ElectLeaders(live(handle), observer.unreachable, unclean=True))
     PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
     assert handle.refresh().partitions[0].high_watermark == 4
     if fails:
