@@ -1,23 +1,24 @@
-"""The lines of a story that are about replicas. Behind `->`: what they say, `no change`, or `refused ERROR`.
+"""The commands of a story that are about replicas. The outcome after `->` is events, `no change`, or `refused ERROR`.
 
-    copy NODE [files=N]            a follower's round: the node copies what it lacks, or the oldest N files of it, says
-                                   so, and writes into its checkpoints what it is told then
-    roll pN=FIRST..END [on=A,...]  somebody makes a segment, on these nodes (A)
-    shrink pN=B,...                somebody finds these members of the ISR lagging
-    suspect NODE                   somebody fails to reach a node
-    reach NODE                     an observer reaches a node again
-    leave gone=A,...               an observer finds the suspicions of these nodes standing for long
-    damage NODE pN=OFFSET ...      somebody finds what a node has of these rows damaged
+    copy NODE [files=N]            a follower's round: the node copies the files that it lacks, or the oldest N of them,
+                                   records that, and writes its checkpoints
+    roll pN=FIRST..END [on=A,...]  a process makes a segment, on these nodes (A)
+    shrink pN=B,...                a failure detector finds these members of the ISR lagging
+    suspect NODE                   a process fails to reach a node
+    reach NODE                     a failure detector reaches a node again
+    leave gone=A,...               the suspicions of these nodes have stood for a full period
+    damage NODE pN=OFFSET ...      a process finds a node's copies of these rows damaged
     elect live=A,... [gone=B,...] [back=C@OFFSET,...] [unclean]
-                                   an election, by who found these live, and the suspicions of those standing for long;
-                                   of others it found the disks set back: they lack all files with rows from OFFSET on
+                                   an election: `live` nodes answer, the suspicions of `gone` have stood for a full
+                                   period, and the disks of `back` were set back: they lack all files with rows from
+                                   OFFSET on
     prefer live=A,...              the preferred leaders lead again
-    wipe NODE                      a node has lost all that it held, and joins again in a new incarnation
+    wipe NODE                      a node has lost all its files, and joins again in a new incarnation
     fence NODE, unfence NODE
     reassign pN=A,B,...            the partition moves to these nodes
     add A,B,... | C,D,...          partitions are added, on these nodes
 
-What they come to is told in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=B epoch=1 isr=B,C`,
+Events are written in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=B epoch=1 isr=B,C`,
 `p0 lost 2..3 (batch 1: 2)`, `p0 staged 0..9`, `p0 rolled 0..9`, `p0 replicas=A,B adding=B removing=A`, `added 2`,
 `suspected`, `reached`, `damaged`, `renewed`, `fenced`, `unfenced`.
 
@@ -25,13 +26,13 @@ What they come to is told in the order of the entry: `holds`, `p0 isr=A,B`, `p0 
     leader                         -> p0=A/EPOCH p1=none/EPOCH
     replicas                       -> p0=A,B p1=...
     epochs pN                      -> EPOCH from OFFSET, ...
-    ask pN epoch=E                 -> where the rows of epochs up to E end
-    cut pN epochs=E:FIRST,... end=N    -> what a node keeps of a folder that has these leader epochs
+    ask pN epoch=E                 -> the end of the rows of epochs up to E
+    cut pN epochs=E:FIRST,... end=N    -> the rows that a node keeps of a folder with these leader epochs
     checkpoint NODE                -> p0=N p1=N ...: the HW in the checkpoint that the node wrote in its last round
-    restart NODE [by=hw]           -> p0 keeps N, ...: what it keeps of its rows when it comes up again, by the leader
+    restart NODE [by=hw]           -> p0 keeps N, ...: the rows that the node keeps after a restart, by the leader
                                    epochs in its checkpoint, or by the HW there, as in Kafka before KIP-101
-    look at=SECONDS                -> nobody lags | p0 lagging=B,C ...: whom an observer finds out of sync; each topic
-                                   of a story has one, with a clock of its own
+    look at=SECONDS                -> nobody lags | p0 lagging=B,C ...: the members that the failure detector of the
+                                   topic finds out of sync
 """
 
 from collections.abc import Callable

@@ -1,32 +1,30 @@
-"""Plays the stories in tests/scenarios: one command a line, and behind `->` what must come of it.
+"""Plays the stories in tests/scenarios: one command on each line, with its expected outcome after `->`.
 
-    # ...                          a remark
+    # ...                          a comment
 
-A topic made by hand, for the rules alone: no store, no clock, no data.
+A topic for the rules alone, without store, clock or data:
 
     topic NAME [partitions=N] [replicas=A,B,...] [min.insync=N] [mode=quorum] [unclean]
                                    begins a topic, every partition on all replicas, of which the first leads
 
-Or topics of a cluster on a store in memory, numbered as they are created.
+Or topics of a cluster on a store in memory, numbered as they are created:
 
     cluster                        begins an empty cluster
     create NAME [partitions=N]     -> incarnation N | refused ERROR
     delete NAME [cut]              -> done | refused ERROR      cut: the process dies between the two entries
-    open NAME                      -> incarnation N | refused ERROR    the topic that the lines below are about
+    open NAME                      -> incarnation N | refused ERROR    the topic that the following lines are about
 
-What happens to the topic:
+Commands about the topic:
 
     write BATCH [query=Q] [run=R] [app=ID] [take-over] [acks=all|1|0] [TASK | TASK ...]
                                    -> p0 FIRST..LAST, p1 ... | no change | refused ERROR
-        TASK is what one task wrote: pN=ROWS for each chunk, and on=A,B,... for the nodes that have the file,
-        which are all where it is left out. BATCH is a number, or none for a write that has no producer
+        TASK is the file of one task: pN=ROWS for each chunk, and on=A,B,... for the nodes that hold it (all by
+        default). BATCH is a number, or none for a write without a producer
     hw                             -> p0=N p1=N ...
     isr                            -> p0=A,B p1=...
     read pN                        -> the batch that each row below the high watermark came from, or nothing
 
-What happens to its replicas is in `replica_scenario`.
-
-A word that is not listed here, and a command whose outcome is not written down, fail the story.
+Commands about its replicas are in `replica_scenario`. Unknown words and wrong outcomes fail the story.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Generations: which moves of the journals are taken, which refused, and what is known of where journals are."""
+"""Journal generations: accepted and refused migrations, and the journal nodes known during one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The cluster machine, decided and folded by hand."""
+"""The state machine of the cluster: topics and snapshots."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""The nodes of a cluster, decided and folded by hand."""
+"""The nodes of a cluster: joining, fencing, new stores, racks and removal."""
 
 import pytest
 

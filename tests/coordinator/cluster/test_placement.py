@@ -1,4 +1,4 @@
-"""How the replicas of a new topic are spread over the nodes."""
+"""The placement of the replicas of new partitions."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Where the replicas of a topic go when its nodes change: as few of them as need to move."""
+"""The plan of a reassignment moves as few replicas as possible."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""A tail is a plain list that cannot be changed."""
+"""An append list is a plain list that cannot be changed."""
 
 import pytest
 from hypothesis import given

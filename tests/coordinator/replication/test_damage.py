@@ -1,4 +1,4 @@
-"""Copies that are damaged or gone: they are not counted, whatever is reported costs no row, and they are made again."""
+"""Damaged and lost copies do not count and are copied again, and no report costs a row."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Who leads: what the stories do not tell."""
+"""Elections: cases that no story covers."""
 
 import msgspec
 import pytest

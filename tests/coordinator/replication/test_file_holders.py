@@ -1,4 +1,4 @@
-"""A node says what it has copied; what it lacks is listed for it."""
+"""A node records the files that it has copied, and finds those that it lacks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who is in sync: lag as an observer finds it out, case by case, and what becomes of a member that lags."""
+"""The ISR: how a failure detector measures lag, and how members that lag leave."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Which partitions their preferred leaders are to lead again."""
+"""The partitions that their preferred leaders should lead again."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Nodes change, and partitions move: what the stories do not tell."""
+"""Reassignments and node changes: cases that no story covers."""
 
 import pytest
 

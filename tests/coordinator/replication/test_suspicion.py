@@ -1,4 +1,4 @@
-"""Suspicion: only one that has stood for a full period, on one observer's clock, counts."""
+"""Only a suspicion that has stood for a full period, on the clock of one failure detector, counts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a returning node cuts: by leader epochs, and never by the high watermark."""
+"""A node that comes back cuts by leader epochs, never by the high watermark."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Orphans: the floor trails, and what was born below it is never sequenced."""
+"""The orphan floor trails the journal, and files born below it are never sequenced."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Retention and delete-records: where a log starts."""
+"""Retention and delete-records move the log start."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Maintenance: when a partition is rolled, what is merged, and that no byte is written too often."""
+"""The plan of maintenance: when a partition is rolled, what is merged, and how often a byte is written."""
 
 import itertools
 

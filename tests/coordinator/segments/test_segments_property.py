@@ -1,4 +1,4 @@
-"""Whatever becomes of its files, a partition is a plain list of rows: by offset, and by time."""
+"""Whatever happens to its files, a partition reads like a plain list of rows, by offset and by time."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rolling: one event swaps files under the same rows, and a swap that has gone stale changes nothing."""
+"""One event swaps in a segment for the same rows, and a stale swap changes nothing."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The integrity of a topic: every gap between segments is found, though only what is new is looked at."""
+"""The integrity of a topic: every gap between segments is found, although only new segments are checked."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The topic machine: its beginning and end, offsets, and exactly-once producers."""
+"""The state machine of a topic: its start and deletion, offsets, and exactly-once producers."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Whatever is committed, the topic's partitions are the rows of the accepted batches, one behind the other."""
+"""Whatever is committed, the topic's partitions are the rows of the accepted batches, one after another."""
 
 from collections import defaultdict
 
