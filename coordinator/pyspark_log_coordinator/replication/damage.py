@@ -12,9 +12,9 @@ copy, but never a row. It counts only if
     the ISR keeps min.insync.replicas members that are not suspected
     one of these has every row, if the node leads: nothing is cut
 
-Otherwise nothing changes, and the copy is replaced while it still counts. With replication.mode=quorum, a majority that
-has all committed rows must remain. If a report arrives after the copy was replaced, the node's follower checks the copy
-and counts it again.
+Otherwise nothing changes, and the copy is replaced while it still counts. With replication.mode=quorum, a majority in
+the ISR that has all committed rows must remain. If a report arrives after the copy was replaced, the node's follower
+checks the copy and counts it again.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _changes(topic: Topic, after: Topic, number: int, node: NodeId) -> list[IsrS
     is_quorum = topic.config.replication_mode == "quorum"
     required = max(1, replicas.required_acks(partition, topic.config))
     if is_quorum and partition.log_end_offsets[node] >= mark > reached[node]:
-        having = [each for each, end in reached.items() if end >= mark and each not in topic.suspects]
+        having = [each for each in partition.isr if reached[each] >= mark and each not in topic.suspects]
         if len(having) < required:
             return None
     if node != partition.leader and (node not in partition.isr or reached[node] >= mark):

@@ -9,7 +9,7 @@ from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.isr import IsrShrunk
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import HoldFiles, MaintainSegments, ReportDamage, Suspect
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, HoldFiles, MaintainSegments, ReportDamage, Suspect
 from pyspark_log_storage.errors import NotEnoughReplicas
 from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, rolled, started, swap
 
@@ -135,6 +135,12 @@ def test_a_majority_is_left_that_has_what_was_committed():
     state = after(state, bad("B", (1, 0)))
     assert state.partitions[0].log_end_offsets == {"A": 5, "B": 2, "C": 5}
     assert decide(state, bad("C", (1, 0))) == []
+
+
+def test_a_fenced_node_does_not_count_for_the_majority_that_is_left():
+    state = after(started(1, ABC, replication_mode="quorum"), AlterReplicaNode("A", incarnation("A"), fenced=True))
+    state = after(state, commit(None, file({0: 1}, on=ABC)))
+    assert decide(state, bad("B", (0, 0))) == []
 
 
 def test_no_report_true_or_not_costs_a_row_or_the_promise_of_min_insync():
