@@ -87,17 +87,10 @@ def test_a_move_that_was_cut_short_is_seen_and_finished(disks, tmp_path):
     log.cluster.submit(StartJournalMigration(("0", "1", "3"), log.journals.nodes.nodes))
     assert "finish with: pyspark-log cluster migrate-journals --to 0,1,3" in cli.out("cluster", "describe")
     [told] = cli.documents("cluster", "describe")
-<<<<<<< HEAD
     assert told["journals_migrate_from"] == [str(disk) for disk in disks]
     assert "finish it first, with --to 0,1,3" in cli.error("cluster", "migrate-journals", "--to", "1,2,3")
     [done] = cli.documents("cluster", "migrate-journals", "--to", "0,1,3")
     assert (done["migrated"], done["topics"]) == (True, 1)
-=======
-    assert told["journals_move_from"] == [str(disk) for disk in disks]
-    assert "finish it first, with --to 0,1,3" in cli.error("cluster", "move-journals", "--to", "1,2,3")
-    [done] = cli.documents("cluster", "move-journals", "--to", "0,1,3")
-    assert (done["moved"], done["topics"]) == (True, 1)
->>>>>>> 40d193c (A fenced node does not count for the majority that a damage report must leave)
     cli.run("verify")
 
 
@@ -106,11 +99,7 @@ def test_journals_at_the_root_are_not_moved(tmp_path):
     cli.run("topics", "create", "t")
     for name in "abc":
         cli.run("nodes", "add", tmp_path / name)
-<<<<<<< HEAD
     assert "they are at the cluster root" in cli.error("cluster", "migrate-journals", "--to", "1,2,3")
-=======
-    assert "they are at the cluster root" in cli.error("cluster", "move-journals", "--to", "1,2,3")
->>>>>>> 40d193c (A fenced node does not count for the majority that a damage report must leave)
 
 
 def test_too_few_journal_nodes_are_refused(disks):
