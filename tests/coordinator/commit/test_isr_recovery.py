@@ -1,4 +1,4 @@
-"""Rejoining: whom a writer brings back in passing, and when it is left to others."""
+"""ISR recovery: when a writer copies to a replica that is out of sync, and when it leaves that to a follower."""
 
 import msgspec
 import pytest
@@ -15,37 +15,37 @@ from tests.coordinator.several_nodes import Stores
 
 
 def environment():
-    """Return an environment whose clock of the day goes on as the other does."""
+    """Return an environment whose time of day advances with its monotonic clock."""
     fake = fake_environment()
     return msgspec.structs.replace(fake, now_ms=lambda: int(fake.monotonic() * 1000))
 
 
 @pytest.fixture
 def topic():
-    """A topic of which node 2 missed a batch, and is there again."""
+    """A topic of which node 2 missed a batch and is reachable again."""
     topic = ReplicatedTopic(environment=environment())
     topic.append(on=("0", "1"), acks="all")
     return topic
 
 
 def isr_after(topic, seconds):
-    """Return the ISR after a writer came by, some seconds after whatever was before."""
+    """Return the ISR after the inline recovery of a writer, so many seconds later."""
     topic.log.environment.sleep(seconds)
     isr_recovery.recover_inline(topic.handle)
     return topic.partition().isr
 
 
-def test_a_node_that_has_just_fallen_out_is_left_to_others_for_a_while(topic):
+def test_a_node_that_has_just_left_the_isr_is_left_to_a_follower_for_a_while(topic):
     assert isr_after(topic, 0) == ("0", "1")
     assert isr_after(topic, INLINE_EVERY_SECONDS / 2) == ("0", "1")
     assert isr_after(topic, INLINE_EVERY_SECONDS / 2) == ALL
 
 
-def test_a_node_that_has_missed_a_batch_for_long_is_brought_back_by_who_comes_by_first(topic):
+def test_a_node_that_has_missed_a_batch_for_long_is_brought_back_by_the_first_writer(topic):
     assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
 
 
-def test_a_node_that_falls_out_again_is_left_to_others_again(topic):
+def test_a_node_that_leaves_the_isr_again_is_left_to_a_follower_again(topic):
     assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
     assert isr_after(topic, 0) == ALL
     topic.append(on=("0", "1"), acks="all")
@@ -53,7 +53,7 @@ def test_a_node_that_falls_out_again_is_left_to_others_again(topic):
     assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
 
 
-def test_a_node_that_cannot_be_copied_to_is_tried_again_no_sooner_than_its_next_turn(topic, monkeypatch):
+def test_a_copy_that_failed_is_retried_at_the_next_turn_of_its_node(topic, monkeypatch):
     tried = []
 
     def fails(*_, **__):
@@ -66,7 +66,7 @@ def test_a_node_that_cannot_be_copied_to_is_tried_again_no_sooner_than_its_next_
     assert tried == [3.0, 5.0], "found at 1"
 
 
-def test_a_node_that_lacks_a_segment_is_left_alone_whatever_else_it_lacks(topic):
+def test_a_node_that_lacks_a_segment_counts_as_having_no_follower(topic):
     topic.append(on=("0", "1"), acks="all")
     name = topic.roll(1, on="0")
     copied = replica_file.missing(topic.handle, "1")
@@ -75,7 +75,7 @@ def test_a_node_that_lacks_a_segment_is_left_alone_whatever_else_it_lacks(topic)
     assert isr_after(topic, 0) == ALL
 
 
-def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_eight_seconds():
+def test_writers_of_one_batch_each_bring_back_a_node_that_was_unreachable_for_eight_seconds():
     clock = environment()
     stores = Stores(BreakableStore)
     topic = ReplicatedTopic(stores, environment=clock)
@@ -92,7 +92,7 @@ def test_writers_that_write_one_batch_each_bring_back_a_node_that_was_away_for_e
     assert behind == list(range(2, 18)), "it is back with the first batch after it answers"
 
 
-def test_a_writer_reads_nothing_where_all_are_in_sync(monkeypatch):
+def test_a_writer_reads_nothing_if_all_replicas_are_in_sync(monkeypatch):
     topic = ReplicatedTopic(environment=environment())
     topic.append(on=ALL, acks="all")
     monkeypatch.setattr(catch_up, "catch_up", pytest.fail)

@@ -1,4 +1,4 @@
-"""From staged files to the log: one journal entry for each topic, and patience with what passes."""
+"""Committing staged files: one journal entry for each topic, and retries while a journal does not answer."""
 
 import msgspec
 import pytest
@@ -7,8 +7,8 @@ from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.retry import RetryPolicy, retry
-from pyspark_log_storage.errors import BatchMismatch, StoreRefused, StoreUnavailable, UnknownTopic
+from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage.errors import BatchMismatch, StoreUnavailable, UnknownTopic
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.fake_environment import fake_environment
 from tests.plain_log import PlainLog, record
@@ -82,72 +82,6 @@ def test_rows_for_an_earlier_life_of_a_topic_are_refused(log):
     with pytest.raises(UnknownTopic, match="'t' was deleted and created again during the write"):
         commit(log, staged)
     assert rows(log, "t") == 0
-
-
-def failing(times, error):
-    """An attempt that fails so often, and the list of its calls."""
-    calls = []
-
-    def attempt():
-        calls.append(1)
-        if len(calls) <= times:
-            raise error
-        return "done"
-
-    return attempt, calls
-
-
-UNAVAILABLE = StoreUnavailable("/log", "key", "the store does not answer")
-
-
-def test_what_passes_is_tried_again():
-    attempt, calls = failing(3, UNAVAILABLE)
-    assert retry(fake_environment(), QUICK, attempt) == "done"
-    assert len(calls) == 4
-
-
-def test_the_number_of_retries_is_bounded():
-    attempt, calls = failing(100, UNAVAILABLE)
-    with pytest.raises(StoreUnavailable):
-        retry(fake_environment(), QUICK, attempt)
-    assert len(calls) == 1 + QUICK.retries
-
-
-def test_the_time_for_retries_is_bounded_and_used_up():
-    attempt, calls = failing(10**9, UNAVAILABLE)
-    clock = fake_environment()
-    with pytest.raises(StoreUnavailable):
-        retry(clock, RetryPolicy(), attempt)
-    assert clock.monotonic() == 120, "delivery.timeout.ms, by default"
-    assert len(calls) >= 120, "at least one call a second"
-
-
-def test_the_waits_between_tries_grow_from_retry_backoff_ms_to_a_second():
-    waits, clock = [], fake_environment()
-    slept = msgspec.structs.replace(clock, sleep=lambda seconds: (waits.append(seconds), clock.sleep(seconds)))
-    attempt, _ = failing(6, UNAVAILABLE)
-    retry(slept, RetryPolicy(retry_backoff_ms=100), attempt)
-    assert waits == [0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
-
-
-def test_a_first_try_of_the_callers_own_counts_as_one():
-    attempt, calls = failing(100, UNAVAILABLE)
-    with pytest.raises(StoreUnavailable):
-        retry(fake_environment(), QUICK, attempt, failed=UNAVAILABLE)
-    assert len(calls) == QUICK.retries
-
-
-def test_whoever_waits_is_told_once_why(caplog):
-    attempt, _ = failing(3, UNAVAILABLE)
-    retry(fake_environment(), RetryPolicy(), attempt)
-    assert [each.getMessage() for each in caplog.records] == ["retrying for up to 120 s: the store does not answer"]
-
-
-def test_what_does_not_pass_is_not_tried_again():
-    attempt, calls = failing(1, StoreRefused("/log", "key", "no permission"))
-    with pytest.raises(StoreRefused):
-        retry(fake_environment(), QUICK, attempt)
-    assert len(calls) == 1
 
 
 def test_a_journal_that_does_not_answer_is_waited_for_before_the_batch_is_committed():

@@ -1,4 +1,4 @@
-"""Upkeep in passing: bounded, never in the way of a write, and past the hard cap before it."""
+"""Inline maintenance: it is bounded and fails no write; past the hard cap it comes before the write."""
 
 import logging
 
@@ -37,19 +37,19 @@ def one(log):
     return log.log.topic("t").journal.state.partitions[0]
 
 
-def test_writers_roll_what_has_become_many(log):
+def test_writers_roll_many_chunks(log):
     fill(log, ROLL_CHUNKS + 1)
     assert [(each.base_offset, each.end_offset) for each in one(log).segments] == [(0, ROLL_CHUNKS)]
     assert len(one(log).chunks) == 1
 
 
-def test_a_long_life_leaves_few_chunks_and_few_files(log):
+def test_many_batches_leave_few_chunks_and_few_files(log):
     fill(log, 3 * ROLL_CHUNKS)
     assert len(one(log).chunks) <= ROLL_CHUNKS + 1
     assert one(log).log_end == 3 * ROLL_CHUNKS
 
 
-def test_a_job_that_fails_is_told_and_does_not_fail_the_write(log, caplog):
+def test_a_roll_that_fails_is_logged_and_fails_no_write(log, caplog):
     fill(log, 3)
     [first, *_] = log.files("t")
     flip_bit(first, 8 * 100)
@@ -68,7 +68,7 @@ def test_past_the_hard_cap_a_partition_is_rolled_before_anything_is_appended(log
 
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
-def test_past_the_hard_cap_rows_that_cannot_be_read_are_told_and_do_not_fail_the_write(log, monkeypatch, caplog, how):
+def test_past_the_hard_cap_rows_that_cannot_be_read_are_logged_and_fail_no_write(log, monkeypatch, caplog, how):
     fill(log, 10)
     [first, *_] = log.files("t")
     whole = first.read_bytes()
@@ -113,7 +113,7 @@ def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
         fill(log, 1)
 
 
-def test_what_cannot_be_rolled_does_not_hold_a_writer_for_ever(log, monkeypatch):
+def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypatch):
     fill(log, 10)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     handle = log.log.topic("t")
@@ -123,7 +123,7 @@ def test_what_cannot_be_rolled_does_not_hold_a_writer_for_ever(log, monkeypatch)
     assert roll_plan.must_roll(handle.journal.state)
 
 
-def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
+def test_a_topic_is_cleaned_up_at_every_64th_entry(log, monkeypatch):
     done = []
 
     def noted(handle, *, thorough, **__):
@@ -136,7 +136,7 @@ def test_housekeeping_is_done_at_every_64th_entry(log, monkeypatch):
     )
 
 
-def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkeypatch, caplog):
+def test_a_cleanup_that_fails_is_logged_and_fails_no_write(log, monkeypatch, caplog):
     def fail(*_, **__):
         raise CorruptObject("x", "the test made this up")
 
@@ -147,7 +147,7 @@ def test_housekeeping_that_fails_is_told_and_does_not_fail_the_write(log, monkey
     assert "cleanup of topic 't' was left for later" in caplog.text
 
 
-def test_damage_does_not_fail_housekeeping_or_the_write(log, monkeypatch, caplog):
+def test_damage_fails_neither_a_cleanup_nor_a_write(log, monkeypatch, caplog):
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 1)
     fill(log, 3)
@@ -159,7 +159,7 @@ def test_damage_does_not_fail_housekeeping_or_the_write(log, monkeypatch, caplog
     assert "cleanup" not in caplog.text
 
 
-def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkeypatch):
+def test_writers_delete_objects_of_deleted_topics_a_few_at_a_time(log, monkeypatch):
     log.create("old", file_delete_delay_ms=0)
     for _ in range(20):
         log.append("old", {0: [b"row"]})
@@ -176,7 +176,7 @@ def test_what_deleted_topics_left_goes_in_passing_a_little_at_a_time(log, monkey
     assert counts[1] > 4
 
 
-def test_what_deleted_topics_left_is_looked_for_seldom(log, monkeypatch):
+def test_writers_seldom_look_for_objects_of_deleted_topics(log, monkeypatch):
     done = []
     monkeypatch.setattr(cluster_cleanup, "clean_up_cluster", lambda *_, **__: done.append(one(log).log_end))
     monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 2 * CLEAN_UP_EVERY_ENTRIES)
@@ -184,7 +184,7 @@ def test_what_deleted_topics_left_is_looked_for_seldom(log, monkeypatch):
     assert len(done) == 1
 
 
-def test_a_deleted_topic_that_cannot_be_read_does_not_fail_a_write(log, monkeypatch, caplog):
+def test_a_deleted_topic_that_cannot_be_read_fails_no_write(log, monkeypatch, caplog):
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 1)
     log.create("old", file_delete_delay_ms=0)
@@ -197,7 +197,7 @@ def test_a_deleted_topic_that_cannot_be_read_does_not_fail_a_write(log, monkeypa
     assert str(entry) in caplog.text
 
 
-def test_a_job_in_a_task_gives_its_swap(log):
+def test_a_roll_in_a_task_returns_its_swap(log):
     fill(log, ROLL_CHUNKS)
     handle = log.log.topic("t")
     [work] = inline_maintenance.plan_inline(handle)
