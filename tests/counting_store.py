@@ -1,6 +1,6 @@
 """A store in memory that counts what is read from it."""
 
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 
 class CountingStore(MemoryStore):

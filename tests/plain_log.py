@@ -15,8 +15,8 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage import schema
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.store import Store, open_store
+from tests.memory_store import MemoryStore
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 NOON_MS = 1_700_000_000_000

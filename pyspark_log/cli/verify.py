@@ -48,6 +48,7 @@ def verify(
 
     from pyspark_log_coordinator.audit.verify import verify_cluster
     from pyspark_log_coordinator.cluster.cluster_state import topic_of
+    from pyspark_log_coordinator.journal import spare_repair
 
     log = open_log(path)
     for name in topics or ():
@@ -65,7 +66,7 @@ def verify(
             _print(report, repaired)
 
     if not topics:
-        repaired = log.cluster.mend(contents=True) if repair else []
+        repaired = spare_repair.repair(log.cluster, contents=True) if repair else []
         show(verify_cluster(log), repaired)
     for name in topics or sorted(log.topics()):
         try:

@@ -1,10 +1,9 @@
-"""An append file: what one writing task puts on a node, for one topic. Chunks back to back, nothing else.
+"""An append file: the chunks that one writing task stores on a node for one topic, back to back.
 
     <chunk> <chunk> <chunk> ...         of one or several partitions, in any order between partitions
 
-The file says nothing about partitions or offsets: the journal entry that sequences it does, and until then
-the file is invisible. A writing task makes one for each topic and each set of nodes that its partitions are written to,
-so mostly one, whatever the number of partitions.
+The file says nothing about partitions or offsets. The journal entry that sequences it does, and until then the file is
+invisible. A writing task writes one for each set of nodes that its partitions are written to: usually one in all.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class AppendFileWriter:
     """Writes one append file."""
 
     def __init__(self, writer: ObjectWriter) -> None:
-        """`writer` is of the file's key, in one store or in several (`fan_out`)."""
+        """`writer` writes the file to one store, or to several (`FanOutWriter`)."""
         self._writer = writer
         self._position = 0
         self.chunks: list[StagedChunk] = []
@@ -55,7 +54,7 @@ class AppendFileWriter:
         self._writer.close()
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Remove the unfinished file."""
         self._writer.discard()
 
 
@@ -64,7 +63,7 @@ def read_chunk(
 ) -> pa.RecordBatch:
     """Return the rows of the chunk at `place`.
 
-    `name` is what errors call it: topic, partition and offset. Raises as `read_bytes` does.
+    `name` names it in errors: topic, partition and offset. Raises what `read_bytes` raises.
     """
     header, data = read_bytes(store, key, place, name)
     return chunk.decode(data, header, schemas, name)
@@ -73,13 +72,11 @@ def read_chunk(
 def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:
     """Return header and bytes of the chunk at `place`, checked.
 
-    Raises `CorruptObject` where a bit differs from what the journal entry recorded, also where an intact but other
-    chunk lies there; `ObjectMissing`.
+    Raises `ObjectMissing`, and `CorruptObject` if the bytes are damaged or are another intact chunk than the journal
+    entry recorded.
     """
     if place.position < 0 or not chunk.HEADER_BYTES <= place.length <= chunk.CHUNK_BYTES_MAX:
-        detail = (
-            f"a chunk of {place.length} bytes at byte {place.position}, which the journal or an index names, cannot be"
-        )
+        detail = f"the journal or an index names a chunk of {place.length} bytes at byte {place.position}: impossible"
         raise CorruptObject(f"{name} ({store.url}/{key})", detail)
     data = pa.py_buffer(store.read(key, place.position, place.length))
     name = f"{name} ({store.url}/{key} at byte {place.position})"
@@ -87,7 +84,7 @@ def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tupl
         raise CorruptObject(name, f"the file ends after {data.size} of the chunk's {place.length} bytes")
     header = chunk.verify(data, name)
     if header.crc != place.crc or header.rows != place.rows or header.schema_id != place.schema_id:
-        raise CorruptObject(name, "another chunk than the journal says lies there")
+        raise CorruptObject(name, "it is another chunk than the journal says")
     return header, data
 
 

@@ -1,15 +1,15 @@
-"""Checkpoints: what a topic's folder says about itself in Kafka's own text formats.
+"""Checkpoints: text files in a topic's folder that describe it, in Kafka's formats.
 
-    topics/<topic>/<topic id>/recovery-point-offset-checkpoint     of each partition: rows before it are in segments
-    topics/<topic>/<topic id>/replication-offset-checkpoint        of each partition: its HW
-    topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint  each leader epoch, and where it begins
+    topics/<topic>/<topic id>/recovery-point-offset-checkpoint     for each partition: rows before it are in segments
+    topics/<topic>/<topic id>/replication-offset-checkpoint        for each partition: its HW
+    topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint  each leader epoch, and its first offset
 
     0                       version
     2                       number of entries
-    flights 0 4711          topic, partition, offset; of the leader epochs: epoch, start offset
+    flights 0 4711          topic, partition, offset; for leader epochs: epoch, start offset
     flights 1 4242
 
-Replaced whole when they change. They are for people and for recovery without a journal, and decide nothing.
+They are replaced when they change. They help people, and recovery without a journal; nothing else depends on them.
 Source: Kafka's CheckpointFileWithFailureHandler, OffsetCheckpointFile and LeaderEpochCheckpointFile.
 """
 
@@ -45,13 +45,13 @@ def decode_offsets(data: bytes, name: str) -> dict[tuple[str, int], int]:
         topic, *numbers = line.split(" ")
         partition, offset = _numbers(numbers, line, name)
         if not is_topic(topic) or (topic, partition) in offsets:
-            raise CorruptObject(name, f"{line!r} names no topic, or a partition that was there before")
+            raise CorruptObject(name, f"{line!r} has no valid topic name, or repeats a partition")
         offsets[topic, partition] = offset
     return offsets
 
 
 def encode_epochs(starts: Sequence[tuple[int, int]]) -> bytes:
-    """Return the checkpoint of leader epochs and their first offsets, which rise."""
+    """Return the checkpoint of leader epochs and their first offsets, both ascending."""
     return _encode([f"{epoch} {start}" for epoch, start in starts])
 
 
@@ -73,10 +73,10 @@ def _decode(data: bytes, name: str) -> list[str]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise CorruptObject(name, "it is no text") from error
+        raise CorruptObject(name, "it is not UTF-8 text") from error
     *lines, rest = text.split("\n")
     if rest or len(lines) < _HEADER_LINES:
-        raise CorruptObject(name, "its last line is cut")
+        raise CorruptObject(name, "its last line is incomplete")
     version, count = (_number(line, line, name) for line in lines[:_HEADER_LINES])
     if version > _VERSION:
         raise NewerFormat(name, f"checkpoint format {version}, this version reads up to {_VERSION}")
@@ -88,7 +88,7 @@ def _decode(data: bytes, name: str) -> list[str]:
 
 def _numbers(words: list[str], line: str, name: str) -> tuple[int, int]:
     if len(words) != 2:  # noqa: PLR2004 -- a pair
-        raise CorruptObject(name, f"{line!r} has not the fields of an entry")
+        raise CorruptObject(name, f"{line!r} does not have the fields of an entry")
     first, second = (_number(word, line, name) for word in words)
     return first, second
 

@@ -1,4 +1,4 @@
-"""A chunk: the unit of append, Kafka's record batch. Consecutive rows of one partition, immutable.
+"""A chunk: consecutive rows of one partition, the immutable unit of append (Kafka's record batch).
 
     offset  bytes  field (little-endian)
     0       4      magic b"PLCK"
@@ -7,7 +7,7 @@
     8       4      length of the whole chunk in bytes, a multiple of 64
     12      4      length of the body
     16      4      rows
-    20      4      schema id: which of the topic's schemas
+    20      4      schema id: the number of one of the topic's schemas
     24      8      smallest timestamp, microseconds since 1970
     32      8      largest timestamp
     40      20     zero
@@ -15,13 +15,13 @@
     64      ...    body: one Arrow IPC record batch message, without schema, without dictionaries
     ...     0-63   zero padding, so that the next chunk begins aligned
 
-Offsets are not inside, and nothing depends on the position: copying a chunk is copying its bytes. Arrow has
-no checksum of its own, so the CRC is checked at every read, before Arrow sees the body. Whoever decodes a chunk does
-not trust its writer either (`untrusted_batch`). Later versions keep magic, version, length and CRC where they are, so
-that a newer chunk is told from a damaged one.
+A chunk contains no offsets and does not depend on its position: to copy a chunk is to copy its bytes. Arrow has no
+checksum, so every read checks the CRC before Arrow sees the body. A right CRC does not make the body safe to decode
+(`untrusted_batch`). Later versions must keep the positions of magic, version, length and CRC, so that a newer chunk can
+be told from a damaged one.
 
-A chunk takes no more memory than `decoded_bytes_max` says, so that a small file cannot fill a reader's memory. The
-writer does not compress what would become smaller than that allows.
+The decoded rows of a chunk take at most `decoded_bytes_max` of memory, so that a small file cannot fill a reader's
+memory. A writer stores rows without compression if they would exceed that.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 HEADER_BYTES = 64
 CHUNK_BYTES = 8 * 1024 * 1024
-"""What writers fill a chunk with, before compression, where they have so much: one read, and one batch for Spark."""
+"""The size of a full chunk before compression: one read, and one batch for Spark."""
 CHUNK_ROWS_MAX = 2**31 - 1
 CHUNK_BYTES_MAX = 2**31 - 1
 DECODED_BYTES = 64 * 1024 * 1024
-"""How much memory the rows of any chunk may take."""
+"""Memory that the rows of any chunk may take."""
 DECODED_RATIO_MAX = 16
-"""How many times its stored length the rows of a chunk may take beyond that."""
+"""Rows of a larger chunk may take this many times its stored length."""
 _HARMLESS_BYTES = DECODED_BYTES // 32_768
-"""Whatever is in a body of this size takes no more than `DECODED_BYTES`: zstd makes up to 128 KiB of 4 bytes."""
+"""A body of this size cannot take more than `DECODED_BYTES`: zstd decompresses 4 bytes to at most 128 KiB."""
 COMPRESSIONS = ("none", "lz4", "zstd")
 
 _MAGIC = b"PLCK"
@@ -63,17 +63,17 @@ _END_OF_STREAM_BYTES = 8
 _FIELDS = struct.Struct("<4sHHIIIIqq20x")
 _CRC = struct.Struct("<I")
 _ARROW_ERRORS = (OSError, StopIteration, ValueError, IndexError, OverflowError, MemoryError)
-"""What comes out of Arrow for bad bytes, beside its own exceptions."""
+"""Errors that Arrow raises for damaged bytes, besides its own exceptions."""
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 _SMALL_BODY_BYTES = 32 * 1024
-"""Up to this a copy of the body costs less than a file of two parts: half the time for a chunk of a few rows."""
+"""Up to this size it is faster to copy the body than to read from two buffers: twice as fast for a few rows."""
 _FEW_ROWS = 256
-"""Up to this a copy costs less than to take Arrow's buffers one by one."""
+"""Up to this number it is faster to copy the rows than to take Arrow's buffers one by one."""
 assert _FIELDS.size + _CRC.size == HEADER_BYTES
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a chunk's first 64 bytes say. Lengths in bytes, timestamps in microseconds since 1970."""
+    """The first 64 bytes of a chunk. Lengths in bytes, timestamps in microseconds since 1970."""
 
     length: int
     body_length: int
@@ -85,18 +85,16 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, bytes]:
-    """Return the header and the bytes of a chunk that holds `batch`; see `encode_in_pieces`."""
+    """Return the header and the bytes of the chunk of `batch`; see `encode_in_pieces`."""
     header, pieces = encode_in_pieces(batch, schema_id, compression)
     return header, b"".join(pieces)
 
 
 def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, Sequence[bytes]]:
-    """Return the header and the bytes, in pieces, of a chunk that holds `batch`, which has at least one row.
+    """Return the header and the bytes, in pieces, of the chunk of `batch`, which has at least one row.
 
-    Pieces are bytes or Arrow's buffers; large ones are not copied.
-
-    `compression` is one of `COMPRESSIONS`. The column `timestamp` has no nulls. Raises `InvalidRecord` where
-    the rows do not fit into one chunk.
+    Pieces are bytes or Arrow's buffers; large ones are not copied. `compression` is one of `COMPRESSIONS`. The column
+    `timestamp` has no nulls. Raises `InvalidRecord` if the rows do not fit into one chunk.
     """
     assert batch.num_rows > 0
     body = _serialize(batch, compression)
@@ -107,7 +105,7 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
     length = -(-(HEADER_BYTES + body_length) // ALIGNMENT) * ALIGNMENT
     if length > CHUNK_BYTES_MAX:
         raise InvalidRecord(
-            f"{batch.num_rows} rows take {length} bytes, and a chunk holds at most {CHUNK_BYTES_MAX}; "
+            f"{batch.num_rows} rows take {length} bytes, but a chunk holds at most {CHUNK_BYTES_MAX}; "
             "write fewer or smaller rows at once"
         )
     timestamps = np.asarray(batch.column("timestamp").view(pa.int64()))
@@ -122,34 +120,34 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
 def _takes_too_much(batch: pa.RecordBatch, length: int) -> bool:
     """Return whether rows that were compressed to `length` bytes take more than half of what a reader allows.
 
-    Half, for the two measure a little differently.
+    Half, because writer and reader measure a little differently.
     """
     enough = DECODED_BYTES // 2
-    if batch.get_total_buffer_size() <= enough:  # found at once; of a slice it is more than that takes
+    if batch.get_total_buffer_size() <= enough:  # fast; too high for a slice
         return False
     return int(batch.nbytes) > max(enough, DECODED_RATIO_MAX // 2 * length)
 
 
 def claimed_length(data: bytes, name: str) -> int:
-    """Return the length that the header in `data` claims for its chunk: `verify` says whether it is true.
+    """Return the length of the chunk according to the header in `data`, which `verify` has not checked.
 
-    Raises `CorruptObject`, which calls the chunk `name`, where `data` does not hold the header of a chunk.
+    Raises `CorruptObject`, with the chunk's `name`, if `data` is not the header of a chunk.
     """
     if len(data) < HEADER_BYTES:
         raise CorruptObject(name, f"it ends after {len(data)} bytes, inside the header of a chunk")
     magic, _, _, length, *_ = _FIELDS.unpack_from(data)
     if magic != _MAGIC:
-        raise CorruptObject(name, f"a chunk begins with {_MAGIC!r}, this with {magic!r}")
+        raise CorruptObject(name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
     if length > CHUNK_BYTES_MAX:
-        raise CorruptObject(name, f"it claims to be {length} bytes long, and {CHUNK_BYTES_MAX} is the most")
+        raise CorruptObject(name, f"its header says that it has {length} bytes; the maximum is {CHUNK_BYTES_MAX}")
     return max(int(length), HEADER_BYTES)
 
 
 def verify(data: pa.Buffer, name: str) -> Header:
-    """Return the header of the one chunk that is all of `data`, after checking its CRC.
+    """Check the CRC of the chunk `data` and return its header.
 
-    Raises `CorruptObject` where any bit is not as it was written, also where bytes are cut or added, and
-    `NewerFormat` for an intact chunk of a higher version.
+    Raises `CorruptObject` if any bit was changed or bytes were cut or added, and `NewerFormat` for an intact chunk of a
+    higher version.
     """
     head = data[:HEADER_BYTES].to_pybytes()
     length = claimed_length(head, name)
@@ -165,23 +163,23 @@ def verify(data: pa.Buffer, name: str) -> Header:
 
 
 def _possible(header: Header, name: str) -> Header:
-    """Return a header. Raises `CorruptObject` if no writer makes such a chunk."""
+    """Return a header. Raises `CorruptObject` if no writer writes such a chunk."""
     if not 1 <= header.rows <= CHUNK_ROWS_MAX or HEADER_BYTES + header.body_length > header.length:
-        detail = f"it claims {header.rows} rows in {header.body_length} of its {header.length} bytes"
+        detail = f"its header says {header.rows} rows in {header.body_length} of its {header.length} bytes"
         raise CorruptObject(name, detail)
     return header
 
 
 def decoded_bytes_max(length: int) -> int:
-    """Return how much memory the rows of a chunk of `length` bytes may take."""
+    """Return the memory that the rows of a chunk of `length` stored bytes may take."""
     return max(DECODED_BYTES, DECODED_RATIO_MAX * length)
 
 
 class Verifier:
-    """Checks a chunk that comes in pieces, so that it need not be in memory; `verify` is for one that is."""
+    """Checks a chunk that arrives in pieces and is never in memory as a whole; see `verify`."""
 
     def __init__(self, head: bytes, name: str) -> None:
-        """`head` is the chunk's first 64 bytes. Raises `CorruptObject` where they are not a header."""
+        """`head` is the chunk's first 64 bytes. Raises `CorruptObject` if they are not a header."""
         length = claimed_length(head, name)
         _, self._version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
         (crc,) = _CRC.unpack_from(head, _FIELDS.size)
@@ -189,7 +187,7 @@ class Verifier:
         self._crc: int = google_crc32c.value(head[: _FIELDS.size])
         self._name = name
         self.left = length - HEADER_BYTES
-        """How many bytes have not come yet."""
+        """The number of bytes that are still to come."""
 
     def update(self, data: pa.Buffer) -> None:
         """Take the next bytes, at most `left`."""
@@ -198,7 +196,7 @@ class Verifier:
         self._crc = google_crc32c.extend(self._crc, data)
 
     def finish(self) -> Header:
-        """Return the header, once all bytes have come. Raises `CorruptObject`, `NewerFormat`."""
+        """Return the header after all bytes have arrived. Raises `CorruptObject`, `NewerFormat`."""
         assert self.left == 0
         if self._header.crc != self._crc:
             raise CorruptObject(self._name, "its checksum does not match its bytes")
@@ -208,11 +206,11 @@ class Verifier:
 
 
 def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
-    """Return the rows of a chunk that `verify` has passed, without copying what is not compressed, unless it is small.
+    """Return the rows of a chunk that `verify` accepted. Large bodies that are not compressed are not copied.
 
-    Takes at most `decoded_bytes_max` of memory. Raises `CorruptObject` if the body does not fit the schema that the
-    header names, if a value would lie outside of the body, or if the body would take more. A schema with other columns
-    of the same layout cannot be told.
+    Raises `CorruptObject` if the body does not fit the schema that the header names, if a value would be outside of the
+    body, or if the rows would take more memory than `decoded_bytes_max`. A schema with other columns of the same layout
+    goes unnoticed.
     """
     if header.schema_id >= len(schemas):
         raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
@@ -241,8 +239,8 @@ def _read(schema: pa.Schema, body: pa.Buffer) -> pa.RecordBatch:
 class _Messages:
     """A file for Arrow's stream reader: the schema's message, then a chunk's body, which is not copied.
 
-    `pa.ipc.read_record_batch` would do without, but takes no options: it hands the decoding to a pool of threads, which
-    costs more than it gains where each core has a task.
+    `pa.ipc.read_record_batch` would need no such file, but always decodes in a thread pool, which is slower if each
+    core runs a task.
     """
 
     closed = False
@@ -254,7 +252,7 @@ class _Messages:
         return True
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """Return the next bytes, of one message."""
+        """Return up to `size` bytes of one message."""
         if not self._left:
             return pa.py_buffer(b"")
         part = self._left[0].slice(0, size)
@@ -283,8 +281,8 @@ def _checksum(fields: bytes, *pieces: bytes) -> int:
 
 
 def _serialize(batch: pa.RecordBatch, compression: str) -> Sequence[bytes]:
-    """Return the batch as one IPC message, in pieces. Of Arrow's stream the schema and the end are cut off."""
-    assert not any(pa.types.is_dictionary(kind) for kind in batch.schema.types), "dictionaries are decoded before"
+    """Return the batch as one IPC message, in pieces: Arrow's stream without the schema and the end."""
+    assert not any(pa.types.is_dictionary(kind) for kind in batch.schema.types), "dictionaries must be decoded before"
     if batch.num_rows > _FEW_ROWS:
         pieces = _Pieces()
         _write_stream(pa.PythonFile(pieces, mode="w"), batch, compression)
@@ -302,7 +300,7 @@ def _write_stream(sink: pa.NativeFile, batch: pa.RecordBatch, compression: str) 
 
 
 class _Pieces:
-    """A file for Arrow's stream writer, which hands over its buffers as they are: they are not copied."""
+    """A file for Arrow's stream writer that keeps the buffers without copying them."""
 
     closed = False
 

@@ -1,8 +1,8 @@
-"""The names of the compressions that a topic may have, without importing pyarrow."""
+"""The compressions of a topic, in a module that does not import pyarrow."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-# As in `chunk.COMPRESSIONS` and `sequencing.Acks` (a test compares them), whose modules bring pyarrow along.
+# Equal to `chunk.COMPRESSIONS`, whose module imports pyarrow; a test compares them.
 Compression = Literal["none", "lz4", "zstd"]

@@ -1,10 +1,10 @@
-"""Decoding: from stored bytes to a value, or to a `LogError` that names the object.
+"""Decoding of stored bytes to a value, or to a `LogError` that names the object.
 
-Stored bytes may be anything, also where their checksum is right: another version, a faulty machine or a forger wrote
-them. So whatever a decoder raises about its input becomes a `LogError` here, and a decoder needs no rules of its own.
+Stored bytes may be anything even if their checksum is right: another version, a faulty machine or a forger may have
+written them. So every error of a decoder about its input becomes a `LogError` here.
 
-Make decoders when the module is imported. msgspec is not thread-safe while it meets a type for the first time: two
-threads that build a decoder of the same type at once can crash the process.
+Create decoders at import time. msgspec is not thread-safe when it sees a type for the first time: two threads that
+create a decoder of the same type at once can crash the process.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ IMPOSSIBLE = (
     msgspec.MsgspecError,
     InvalidName,
 )
-"""What pure code raises when its input cannot be. `ValueError` includes Unicode errors, `LookupError` unknown keys."""
-
+"""Errors of pure code for impossible input. `ValueError` includes Unicode errors, `LookupError` unknown keys."""
 
 _OUT_OF_RANGE = re.compile("Expected `int` [<>]=|Expected `str` matching")
 
@@ -44,14 +43,14 @@ def decode(
     name: str,
     mistyped: type[CorruptObject | NewerFormat] = NewerFormat,
 ) -> T:
-    """Return what `decoder` makes of `body`, which is in the object `name`.
+    """Return the value that `decoder` returns for `body`, which is in the object `name`.
 
-    Raises `mistyped` if the types are not the expected ones, and `CorruptObject` if `body` cannot be decoded at all.
+    Raises `mistyped` if a type is not the expected one, and `CorruptObject` if `body` cannot be decoded at all.
     """
     try:
         return decoder(body)
     except msgspec.ValidationError as error:
-        # msgspec has no class of its own for a number or a name that no version writes (`ranges`, `stored_names`).
+        # A number or name that no version writes (`ranges`, `stored_names`); msgspec has no error class for these.
         kind = CorruptObject if _OUT_OF_RANGE.match(str(error)) else mistyped
         raise kind(name, str(error)) from error
     except IMPOSSIBLE as error:
@@ -59,7 +58,7 @@ def decode(
 
 
 def reason(error: Exception) -> str:
-    """Return what an error says, with its kind if the words alone would not be understood."""
+    """Return the message of an error, after its class if the message alone would not be clear."""
     if isinstance(error, msgspec.MsgspecError | UnicodeError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

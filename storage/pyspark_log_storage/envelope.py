@@ -1,14 +1,12 @@
-"""The frame around every stored object that is not a chunk: what it is, which version, and a checksum.
+"""The envelope of every stored object that is not a chunk: its kind, its version and a checksum.
 
-    offset  bytes  field
-    0       4      magic: what kind of object this is, for example b"PLJE"
-    4       2      version, little-endian
-    6       2      zero
-    8       4      length of the body in bytes
-    12      4      CRC-32C of the fields above and the body
-    16      ...    body
-
-One frame for all, so that one test of flipped bits and cut files covers all.
+offset  bytes  field
+0       4      magic: the kind of object, for example b"PLJE"
+4       2      version, little-endian
+6       2      zero
+8       4      length of the body in bytes
+12      4      CRC-32C of the fields above and the body
+16      ...    body
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ HEADER_BYTES = _HEADER.size + _CRC.size
 
 
 def seal(magic: bytes, version: int, body: bytes) -> bytes:
-    """Return `body` inside its frame."""
+    """Return `body` in an envelope."""
     assert len(magic) == _MAGIC_BYTES
     header = _HEADER.pack(magic, version, 0, len(body))
     crc = google_crc32c.extend(google_crc32c.value(header), body)
@@ -34,7 +32,7 @@ def seal(magic: bytes, version: int, body: bytes) -> bytes:
 
 
 def is_whole(data: bytes) -> bool:
-    """Return whether `data` is a frame as it was sealed, whatever it holds and in whichever version."""
+    """Return whether `data` is an undamaged envelope, of any kind and version."""
     if len(data) < HEADER_BYTES:
         return False
     length: int = _HEADER.unpack_from(data)[3]
@@ -45,11 +43,10 @@ def is_whole(data: bytes) -> bool:
 
 
 def unseal(magic: bytes, version: int, data: bytes, name: str) -> bytes:
-    """Return the body of the frame `data`.
+    """Return the body of the envelope `data`.
 
-    `version` is the newest that the caller reads; `name` is what errors call the object.
-    Raises `CorruptObject` where any bit differs from what was sealed or bytes are cut or added, and
-    `NewerFormat` for an intact frame of a higher version.
+    `version` is the newest that the caller reads; `name` names the object in errors. Raises `CorruptObject` if any bit
+    was changed or bytes were cut or added, and `NewerFormat` for an intact envelope of a higher version.
     """
     if len(data) < HEADER_BYTES:
         raise CorruptObject(name, f"it has {len(data)} bytes, fewer than its {HEADER_BYTES}-byte header")

@@ -1,35 +1,35 @@
-"""Every error that the product raises for what the world can cause. Bugs are asserted instead.
+"""All errors that pyspark_log raises on purpose. Bugs are asserted instead.
 
     LogError
-    |-- InvalidInput                  the caller's words or rows are wrong: nothing was written
+    |-- InvalidInput                  the caller's options, names or rows are wrong: nothing was written
     |   |-- InvalidOption             an option: .option
     |   |-- InvalidName               the name of a topic, group or node: .name
     |   `-- InvalidRecord             a row or a column of the frame
-    |-- NoCluster                     there is nothing at the address yet
+    |-- NoCluster                     there is no cluster at the address
     |-- UnknownTopic                  .topic
     |-- TopicExists                   .topic
-    |-- DataLoss                      rows that a reader asked for are not there (failOnDataLoss)
+    |-- DataLoss                      rows that a reader asked for do not exist any more (failOnDataLoss)
     |-- ProducerFenced                another query or a newer run owns the producer: .producer
-    |-- BatchMismatch                 a replayed batch differs, or went backwards: .producer, .batch
+    |-- BatchMismatch                 a replayed batch differs, or its number went backwards: .producer, .batch
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas: nothing was appended
-    |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, and not on enough of them
+    |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, but on too few of them
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
-    |   `-- OutOfChain                a journal entry that is whole, and does not follow the one before it
+    |   `-- OutOfChain                an intact journal entry that does not follow the one before it
     |-- NewerFormat                   written by a newer version: .object, .detail
-    |-- StaleFile                     a file waited so long to be sequenced that its bytes may be gone
-    |-- UnknownVersion                a version of a topic that is not kept any more, or not there yet: .version
-    |-- OutcomeUnknown                an entry may have been written or not: ask by what it would have done
-    `-- StoreError                    a store did not do what was asked: .url, .key
+    |-- StaleFile                     a file waited so long to be sequenced that it may have been deleted
+    |-- UnknownVersion                a version of a topic that is no longer kept, or does not exist yet: .version
+    |-- OutcomeUnknown                an entry may have been written or not: look for its effect
+    `-- StoreError                    a call to a store failed: .url, .key
         |-- ObjectMissing             there is no such object
-        |-- StoreUnavailable retriable    time-outs, I/O errors
+        |-- StoreUnavailable retriable    timeouts, I/O errors
         |-- StoreRefused              no permission, wrong credentials or settings: an operator must act
-        |   `-- StoreUnwritable       nobody can write there: the disk is full, or read-only
+        |   `-- StoreUnwritable       no process can write there: the disk is full, or read-only
         |-- StoreUnfit                the store failed the self-test: it ignores conditions, or tears writes
         `-- NodeMissing               the store is another node, or of another incarnation
             `-- NodeAway retriable    the store has no marker: its disk is not mounted, or was wiped
 
-A class exists only where a caller acts differently. `retriable` says whether the same call may
-succeed later without anybody's doing. Every message says what to do next.
+A class exists only if callers act differently on it. `retriable` says whether the same call may succeed later without
+any action. Every message says what to do next.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LogError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the message and the facts, whatever the constructor takes (Spark pickles errors)."""
+        """Pickle the message and the attributes, not the arguments of the constructor (Spark pickles errors)."""
         return _restore, (type(self), self.message, self.__dict__)
 
 
@@ -57,7 +57,7 @@ def _restore(cls: type[LogError], message: str, facts: dict[str, object]) -> Log
 
 
 class InvalidInput(LogError):
-    """What the caller gave cannot be used. Nothing was written."""
+    """An argument of the caller cannot be used. Nothing was written."""
 
 
 class InvalidOption(InvalidInput):
@@ -96,12 +96,12 @@ class TopicExists(LogError):
     """The cluster has a topic of this name already."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic!r} exists already; use it, choose another name, or delete it first")
+        super().__init__(f"topic {topic!r} already exists; use it, choose another name, or delete it first")
         self.topic = topic
 
 
 class DataLoss(LogError):
-    """Rows that a reader must read are gone: expired, truncated, or of a topic that was deleted."""
+    """Rows that a reader must read have expired, were truncated, or belong to a deleted topic."""
 
 
 class ProducerFenced(LogError):
@@ -113,7 +113,7 @@ class ProducerFenced(LogError):
 
 
 class BatchMismatch(LogError):
-    """A batch came again with other rows, or its number is lower than the last one's."""
+    """A batch was replayed with other rows, or its number is lower than the last one's."""
 
     def __init__(self, producer: str, batch: int, message: str) -> None:
         super().__init__(message)
@@ -122,17 +122,17 @@ class BatchMismatch(LogError):
 
 
 class NotEnoughReplicas(LogError):
-    """Fewer replicas are in sync than the topic's min.insync.replicas asks for."""
+    """Fewer replicas are in sync than the topic's min.insync.replicas requires."""
 
     retriable = True
 
 
 class NotEnoughReplicasAfterAppend(NotEnoughReplicas):
-    """The batch is in the log, and fewer in-sync replicas than min.insync.replicas asks for have its rows."""
+    """The batch is in the log, but fewer in-sync replicas have its rows than min.insync.replicas requires."""
 
 
 class CorruptObject(LogError):
-    """Stored bytes are not what was written."""
+    """Stored bytes differ from those that were written."""
 
     def __init__(self, obj: str, detail: str) -> None:
         super().__init__(f"{obj} is damaged: {detail}; restore it from a replica or a backup")
@@ -141,11 +141,11 @@ class CorruptObject(LogError):
 
 
 class OutOfChain(CorruptObject):
-    """A journal entry is whole, and does not follow the one before it: one of the two is no part of the journal."""
+    """A journal entry is intact and does not follow the one before it: one of the two is not part of the journal."""
 
 
 class NewerFormat(LogError):
-    """An object was written by a newer version of the product, which this one must not guess at."""
+    """An object was written by a newer version of pyspark_log."""
 
     def __init__(self, obj: str, detail: str) -> None:
         super().__init__(f"{obj} was written by a newer version of pyspark_log ({detail}); upgrade this one")
@@ -170,7 +170,7 @@ class OutcomeUnknown(LogError):
 
 
 class StoreError(LogError):
-    """A store did not do what it was asked."""
+    """A call to a store failed."""
 
     def __init__(self, url: str, key: str, message: str) -> None:
         super().__init__(message)
@@ -182,7 +182,7 @@ class ObjectMissing(StoreError):
     """There is no object at this key."""
 
     def __init__(self, url: str, key: str, rows: str = "") -> None:
-        """`rows` says where the rows belong that are in the object, and that somebody needs."""
+        """`rows` names the rows that are in the object and that a reader needs."""
         message = f"there is no object {key!r} in {url}; was it deleted, or is another path mounted there?"
         if rows:
             message = f"{rows}: {message} Copy it again (pyspark-log verify --repair), or restore it from a backup"
@@ -196,11 +196,11 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store said no to this process: permission, credentials or settings. An operator must act."""
+    """The store refused this process: permission, credentials or settings. An operator must act."""
 
 
 class StoreUnwritable(StoreRefused):
-    """The store takes nothing from anybody: its disk is full or read-only. A replica on it is out of sync."""
+    """No process can write to the store: its disk is full or read-only. A replica on it is out of sync."""
 
 
 class StoreUnfit(StoreError):
@@ -208,7 +208,7 @@ class StoreUnfit(StoreError):
 
 
 class NodeMissing(StoreError):
-    """The store is not the node that was expected: another one is mounted there, or an operator renewed it."""
+    """The store is not the expected node: another one is mounted there, or an operator renewed it."""
 
 
 class NodeAway(NodeMissing):

@@ -1,17 +1,16 @@
-"""Fan-out: writing one large object to several stores at once.
+"""Fan-out: one large object, written to several stores at once.
 
-Each store has a lane: a thread that is handed the pieces. A store that fails, or that falls so far behind that it must
-be taken for dead, loses its lane, and the others go on: the object is written where any store is left. So nobody waits
-for a dead disk longer than once, and who was left out is known at the end.
+Each store is written by a thread of its own. A store that fails, or falls far behind the others, is left out, and the
+object is written as long as one store remains. So a hanging disk costs one wait, and the writer knows at the end which
+stores were left out.
 """
 
 from __future__ import annotations
 
 import contextlib
-import queue
-import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -21,25 +20,24 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnwritable,
 )
+from pyspark_log_storage.store_threads import Answer, StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pyspark_log_storage.store import ObjectWriter, Store
 
-PIECES_WAITING_MAX = 2
-"""How many pieces may wait for one store: the memory that a slow one costs."""
+PIECES_PENDING_MAX = 3
+"""How many pieces of a store may be unwritten. Bounds the memory that a slow store costs."""
 SLOWER_SECONDS = 30.0
-"""How much longer than the quickest store another may take (Kafka's request.timeout.ms)."""
-
-_LOOK_SECONDS = 0.01
-_CLOSE_LOOK_SECONDS = 0.001
+"""How much longer than the fastest store another may take (Kafka's request.timeout.ms)."""
+_CLOSE = "close"
 
 
 def is_node_failure(error: LogError) -> bool:
-    """Return whether an error says that a node is away or broken, whoever asks.
+    """Return whether an error means that a node is unreachable or broken for every client.
 
-    Missing rights and wrong settings are the asker's: they must not put a node that is well out of what others rely on.
+    Missing rights and wrong settings are the client's own fault: they must not exclude a healthy node for others.
     """
     if isinstance(error, StoreUnwritable):
         return True
@@ -47,41 +45,12 @@ def is_node_failure(error: LogError) -> bool:
 
 
 def main_reason(failures: Iterable[LogError]) -> LogError:
-    """Return the error to raise if every store failed: a retriable one if there is any, for that store may return."""
+    """Return the error to raise if every store failed: a retriable one if any, because that store may recover."""
     return min(failures, key=lambda error: not error.retriable)
 
 
-class Lane(Protocol):
-    """One store's share of a fan-out."""
-
-    error: Exception | None
-    """Why the store does not get the object."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will happen: the object is published, or given up."""
-
-    def put(self, pieces: tuple[bytes, ...], late: float) -> None:
-        """Hand over what is to be written in one go.
-
-        Where there is no room until `late` (seconds, `time.monotonic`) the lane has failed.
-        """
-
-    def close(self, late: float) -> None:
-        """Hand over the end."""
-
-    def wait(self, seconds: float | None) -> None:
-        """Wait until the lane has ended, or so long."""
-
-    def give_up(self) -> None:
-        """Take the store for dead."""
-
-    def abandon(self) -> None:
-        """Write no more; what is there is removed as soon as the store answers."""
-
-
 class FanOutWriter:
-    """Writes one object at the same key of several stores. Used by one thread."""
+    """Writes one object under the same key of several stores. Used by one thread."""
 
     def __init__(
         self,
@@ -91,127 +60,141 @@ class FanOutWriter:
         durable: bool = True,
         enough: int | None = None,
         slower_seconds: float = SLOWER_SECONDS,
-        lane: Callable[..., Lane] | None = None,
     ) -> None:
-        """`stores` are named, by node. `enough`: the end waits for so many, the others go on by themselves; None: all.
-
-        `lane` makes a store's share; of itself it is a thread.
-        """
+        """`stores` are by node. `close` waits for `enough` of them (None: all); the others go on in the background."""
         assert stores
+        self._stores = stores
+        self._key = key
         self._enough = len(stores) if enough is None else enough
         self._slower_seconds = slower_seconds
-        make = lane or ThreadLane
-        self._lanes = {name: make(store, key, durable=durable) for name, store in stores.items()}
+        self._threads = StoreThreads("write to")
+        self._copies = {name: _Copy(store, key, durable=durable) for name, store in stores.items()}
+        self._closed: list[str] = []
         self.failures: dict[str, LogError] = {}
         """Why a store does not get the object."""
+        for name, copy in self._copies.items():
+            self._threads.start(name, copy.open)
 
     @property
     def done(self) -> tuple[str, ...]:
-        """The names of the stores that have the object, whole, after `close`."""
-        return tuple(self._lanes)
+        """The names of the stores that have the whole object, after `close`."""
+        return tuple(self._copies)
 
     def write(self, *pieces: bytes) -> None:
-        """Append bytes, which must not change afterwards. Raises `StoreError` where no store is left."""
-        late = time.monotonic() + self._slower_seconds
-        for lane in self._lanes.values():
-            lane.put(pieces, late)
-        self._drop_failed()
+        """Append bytes, which must not change afterwards. Raises `StoreError` if no store is left."""
+        deadline = time.monotonic() + self._slower_seconds
+        for name, copy in list(self._copies.items()):
+            self._start(name, partial(copy.write, *pieces), deadline)
+        self._take_what_is_ready()
+        self._require_a_store()
 
     def close(self) -> None:
-        """Publish the object in every store that is left. Raises `StoreError` where none could."""
-        for lane in self._lanes.values():
-            lane.close(time.monotonic() + self._slower_seconds)
-        lanes = list(self._lanes.values())
-        late = None
-        while waiting := [lane for lane in lanes if not lane.ended]:
-            if sum(lane.ended and lane.error is None for lane in lanes) >= self._enough:
-                self._lanes = {name: lane for name, lane in self._lanes.items() if lane.ended}
-                break
-            if late is None and len(waiting) < len(lanes):
-                late = time.monotonic() + self._slower_seconds
-            if late is not None and time.monotonic() >= late:
-                for lane in waiting:
-                    lane.give_up()
-                break
-            waiting[0].wait(None if len(lanes) == 1 else _CLOSE_LOOK_SECONDS)
-        self._drop_failed()
+        """Publish the object in every store that is left. Raises `StoreError` if none can."""
+        begun = len(self._copies)
+        for name, copy in list(self._copies.items()):
+            self._start(name, copy.close, time.monotonic() + self._slower_seconds, _CLOSE)
+        deadline = None
+        while (waiting := self._copies.keys() - self._closed) and len(self._closed) < self._enough:
+            if deadline is None and len(waiting) < begun:
+                deadline = time.monotonic() + self._slower_seconds
+            answer = self._threads.next(_seconds_until(deadline))
+            if answer is not None:
+                self._take(answer)
+            else:
+                for name in waiting:
+                    self._leave_out(name, self._too_slow(name))
+        self._take_what_is_ready()
+        self._threads.end()
+        self._copies = {name: copy for name, copy in self._copies.items() if name in self._closed}
+        self._require_a_store()
 
     def discard(self) -> None:
-        """Give the object up everywhere; a store that hangs is not waited for. Does nothing after `close`."""
-        for lane in self._lanes.values():
-            lane.abandon()
+        """Remove the object everywhere, without waiting for stores that hang. Does nothing after `close`."""
+        for name, copy in self._copies.items():
+            if name not in self._closed:
+                self._abandon(name, copy)
+        self._threads.end()
 
-    def _drop_failed(self) -> None:
-        failed = {name: lane.error for name, lane in self._lanes.items() if lane.error is not None}
-        for error in failed.values():
-            if not isinstance(error, LogError) or not is_node_failure(error):
-                self.discard()
-                raise error
-        for name, error in failed.items():
-            assert isinstance(error, LogError)
-            self.failures[name] = error
-            self._lanes.pop(name).abandon()
-        if not self._lanes:
+    def _start(self, name: str, step: Callable[[], None], deadline: float, tag: str | None = None) -> None:
+        """Start the next step in a store, once it has room for it; leave the store out if it has none in time."""
+        while name in self._copies and self._threads.pending(name) >= PIECES_PENDING_MAX:
+            answer = self._threads.next(_seconds_until(deadline))
+            if answer is not None:
+                self._take(answer)
+            else:
+                self._leave_out(name, self._too_slow(name))
+        if name in self._copies:
+            self._threads.start(name, step, tag)
+
+    def _take_what_is_ready(self) -> None:
+        while (answer := self._threads.next(0)) is not None:
+            self._take(answer)
+
+    def _take(self, answer: Answer) -> None:
+        """Note how a step ended. Raises the error of one that is not the fault of a node."""
+        if answer.store not in self._copies:
+            return
+        if answer.error is None:
+            self._closed += [answer.store] if answer.tag == _CLOSE else []
+        elif isinstance(answer.error, LogError) and is_node_failure(answer.error):
+            self._leave_out(answer.store, answer.error)
+        else:
+            self.discard()
+            raise answer.error
+
+    def _leave_out(self, name: str, error: LogError) -> None:
+        self.failures[name] = error
+        self._abandon(name, self._copies.pop(name))
+
+    def _abandon(self, name: str, copy: _Copy) -> None:
+        copy.abandoned = True
+        self._threads.start(name, copy.discard)
+
+    def _too_slow(self, name: str) -> StoreUnavailable:
+        url = self._stores[name].url
+        message = f"{url} takes too long to write {self._key}; check its disk, mount or network"
+        return StoreUnavailable(url, self._key, message)
+
+    def _require_a_store(self) -> None:
+        if not self._copies:
+            self._threads.end()
             raise main_reason(self.failures.values())
 
 
-class ThreadLane:
-    """A thread that writes what it is handed."""
+class _Copy:
+    """The object in one store. Its methods run in the thread of the store."""
 
     def __init__(self, store: Store, key: str, *, durable: bool) -> None:
         self._store, self._key, self._durable = store, key, durable
-        self._pieces: queue.Queue[tuple[bytes, ...] | None] = queue.Queue(PIECES_WAITING_MAX)
-        self._abandoned = False
-        self.error: Exception | None = None
-        self._end = threading.Event()
-        # A daemon: a store that hangs must not keep the process from ending.
-        threading.Thread(target=self._run, name=f"write to {store.url}", daemon=True).start()
+        self._writer: ObjectWriter | None = None
+        self.abandoned = False
+        """Set from outside, so that the steps that were started before are skipped."""
 
-    @property
-    def ended(self) -> bool:
-        return self._end.is_set()
+    def open(self) -> None:
+        if not self.abandoned:
+            self._writer = self._store.open_write(self._key, durable=self._durable)
 
-    def put(self, pieces: tuple[bytes, ...], late: float) -> None:
-        self._hand_over(pieces, late)
+    def write(self, *pieces: bytes) -> None:
+        self._do(lambda writer: writer.write(*pieces))
 
-    def close(self, late: float) -> None:
-        self._hand_over(None, late)
+    def close(self) -> None:
+        self._do(lambda writer: writer.close())
 
-    def wait(self, seconds: float | None) -> None:
-        self._end.wait(seconds)
+    def discard(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(LogError):
+                writer.discard()
 
-    def give_up(self) -> None:
-        if self.error is None:
-            message = f"{self._store.url} takes too long to write {self._key}; check its disk, mount or network"
-            self.error = StoreUnavailable(self._store.url, self._key, message)
-
-    def abandon(self) -> None:
-        self._abandoned = True
-        with contextlib.suppress(queue.Full):  # else the thread sees the mark before it writes the next piece
-            self._pieces.put_nowait(None)
-
-    def _hand_over(self, pieces: tuple[bytes, ...] | None, late: float) -> None:
-        while self.error is None:
-            try:
-                self._pieces.put(pieces, timeout=_LOOK_SECONDS)
-            except queue.Full:
-                if time.monotonic() >= late:
-                    self.give_up()
-            else:
-                return
-
-    def _run(self) -> None:
-        writer: ObjectWriter | None = None
+    def _do(self, step: Callable[[ObjectWriter], None]) -> None:
+        if self._writer is None or self.abandoned:
+            return
         try:
-            writer = self._store.open_write(self._key, durable=self._durable)
-            while (pieces := self._pieces.get()) is not None and not self._abandoned:
-                writer.write(*pieces)
-            if not self._abandoned:
-                writer.close()
-        except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
-            self.error = self.error or error
-        finally:
-            if writer is not None:
-                with contextlib.suppress(LogError):
-                    writer.discard()  # after `close` this does nothing
-            self._end.set()
+            step(self._writer)
+        except Exception:
+            self.discard()  # here, because the writer may not wait for this store any more
+            raise
+
+
+def _seconds_until(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

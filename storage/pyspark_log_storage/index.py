@@ -1,11 +1,11 @@
-"""The index of a segment: where each chunk lies, to bisect by offset or by time without reading the segment.
+"""The index of a segment: the position of each chunk, for a binary search by offset or time.
 
     offset  bytes  field (little-endian)
     0       4      magic b"PLIX"
     4       2      version, 1
     6       2      zero
     8       8      base offset of the segment
-    16      8      offset behind its last row
+    16      8      offset after its last row
     24      8      length of the .log in bytes
     32      4      number of entries
     36      24     zero
@@ -17,14 +17,14 @@
     length u32, leader epoch u32, schema id u32, smallest and largest timestamp i64 (microseconds), CRC-32C of the
     chunk u32, zero u32.
 
-    A block's CRC-32C is of the header's CRC-32C (u32), the block's number from 0 (u32), and the block before it: so
-    a whole block in another's place, or of another index, is noticed too.
+    A block's CRC-32C covers the header's CRC-32C (u32), the number of the block from 0 (u32), and the bytes of the
+    block before it: so a block of another position or index is noticed, too.
 
-Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many reads neighbouring
-blocks together. Made from the .log alone, and again where it is missing or damaged.
+Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many rows reads adjacent
+blocks together. The index is written from the .log alone, and again if it is missing or damaged.
 
-A right checksum does not make an index true. The entries that are returned are checked: they follow one another, in
-rows and in bytes, and lie within what the header says of the segment. Nothing is listed that the file does not hold.
+A right checksum does not make an index true. Returned entries are checked: they are contiguous in rows and bytes, and
+within the segment that the header describes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HEADER_BYTES = 64
 BLOCK_BYTES = 4096
 BLOCK_ENTRIES = 78
 READ_BLOCKS_MAX = 16
-"""How many neighbouring blocks are read at once: 64 KiB."""
+"""How many adjacent blocks are read at once: 64 KiB."""
 SEGMENT_ROWS_MAX = 2**32 - 1
 BEFORE_ALL_TIMES = -(2**63)
 
@@ -78,7 +78,7 @@ assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTE
 
 
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
-    """One chunk of a segment. Offsets are of the partition; position and length in bytes of the .log."""
+    """One chunk of a segment: its offsets in the partition, its position and length in bytes in the .log."""
 
     base_offset: int
     rows: int
@@ -92,11 +92,11 @@ class IndexEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the chunk's last row."""
+        """The offset after the chunk's last row."""
         return self.base_offset + self.rows
 
     def place(self) -> StagedChunk:
-        """Return where the chunk lies in the .log, and what a reader must find there."""
+        """Return the chunk's position in the .log, and its contents as a reader must find them."""
         return StagedChunk(
             0, self.position, self.length, self.rows, self.min_timestamp, self.max_timestamp, self.schema_id, self.crc
         )
@@ -136,7 +136,7 @@ def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry]) -> b
 
 
 class Index:
-    """An index on a store, of which only the blocks that are needed are read, and kept.
+    """An index on a store. Blocks are read when they are needed, and kept.
 
     Every method may raise `ObjectMissing`, `CorruptObject` and `NewerFormat`.
     """
@@ -160,19 +160,19 @@ class Index:
         rows = self.end_offset - self.base_offset
         if self.entries < 1 or not self.entries <= rows <= SEGMENT_ROWS_MAX or self.base_offset < 0:
             detail = f"its header says {self.entries} chunks of offsets {self.base_offset} to {self.end_offset}"
-            raise CorruptObject(self._name, f"{detail}, which cannot be")
+            raise CorruptObject(self._name, f"{detail}, which is impossible")
         self._blocks: dict[int, tuple[int, NDArray[np.void]]] = {}
 
     @property
     def blocks(self) -> int:
-        """How many blocks it has."""
+        """The number of blocks."""
         return -(-int(self.entries) // BLOCK_ENTRIES)
 
     def find_offset(self, offset: int) -> int:
-        """Return the number of the entry whose chunk holds `offset`, which is in the segment."""
+        """Return the number of the entry of the chunk with `offset`, which must be in the segment."""
         assert self.base_offset <= offset < self.end_offset
         if offset in {self.base_offset, self.end_offset - 1}:
-            return 0 if offset == self.base_offset else int(self.entries) - 1  # so that to read all needs no search
+            return 0 if offset == self.base_offset else int(self.entries) - 1  # no search to read all
         relative = offset - self.base_offset
         low, high = 0, self.blocks - 1
         while low < high:
@@ -189,7 +189,7 @@ class Index:
     def find_time(self, timestamp: int) -> int | None:
         """Return the number of the first entry with a row at or after `timestamp` (microseconds), or None."""
         low, high = 0, self.blocks - 1
-        # The block to look in is the last one before which no chunk reaches the time.
+        # Find the last block before which all chunks are older.
         while low < high:
             middle = (low + high + 1) // 2
             if self._block(middle)[0] < timestamp:
@@ -200,7 +200,7 @@ class Index:
         return low * BLOCK_ENTRIES + int(reaching[0]) if len(reaching) else None
 
     def read(self, first: int, last: int) -> list[IndexEntry]:
-        """Return the entries from `first` up to and with `last`. Reads what is missing up to 64 KiB at once."""
+        """Return the entries from `first` to `last` inclusive. Reads missing blocks, up to 64 KiB at once."""
         self._load(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES)
         found = []
         for number in range(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES + 1):
@@ -213,7 +213,7 @@ class Index:
         return found
 
     def _check(self, entries: list[IndexEntry], first: int, last: int) -> None:
-        """Raise `CorruptObject` unless these chunks follow one another, and lie in the segment of the header."""
+        """Raise `CorruptObject` unless these chunks are contiguous and within the segment that the header describes."""
         offset = self.base_offset if first == 0 else entries[0].base_offset if entries else -1
         position = entries[0].position if entries else -1
         fits = position > 0
@@ -223,11 +223,11 @@ class Index:
         end = self.end_offset, self.log_bytes
         is_last = last == self.entries - 1
         if not fits or offset > end[0] or position > end[1] or ((offset, position) == end) != is_last:
-            detail = f"its chunks {first} to {last} do not follow one another, or lie outside of the segment"
+            detail = f"its chunks {first} to {last} are not contiguous, or are outside of the segment"
             raise CorruptObject(self._name, detail)
 
     def read_all(self) -> Iterator[IndexEntry]:
-        """Yield every entry. Holds a few blocks in memory, whatever the number of entries."""
+        """Yield every entry. Keeps only a few blocks in memory."""
         for first in range(0, self.blocks, READ_BLOCKS_MAX):
             last = min(first + READ_BLOCKS_MAX, self.blocks) - 1
             yield from self.read(first * BLOCK_ENTRIES, min((last + 1) * BLOCK_ENTRIES, int(self.entries)) - 1)
@@ -240,7 +240,7 @@ class Index:
         return self._blocks[number]
 
     def _load(self, first: int, last: int) -> None:
-        """Read the blocks from `first` up to and with `last` that have not been read, neighbours together."""
+        """Read the blocks from `first` to `last` inclusive that have not been read, adjacent ones together."""
         missing = (number for number in range(first, last + 1) if number not in self._blocks)
         for number, run in _runs(missing, READ_BLOCKS_MAX):
             data = self._store.read(self._key, HEADER_BYTES + number * BLOCK_BYTES, run * BLOCK_BYTES)
@@ -265,7 +265,7 @@ def _block_crc(header_crc: int, number: int, body: bytes) -> int:
 
 
 def _runs(numbers: Iterable[int], length_max: int) -> Iterator[tuple[int, int]]:
-    """Yield first number and length of each run of neighbours in `numbers`, which ascend. Looks one number ahead."""
+    """Yield first number and length of each run of adjacent `numbers`, which ascend. Consumes one number ahead."""
     first = length = 0
     for number in numbers:
         if length and number == first + length and length < length_max:

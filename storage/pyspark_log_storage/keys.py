@@ -1,7 +1,7 @@
-"""Keys: which of them a store takes. Most hold names that were read from files, which may be forged.
+"""The rules for keys. Most keys contain names that were read from files, which may be forged.
 
 A key is a relative path: parts with "/" between them, none of which is empty, "." or "..". So no key leads out of its
-store. The folder ".tmp" at the root is the store's own.
+store. The folder ".tmp" at the root belongs to the store.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ _NO_PARTS = frozenset({"", ".", ".."})
 
 
 def check_key(url: str, key: str) -> None:
-    """Raise `StoreRefused` unless `key` can be the key of an object in the store at `url`."""
+    """Raise `StoreRefused` unless `key` is a valid object key. `url` is that of the store."""
     parts = key.split("/")
     if _NO_PARTS.isdisjoint(parts) and "\0" not in key and parts[0] != TEMPORARY:
         return
     raise StoreRefused(
         url,
         key,
-        f"{key[:300]!r} is no key of an object in {url}: what names it is damaged or forged, and nothing was read, "
-        "written or deleted there. Find the damage with pyspark-log verify",
+        f"{key[:300]!r} is not a valid object key in {url}: the object that names it is damaged or forged; nothing was "
+        "read, written or deleted. Find the damage with pyspark-log verify",
     )
 
 

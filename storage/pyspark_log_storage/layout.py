@@ -1,12 +1,12 @@
-"""Where things lie: the key of every stored object, in one place.
+"""The key of every stored object.
 
     node                                            the node's marker
-    cluster/journal-nodes                           where the journals live, if on several stores
-    cluster/journal-nodes.<generation>              where they moved to later
+    cluster/journal-nodes                           the stores of the journals, if there are several
+    cluster/journal-nodes.<generation>              the stores to which they migrated
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
     cluster/manifests/<born>-<nonce>                events that are too large for an entry
-    cluster/spares/...                              the same objects once more (`spare`)
+    cluster/spares/...                              a second copy of each of these objects (`spare`)
     topics/<topic>/<topic id>/journal/entries/<number>
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
@@ -15,15 +15,15 @@
     topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
     topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
     topics/<topic>/<topic id>/description
-    set-aside/<when>-<nonce>/<key>                  what a rebuild found no place for
-    selftest/                                       what the store was tried with; empty afterwards
+    set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
+    selftest/                                       objects of the store's self-test; empty afterwards
 
-Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with
-its former life. Journals lie at the cluster root, append files on each node; with one node both are one
-store. On several journal nodes an entry is several objects, `<number>.<ballot>` and `<number>.<ballot>.claim`; once the
-journals have moved to others, in `entries.<generation>/`. Numbers have 20 digits, so that keys sort as numbers do.
+Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with the
+deleted one. Journals are at the cluster root, append files on each node; with one node both are one store. On several
+journal nodes an entry is several objects, `<number>.<ballot>` and `<number>.<ballot>.claim`; after the journals have
+migrated these are in `entries.<generation>/`. Numbers have 20 digits, so that keys sort in the order of the numbers.
 
-Only what has such a key is ever deleted: other files in these folders are somebody's.
+Only objects with such keys are ever deleted. Other files in these folders are not the product's.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _DIGITS = 20
 _NUMBER = rf"[0-9]{{{_DIGITS}}}"
 _NONCE = "[0-9A-Za-z]{1,64}"
 BORN_NAME = rf"{_NUMBER}-{_NONCE}"
-"""The pattern of what `born_name` makes."""
+"""The pattern of `born_name`."""
 SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}"
-"""The pattern of what `segment_name` makes."""
+"""The pattern of `segment_name`."""
 _BORN = re.compile(BORN_NAME)
 _SEGMENT = re.compile(SEGMENT_NAME)
 _SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME}\.(log|index)")
@@ -62,24 +62,24 @@ def number(n: int) -> str:
 
 
 def newest_first(n: int) -> str:
-    """Return a key part that lists before those of all lower numbers."""
+    """Return a key part that sorts before those of all lower numbers."""
     return number(NUMBER_MAX - n)
 
 
 def number_of_newest_first(part: str) -> int:
     """Return the number whose `newest_first` is `part`. Raises `ValueError` for other text."""
     if len(part) != _DIGITS or not (part.isascii() and part.isdigit()):
-        raise ValueError(f"{part!r} is no number of {_DIGITS} digits")
+        raise ValueError(f"{part!r} is not a number of {_DIGITS} digits")
     return NUMBER_MAX - int(part)
 
 
 def born_name(born: int, nonce: str) -> str:
-    """Return the name of a file: the newest journal entry that its writer knew, and something unique."""
+    """Return the name of a file. `born` is the newest journal entry that its writer knew, `nonce` is unique."""
     return f"{number(born)}-{nonce}"
 
 
 def born_of(name: str) -> int:
-    """Return the born of a file's name: of an append file or manifest the first part, of a segment the second."""
+    """Return the born in a file's name: the first part for an append file or manifest, the second for a segment."""
     return int(name.split("-")[-2])
 
 
@@ -89,32 +89,32 @@ def base_offset_of(key: str) -> int:
 
 
 def is_born_name(name: str) -> bool:
-    """Return whether `name` is one that `born_name` makes; other files may lie beside them."""
+    """Return whether `name` is the name of an append file or manifest."""
     return _BORN.fullmatch(name) is not None
 
 
 def is_segment_name(name: str) -> bool:
-    """Return whether `name` is one that `segment_name` makes."""
+    """Return whether `name` is the name of a segment, without ending."""
     return _SEGMENT.fullmatch(name) is not None
 
 
 def is_segment_file(name: str) -> bool:
-    """Return whether `name` is that of a segment's .log or .index, with its ending."""
+    """Return whether `name` is the name of a segment's .log or .index."""
     return _SEGMENT_FILE.fullmatch(name) is not None
 
 
 def is_of_topic(key: str, folder: str) -> bool:
-    """Return whether `key` is one that the product makes in the folder of a life of a topic, which ends with "/"."""
+    """Return whether `key` is one of the product's in `folder`, the folder of a topic id, which ends with "/"."""
     return key.startswith(folder) and _OF_TOPIC.fullmatch(key, len(folder)) is not None
 
 
 def is_of_journal(name: str) -> bool:
-    """Return whether `name` is one that the product makes in the folder of a journal, without that folder."""
+    """Return whether `name`, a key in the folder of a journal, is one of the product's."""
     return _OF_JOURNAL.fullmatch(name) is not None
 
 
 def is_of_cluster(key: str) -> bool:
-    """Return whether `key` is one of the cluster's own journal, or of what tells where that is."""
+    """Return whether `key` is one of the cluster's journal, or of the lists of its stores."""
     return _OF_CLUSTER.fullmatch(key) is not None
 
 
@@ -124,7 +124,7 @@ def segment_name(base_offset: int, born: int, nonce: str) -> str:
 
 
 def topic_folder(topic: str, topic_id: str) -> str:
-    """Return the folder of one life of a topic."""
+    """Return the folder of a topic id."""
     return f"{TOPICS}{topic}/{topic_id}/"
 
 
@@ -134,7 +134,7 @@ def topic_journal(topic: str, topic_id: str) -> str:
 
 
 def entries(journal: str, generation: int = 1) -> str:
-    """Return the folder of a journal's entries; those of each generation of its stores have one of their own."""
+    """Return the folder of a journal's entries in a generation of its stores."""
     return f"{journal}entries/" if generation == 1 else f"{journal}entries.{generation}/"
 
 
@@ -147,4 +147,4 @@ KEY = "node"
 
 
 SELF_TEST = "selftest/"
-"""What a store is tried with, before it has a marker."""
+"""The folder of the self-test, which is run before the store has a marker."""

@@ -1,15 +1,15 @@
-"""A store in a folder of a file system that all processes share (POSIX: link, rename, fsync of folders).
+"""A store in a folder of a shared file system (POSIX: link, rename, fsync of folders).
 
     <root>/<key>            the objects
-    <root>/.tmp/<name>      objects being written; what a killed process leaves behind is swept (`temporary`)
+    <root>/.tmp/<name>      objects that are being written (`temporary`)
 
-The first object makes the folder `.tmp`. So where that is missing nothing was ever written, or the disk is not mounted:
-a node's store then wants its marker, and leaves the empty folder below the mount point empty.
+The first write creates the folder `.tmp`. So if it is missing, nothing was ever written or the disk is not mounted. A
+node's store then requires its marker, and does not write into the empty folder below the mount point.
 
-`create` writes a temporary file, flushes it, and links it to its name: `link` fails where the name exists,
-so of many racing processes one wins and nobody sees half an object. `put` renames over the name instead.
-The folder is flushed after either, for a name lives in the folder; so are, once, the folders above it. Reads
-are `pread` into buffers: a memory map of a damaged disk would kill the process with SIGBUS.
+`create` writes a temporary file, flushes it, and links it to its name. `link` fails if the name exists, so one of many
+concurrent processes wins and none sees half an object. `put` renames over the name instead. Both flush the folder of
+the name, and once the folders above it. Reads are `pread` into buffers: a memory map of a damaged disk would kill the
+process with SIGBUS.
 
 Below the root no symbolic link is followed (`tree`), and no key leads out of it (`keys`).
 """
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 _TMP = keys.TEMPORARY
 WHOLE_BYTES_MAX = 2**31
-"""How large an object is that can be read whole: entries and snapshots are far smaller. Others are read in ranges."""
+"""The largest object that is read without a length. Entries and snapshots are far smaller."""
 _TRUSTED_BYTES = 1024 * 1024
-"""Up to this a read is prepared for what it asks; for more only if the file has so much."""
+"""A longer read looks at the size of the file first, before it allocates memory."""
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _ADVICE = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -56,30 +56,30 @@ _ADVICE = {
     errno.EISDIR: "the path is a folder; choose another path",
     errno.ENAMETOOLONG: "the path is too long; choose a shorter one",
 }
-# What `link` answers where there are none. EPERM is Linux's word for it (FAT); the temporary file is our own.
-_UNOWNED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
-"""What keeps everybody from writing, and not this process alone."""
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+"""Errors that every process gets, not this one alone."""
+# Errors of `link` on a file system without hard links. FAT on Linux raises EPERM.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
 
 
 class LocalStore:
-    """The objects of a folder. Safe for any number of processes and threads at once."""
+    """The objects in a folder. Safe for any number of processes and threads."""
 
     def __init__(self, root: str, *, marker: str = "", first: str = "") -> None:
-        """`root` is an absolute path. Touches nothing yet. Raises `StoreRefused` for any other.
+        """`root` is an absolute path; raises `StoreRefused` if not. Touches nothing yet.
 
-        `marker` is the key of the object without which nothing but keys that begin with `first` may be the first thing
-        to be written; empty where anything may.
+        `marker` is the key of an object without which a new store accepts only keys that begin with `first`. Empty: it
+        accepts any key.
         """
         if not os.path.isabs(root) or "\0" in root:
-            raise StoreRefused(root, "", f"{root!r} is no absolute path; correct the address of the store")
+            raise StoreRefused(root, "", f"{root!r} is not an absolute path; correct the address of the store")
         self.url = root
         self._tree = Tree(root)
         self._root = root
         self._marker, self._first = marker, first
         self._temporaries = TemporaryFolder(f"{root}/{_TMP}")
         self._reachable: set[str] = set()
-        """Folders, relative to the root, whose own names this object has flushed."""
+        """Folders, relative to the root, whose names this object has flushed."""
 
     def create(self, key: str, data: bytes) -> bool:
         with _errors(self.url, key):
@@ -122,11 +122,11 @@ class LocalStore:
                 raise ObjectMissing(self.url, key) from error
             try:
                 if length is None or length > _TRUSTED_BYTES:
-                    there = max(0, os.fstat(fd).st_size - start)
-                    if length is None and there > WHOLE_BYTES_MAX:
-                        detail = f"it is {there} bytes long, and what is read whole has {WHOLE_BYTES_MAX} at the most"
+                    available = max(0, os.fstat(fd).st_size - start)
+                    if length is None and available > WHOLE_BYTES_MAX:
+                        detail = f"it has {available} bytes; the maximum for objects of its kind is {WHOLE_BYTES_MAX}"
                         raise CorruptObject(f"{self.url}/{key}", detail)
-                    length = there if length is None else min(length, there)
+                    length = available if length is None else min(length, available)
                 data = os.pread(fd, length, start)
                 while len(data) < length:
                     more = os.pread(fd, length - len(data), start + len(data))
@@ -182,33 +182,33 @@ class LocalStore:
             return [f"{_TMP}/{name}" for name in self._temporaries.sweep(dry_run=dry_run)]
 
     def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
-        """Give a file that is complete its name, which may be another file's until then."""
+        """Give a complete file its name, in place of an existing file."""
         self._name(os.rename, temporary, self._path(key))
         if durable:
             self._flush_name(key)
 
     def publish(self, temporary: Temporary, key: str, *, durable: bool = True) -> bool:
-        """Give a file that is complete its name. False where the name is, or was just now, another file's.
+        """Give a complete file its name. Return False if the name belongs, or just belonged, to another file.
 
-        Either way the name is durable afterwards: who loses may act upon what the winner wrote.
+        Either way the name is durable afterwards, so that the loser may rely on the winner's bytes.
         """
         path = self._path(key)
         created = True
         try:
             self._name(os.link, temporary, path)
         except FileExistsError:
-            # A network file system may lose the answer to a link that it made: then the name is our file's.
+            # A network file system may lose the answer to a successful link: then the name is our file's.
             mine = os.stat(temporary.path)
             try:
                 created = os.path.samestat(mine, os.lstat(path))
             except FileNotFoundError:
-                created = False  # the other file has been removed since
+                created = False  # the other file has been deleted since
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise StoreUnfit(
                     self.url,
                     key,
-                    f"the file system of {self._root} has no hard links ({error.strerror}); choose another",
+                    f"the file system of {self._root} has no hard links ({error.strerror}); use another one",
                 ) from error
             raise
         if durable:
@@ -225,7 +225,7 @@ class LocalStore:
         try:
             return os.open(path, _NEW_FILE, 0o666)
         except FileNotFoundError:
-            os.stat(self._temporaries.path)  # else the disk is gone
+            os.stat(self._temporaries.path)  # fails if the disk is not mounted any more
             os.makedirs(os.path.dirname(path), exist_ok=True)
             return os.open(path, _NEW_FILE, 0o666)
 
@@ -259,10 +259,10 @@ class LocalStore:
         return temporary
 
     def _flush_name(self, key: str) -> None:
-        """Make the name of an object that is there durable.
+        """Make the name of an existing object durable.
 
-        Raises `StoreUnavailable` whatever the reason: the object may stay, so the outcome is in doubt, and an
-        error that says that nothing was written would be wrong.
+        Raises `StoreUnavailable` for every error: the object may survive, so another error, which promises that nothing
+        was written, would be wrong.
         """
         try:
             self._flush(key.rpartition("/")[0])
@@ -275,9 +275,9 @@ class LocalStore:
             ) from error
 
     def _flush(self, folder: str) -> None:
-        """Make the names in `folder`, relative to the root, durable and, the first time, the way to it.
+        """Make the names in `folder`, relative to the root, durable; the first time also the folders above.
 
-        Another process may have made the folders above and not have flushed them yet, or never will.
+        Another process may have created the folders above and died before it flushed them.
         """
         _flush_folder(f"{self._root}/{folder}")
         if folder and folder not in self._reachable:
@@ -285,20 +285,16 @@ class LocalStore:
             self._reachable.add(folder)
 
     def _name(self, give: Callable[[str, str], None], temporary: Temporary, path: str) -> None:
-        """Give a file its name by `os.link` or `os.rename`, and make the folders on the way where they are missing."""
+        """Give a file its name by `os.link` or `os.rename`, and create missing folders."""
         try:
             give(temporary.path, path)
         except FileNotFoundError:
-            self._make_way(temporary, path)
+            os.stat(temporary.path)  # fails if the disk is not mounted any more
+            self._make_folders(os.path.dirname(path))
             give(temporary.path, path)
 
-    def _make_way(self, temporary: Temporary, path: str) -> None:
-        """Make the folders on the way to an object, unless the disk is gone with its temporary file."""
-        os.stat(temporary.path)
-        self._make_folders(os.path.dirname(path))
-
     def _make_folders(self, folder: str) -> None:
-        """Make a folder and its parents, and flush the parent of each one made."""
+        """Create a folder and its parents, and flush the parent of each."""
         parent = os.path.dirname(folder)
         if not os.path.isdir(parent):
             self._make_folders(parent)
@@ -321,7 +317,7 @@ class LocalWriter:
         self._replace = replace
         self._written = 0
         self._flushing = 0
-        """How many bytes the kernel was told to write back."""
+        """The number of bytes whose write-back has begun."""
 
     def write(self, *pieces: bytes) -> None:
         assert self._fd >= 0, "written to after its end"
@@ -330,7 +326,7 @@ class LocalWriter:
                 for piece in pieces:
                     self._written += _write_all(self._fd, piece)
             except BaseException:
-                self.discard()  # what was written of a piece would lie before the same piece, written again
+                self.discard()  # a retry would append to the part of a piece that was written
                 raise
         if self._durable and self._written - self._flushing >= writeback.EARLY_BYTES:
             writeback.begin(self._fd, self._flushing, self._written - self._flushing)
@@ -342,7 +338,7 @@ class LocalWriter:
             try:
                 if self._durable:
                     os.fdatasync(self._fd)
-                self._close_file()  # before it has a name: a network file system may write here, and fail
+                self._close_file()  # before it has a name: a network file system may write now, and fail
                 if self._replace:
                     self._store.replace(self._temporary, self._key, durable=self._durable)
                     created = True
@@ -354,7 +350,7 @@ class LocalWriter:
             raise StoreError(
                 self._store.url,
                 self._key,
-                f"{self._key!r} exists already in {self._store.url}; names are never used twice",
+                f"{self._key!r} already exists in {self._store.url}; names are never reused",
             )
 
     def discard(self) -> None:
@@ -364,22 +360,22 @@ class LocalWriter:
 
     def _close_file(self) -> None:
         if self._fd >= 0:
-            fd, self._fd = self._fd, -1  # whatever `close` answers, the descriptor is gone
+            fd, self._fd = self._fd, -1  # the descriptor is closed even if `close` fails
             os.close(fd)
 
 
 @contextlib.contextmanager
 def _errors(url: str, key: str) -> Iterator[None]:
-    """Turn the operating system's errors into the product's, with the object and what to do.
+    """Turn the operating system's errors into `StoreError`s that name the object and what to do.
 
-    A file that is missing while one is written is no `ObjectMissing`: somebody moved a folder away.
+    A file that is missing during a write is not `ObjectMissing`: a folder was moved away.
     """
     try:
         yield
     except OSError as error:
         where = f"{url}/{key}"
         if error.errno in _ADVICE:
-            kind = StoreUnwritable if error.errno in _UNOWNED else StoreRefused
+            kind = StoreUnwritable if error.errno in _UNWRITABLE else StoreRefused
             raise kind(url, key, f"cannot use {where}: {_ADVICE[error.errno]}, then try again") from error
         reason = error.strerror or error
         raise StoreUnavailable(
@@ -388,7 +384,7 @@ def _errors(url: str, key: str) -> Iterator[None]:
 
 
 def _write_all(fd: int, data: bytes) -> int:
-    """Write bytes, or any contiguous buffer, and return how many."""
+    """Write bytes, or any contiguous buffer, and return their number."""
     view = memoryview(data).cast("B")
     size = view.nbytes
     while view.nbytes:

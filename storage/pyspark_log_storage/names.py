@@ -1,6 +1,6 @@
-"""The rules for names: those that become paths, and racks.
+"""The rules for the names of topics, nodes and racks.
 
-Kafka's characters and lengths, from `org.apache.kafka.common.internals.Topic`.
+Source: Kafka's `org.apache.kafka.common.internals.Topic`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _check(kind: str, name: str) -> None:
     if name in {"", ".", ".."}:
         reason = f"a {kind} name cannot be {name!r}" if name else f"a {kind} name cannot be empty"
     elif len(name) > NAME_LENGTH_MAX:
-        reason = f"it has {len(name)} characters, and {NAME_LENGTH_MAX} is the longest"
+        reason = f"it has {len(name)} characters; the maximum is {NAME_LENGTH_MAX}"
     elif not _LEGAL.fullmatch(name):
         reason = "only ASCII letters, digits, '.', '_' and '-' are allowed"
     else:
@@ -27,9 +27,9 @@ def _check(kind: str, name: str) -> None:
 
 
 def check_topic(name: str) -> None:
-    """Raise `InvalidName` unless `name` is a legal Kafka topic name.
+    """Raise `InvalidName` unless `name` is a legal topic name.
 
-    That is 1 to 249 of `[a-zA-Z0-9._-]`, but neither `.` nor `..`.
+    That is 1 to 249 characters of `[a-zA-Z0-9._-]`, but neither `.` nor `..`.
     """
     _check("topic", name)
 
@@ -49,9 +49,9 @@ def check_node(name: str) -> None:
 
 
 def check_rack(name: str) -> None:
-    """Raise `InvalidName` unless a node can be in the rack `name`: printable, up to 255 characters; empty for none."""
+    """Raise `InvalidName` unless `name` is a legal rack: up to 255 printable characters; empty for no rack."""
     if len(name) > RACK_LENGTH_MAX:
-        reason = f"it has {len(name)} characters, and {RACK_LENGTH_MAX} is the longest"
+        reason = f"it has {len(name)} characters; the maximum is {RACK_LENGTH_MAX}"
     elif not name.isprintable():
         reason = "it has characters that cannot be printed"
     else:

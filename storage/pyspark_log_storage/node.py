@@ -1,12 +1,11 @@
-"""A node's marker: which cluster and node a store is, and in which incarnation.
+"""A node's marker: the cluster, the node and the incarnation of a store.
 
     node        envelope b"PLND", version 1, body: JSON {"cluster": ..., "node": ..., "incarnation": ..., "root": true}
 
-`root` is only there where the store is a cluster root, which holds the journals by itself: elsewhere nobody begins one.
+`root` is present only if the store is a cluster root, which holds the journals alone.
 
-A marker that is absent or different means another, empty node (a disk that is not mounted, a wiped bucket),
-whatever its address says. It is created when the node joins, replaced only where a lost cluster is rebuilt, and read
-again after a writer's last flush.
+If the marker is missing or different, the store is another, empty node (a disk that is not mounted, a wiped bucket). It
+is created when the node joins, replaced only if a lost cluster is rebuilt, and read again after a writer's last flush.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     node: NodeName
     incarnation: str
     root: bool = False
-    """Whether the journals of the cluster are on this store alone."""
+    """Whether this store alone holds the journals of the cluster."""
 
 
 _decoder = msgspec.json.Decoder(Marker)
@@ -53,7 +52,7 @@ def decode(data: bytes, name: str) -> Marker:
 
 
 def read_marker(store: Store) -> Marker | None:
-    """Return the store's marker, or None where it has none."""
+    """Return the store's marker, or None if it has none."""
     try:
         return decode(store.read(KEY), f"{store.url}/{KEY}")
     except ObjectMissing:
@@ -77,21 +76,20 @@ def require_marker(store: Store, node: str, incarnation: str) -> None:
 def require_written(store: Store, node: str, incarnation: str, key: str) -> None:
     """Check the marker as `require_marker` does, and raise `NodeAway` unless the store has the object `key`.
 
-    What was written while the disk was not mounted lies below the mount point: then the marker is there again, and the
-    object is not.
+    An object that was written while the disk was not mounted is hidden below the mount point once the marker is back.
     """
     require_marker(store, node, incarnation)
     try:
         store.size(key)
     except ObjectMissing as error:
-        message = f"node {node!r} at {store.url}: {key} was written and is not there: was its disk not mounted?"
+        message = f"node {node!r} at {store.url}: {key} was written and is missing: was its disk not mounted?"
         raise NodeAway(store.url, key, f"{message} Check its mount, and write it again") from error
 
 
 def self_test(store: Store, nonce: str) -> None:
-    """Try what the log relies on; raises `StoreUnfit` where the store does not keep its promises.
+    """Try the operations that the log relies on. Raises `StoreUnfit` if the store does not do what `Store` promises.
 
-    A store that ignores the condition of `create` would lose acknowledged rows without a word.
+    A store that ignores the condition of `create` would silently lose acknowledged rows.
     """
     key = f"{SELF_TEST}{nonce}"
 
@@ -105,12 +103,12 @@ def self_test(store: Store, nonce: str) -> None:
 
     must(store.create(key, b"first"), "it refuses to create a new object")
     try:
-        must(not store.create(key, b"second"), "it overwrites an object that `create` must leave alone")
+        must(not store.create(key, b"second"), "it overwrites an existing object in `create`")
         must(store.read(key) == b"first", "it returns other bytes than were written")
-        must(store.read(key, 1, 3) == b"irs", "it returns another range than was asked for")
+        must(store.read(key, 1, 3) == b"irs", "it returns another range than the requested one")
         must(key in list(store.list(SELF_TEST)), "it does not list a new object")
         store.put(key, b"third")
         must(store.read(key) == b"third", "it returns stale bytes after they were replaced")
     finally:
         store.delete(key)
-    must(key not in list(store.list(SELF_TEST)), "it lists an object that was deleted")
+    must(key not in list(store.list(SELF_TEST)), "it lists a deleted object")

@@ -1,9 +1,8 @@
-"""Recovery: how far a partition's segments are good, from its folder alone, without any journal.
+"""Recovery: up to which offset a partition's segments are undamaged, according to its folder, without the journal.
 
-Kafka re-reads the segments from the recovery point on after an unclean stop, checks every checksum, cuts at the first
-bad batch and makes the indexes again. Here files are immutable and become visible whole, so nothing is cut: the report
-says up to which offset the rows are good and which segment ends them, and only indexes are written. Where segments
-overlap, since small ones were merged, a good one stands in for a damaged one.
+After an unclean shutdown Kafka reads the segments from the recovery point on, checks every checksum, truncates at the
+first damaged batch and rebuilds the indexes. Here files are immutable and become visible whole, so nothing is truncated
+and only indexes are written. Segments overlap after small ones were merged; then any undamaged one suffices.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ _LOG = ".log"
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Where the good rows end: in which file, and why."""
+    """The file in which the good rows end, and why."""
 
     file: str
-    """Its key; that of a segment without ending."""
+    """Its key, without ending for a segment."""
     why: str
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What was found from the recovery point on."""
+    """The result of a recovery."""
 
     end_offset: int
-    """The rows from the recovery point to here are good."""
+    """The rows from the recovery point to this offset are good."""
     checked: tuple[str, ...]
     """The segments that were read, without ending."""
     rebuilt: tuple[str, ...]
-    """Those of which the index was missing or damaged."""
+    """Those whose index was missing or damaged."""
     damage: Damage | None
-    """Why later rows are lost; None where there are none."""
+    """Why later rows are lost; None if there are none."""
 
 
 class _Checked(msgspec.Struct, frozen=True):
-    """A segment that was read: the end of its good rows, and what is wrong behind them."""
+    """A segment that was read: the end of its good rows, and what is wrong after them."""
 
     key: str
     base_offset: int
@@ -64,11 +63,10 @@ def recover(
     unrolled: Sequence[tuple[int, int]] = (),
     dry_run: bool = False,
 ) -> Recovered:
-    """Check the segments of a partition's folder, which ends with "/", that have rows from the recovery point on.
+    """Check the segments in a partition's folder that have rows from the recovery point on.
 
-    `unrolled` are the first offsets and the ends of good rows that are in no segment yet, in their order.
-    Makes their indexes again where those are missing or damaged, unless it is a dry run. Raises `NewerFormat`,
-    `StoreError`.
+    `folder` ends with "/". `unrolled` are the ranges of good rows that are in no segment yet, ascending. Rebuilds
+    indexes that are missing or damaged, unless it is a dry run. Raises `NewerFormat`, `StoreError`.
     """
     checked, rebuilt = [], []
     for key, base_offset in _segments_from(store, folder, recovery_point):
@@ -79,7 +77,6 @@ def recover(
             if not dry_run:
                 segment.rebuild_index(store, key)
     reached = recovery_point
-    # In the order of their bases, so that whatever reaches further is found.
     for base_offset, end_offset in sorted([*((each.base_offset, each.end_offset) for each in checked), *unrolled]):
         if base_offset <= reached:
             reached = max(reached, end_offset)
@@ -88,12 +85,12 @@ def recover(
 
 
 def first_offset(store: Store, folder: str, default: int) -> int:
-    """Return where the segments of a folder begin, `default` where there are none."""
+    """Return the first offset of the segments in a folder, or `default` if there are none."""
     return min((base_offset for _, base_offset in _segments_from(store, folder, 0)), default=default)
 
 
 def _damage_at(checked: list[_Checked], reached: int) -> Damage | None:
-    """Return why the good rows end at `reached`, None where nothing lies behind it."""
+    """Return why the good rows end at `reached`, or None if there are no later ones."""
     for each in checked:
         if each.why is not None and each.base_offset <= reached == each.end_offset:
             return Damage(each.key, each.why)
@@ -104,7 +101,7 @@ def _damage_at(checked: list[_Checked], reached: int) -> Damage | None:
 
 
 def _segments_from(store: Store, folder: str, offset: int) -> Iterator[tuple[str, int]]:
-    """Yield key and base of the segments with rows from `offset` on, or that may have some, by their bases."""
+    """Yield key and base offset of the segments that may have rows from `offset` on, in the order of their bases."""
     for name in store.list(folder):
         key = name.removesuffix(_LOG)
         last = key.removeprefix(folder)
@@ -115,12 +112,12 @@ def _segments_from(store: Store, folder: str, offset: int) -> Iterator[tuple[str
 
 
 def _end_offset(store: Store, key: str) -> int:
-    """Return where a segment ends by its index, or by its good chunks where that is lost."""
+    """Return the end offset of a segment by its index or, without an index, by its chunks."""
     try:
         return int(Index(store, f"{key}.index").end_offset)
     except (CorruptObject, ObjectMissing):
         entries, why = good_chunks(store, key)
-        # A damaged one may have held more.
+        # A damaged segment may have had more rows.
         return layout.NUMBER_MAX if why is not None or not entries else entries[-1].end_offset
 
 
@@ -129,8 +126,8 @@ def good_chunks(
 ) -> tuple[list[IndexEntry], str | None]:
     """Return the good chunks at the beginning of a .log, and what is wrong with the next one.
 
-    `key` is without ending. With `schemas` a chunk is good if its rows can be read; without them if its bytes are those
-    that were written, which is what makes a copy as good as any other. Raises `NewerFormat`, `StoreError`.
+    `key` is without ending. With `schemas` a chunk is good if its rows can be read; without them if its bytes are
+    unchanged, which suffices for copying. Raises `NewerFormat`, `StoreError`.
     """
     entries: list[IndexEntry] = []
     try:
@@ -146,7 +143,7 @@ def good_chunks(
 
 
 def _cut(store: Store, key: str, end_offset: int) -> str | None:
-    """Return what an intact index says of chunks that the .log does not have any more."""
+    """Return an error if an intact index has chunks that the .log lacks."""
     try:
         claimed = Index(store, f"{key}.index").end_offset
     except (CorruptObject, ObjectMissing):

@@ -1,7 +1,6 @@
-"""The columns of stored rows. A topic keeps its schemas once; each chunk names one by its number.
+"""The columns of stored rows. A topic stores its schemas once, and each chunk refers to one by its number.
 
-A topic of Kafka-like records has two: without headers (most rows have none, and an absent column costs
-nothing) and with them. Typed topics will bring schemas of their own.
+A topic of Kafka records has two: without headers, which most rows do not have, and with them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import pyarrow as pa
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 TIMESTAMP = pa.timestamp("us", "UTC")
-# Named as Spark names the parts of an array, so that a column passes through without a cast.
+# The parts of an array have Spark's names, so that the column needs no cast.
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
 RECORD = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", TIMESTAMP)])
@@ -30,7 +29,7 @@ def encode(schema: pa.Schema) -> bytes:
 
 
 def decode(data: bytes, name: str) -> pa.Schema:
-    """Return the stored schema. Raises `CorruptObject` where `data`, of the object `name`, is none."""
+    """Return the schema in `data`, which is in the object `name`. Raises `CorruptObject`."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, OSError) as error:
@@ -38,7 +37,7 @@ def decode(data: bytes, name: str) -> pa.Schema:
 
 
 def decode_records(data: bytes, name: str) -> pa.Schema:
-    """Return a topic's stored schema, which is one of `RECORD_SCHEMAS`.
+    """Return the schema in `data` if it is one of `RECORD_SCHEMAS`.
 
     Raises `CorruptObject`, and `NewerFormat` for any other schema.
     """

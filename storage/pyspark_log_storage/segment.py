@@ -1,6 +1,6 @@
-"""A segment: many chunks of one partition in one file, which can be read without any journal.
+"""A segment: many chunks of one partition in one file that can be read without a journal.
 
-    <partition>/<base offset, 20 digits>-<born>-<nonce>.log      and beside it the same name with .index
+    <partition>/<base offset, 20 digits>-<born>-<nonce>.log      with an .index of the same name
 
     .log    offset  bytes  field (little-endian)
             0       4      magic b"PLSG"
@@ -14,8 +14,9 @@
             -4      4      CRC-32C of the header before it
             ...     ...    chunks, back to back, as in an append file
 
-Created once and never replaced: the name holds what its maker knew (born) and a nonce, so a slow maker cannot replace
-committed bytes. The index is made from the .log alone; offsets follow from the base and the chunks' row counts.
+A segment is created once and never replaced: its name contains the newest entry that its writer knew (born) and a
+nonce, so a slow writer cannot replace committed bytes. The index is derived from the .log, and offsets from the base
+offset and the rows of the chunks.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 BASE_OFFSET_MAX = 2**62
-"""What rows add to that stays below 2**63."""
+"""Even with the rows of a segment added, offsets stay below 2**63."""
 LEADER_EPOCHS_MAX = 2**20
-"""How many leader epochs a header may have: 16 MiB of them."""
+"""How many leader epochs a header may have (16 MiB)."""
 
 _MAGIC = b"PLSG"
 _VERSION = 1
@@ -52,7 +53,7 @@ EpochStarts = tuple[tuple[int, int], ...]
 
 
 class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a finished segment is: rows `[base_offset, end_offset)`, timestamps in microseconds, sizes in bytes."""
+    """A finished segment: rows `[base_offset, end_offset)`, timestamps in microseconds, sizes in bytes."""
 
     name: str
     base_offset: int
@@ -64,20 +65,20 @@ class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class SegmentPlace(Protocol):
-    """Where a segment is written to: a store, or several at once."""
+    """The store, or the stores, to which a segment is written."""
 
     def open_write(self, key: str) -> ObjectWriter:
-        """Begin the .log. See `Store`."""
+        """Open the .log; see `Store`."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Put the .index there, after the .log's last byte and before its end."""
+        """Create the .index, after the last byte of the .log and before that is closed."""
 
 
 class SegmentWriter:
     """Writes a segment: its .log chunk by chunk, then its .index."""
 
     def __init__(self, store: SegmentPlace, folder: str, name: str, base_offset: int, epochs: EpochStarts) -> None:
-        """`folder` ends with "/". `epochs` are the leader epochs of the rows that will come, with their starts."""
+        """`folder` ends with "/". `epochs` are the leader epochs of the rows, with their first offsets."""
         self._store = store
         self._folder = folder
         self._name = name
@@ -91,31 +92,31 @@ class SegmentWriter:
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next chunk will begin at."""
+        """The first offset of the next chunk."""
         return self.entries[-1].end_offset if self.entries else self._base_offset
 
     def append(self, header: chunk.Header, data: bytes) -> None:
-        """Append a chunk as it is: `data` is all of its bytes, already checked."""
+        """Append a chunk; `data` is all of its bytes, already checked."""
         self._writer.write(data)
         self.entries.append(entry_of(header, self.end_offset, self._position, self._epochs))
         self._position += header.length
 
     def close(self) -> SegmentFile:
-        """Publish both files, durable, the .log last: what has a .log is whole."""
+        """Publish both files, durably, the .log last: a segment with a .log is complete."""
         data = index.encode(self._base_offset, self._position, self.entries)
         self._store.create(f"{self._folder}{self._name}.index", data)
         self._writer.close()
         return _summary(self._name, self._position, self.entries)
 
     def discard(self) -> None:
-        """Give the segment up."""
+        """Remove the unfinished segment."""
         self._writer.discard()
 
 
 def entries_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return the chunks of the segment at `key` (without ending) that hold any row of `[start, end)`.
+    """Return the chunks of the segment at `key` (without ending) that have any row of `[start, end)`.
 
-    Reads only the blocks of the index that say so; where the index is missing or damaged, the whole .log instead.
+    Reads a few blocks of the index or, if that is missing or damaged, the whole .log.
     """
     try:
         return indexed_between(store, key, start, end)
@@ -124,7 +125,7 @@ def entries_between(store: Readable, key: str, start: int, end: int) -> list[Ind
 
 
 def indexed_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return what `entries_between` does, by the index alone. Raises `CorruptObject`, `ObjectMissing`."""
+    """Return `entries_between` from the index alone. Raises `CorruptObject`, `ObjectMissing`."""
     found = Index(store, f"{key}.index")
     first, last = max(start, found.base_offset), min(end, found.end_offset)
     if first >= last:
@@ -133,7 +134,7 @@ def indexed_between(store: Readable, key: str, start: int, end: int) -> list[Ind
 
 
 def scanned_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return what `entries_between` does, by the .log alone, which is read as a whole."""
+    """Return `entries_between` from the whole .log."""
     return [entry for entry in scan(store, key) if max(start, entry.base_offset) < min(end, entry.end_offset)]
 
 
@@ -146,21 +147,21 @@ def entry_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | No
 
 
 def indexed_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return what `entry_reaching` does, by the index alone. Raises `CorruptObject`, `ObjectMissing`."""
+    """Return `entry_reaching` from the index alone. Raises `CorruptObject`, `ObjectMissing`."""
     found = Index(store, f"{key}.index")
     number = found.find_time(timestamp)
     return None if number is None else found.read(number, number)[0]
 
 
 def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return what `entry_reaching` does, by the .log alone, which is read as a whole."""
+    """Return `entry_reaching` from the whole .log."""
     return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
 
 
 def chunks(store: Readable, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
-    """Yield every chunk of the .log at `key` (without ending), each checked, from the .log alone.
+    """Yield every chunk of the .log at `key` (without ending), checked, without the index.
 
-    Holds one chunk in memory. Raises `CorruptObject` at the first damaged one.
+    Keeps one chunk in memory. Raises `CorruptObject` at the first damaged one.
     """
     log = f"{key}.log"
     name = f"segment {store.url}/{log}"
@@ -168,18 +169,18 @@ def chunks(store: Readable, key: str) -> Iterator[tuple[IndexEntry, chunk.Header
     offset = base_offset
     for place, header, data in append_file.scan(store, log, position):
         if offset + header.rows - base_offset > SEGMENT_ROWS_MAX:
-            raise CorruptObject(name, f"it holds more than {SEGMENT_ROWS_MAX} rows, the most of a segment")
+            raise CorruptObject(name, f"it has more than {SEGMENT_ROWS_MAX} rows, the maximum of a segment")
         yield entry_of(header, offset, place, epochs), header, data
         offset += header.rows
 
 
 def scan(store: Readable, key: str) -> list[IndexEntry]:
-    """Return the entries of every chunk of a .log, each checked: what its index must say."""
+    """Return the entries that the index of a .log must have, after checking every chunk."""
     return [entry for entry, _, _ in chunks(store, key)]
 
 
 def scan_rows(store: Readable, key: str, schemas: Sequence[pa.Schema]) -> list[IndexEntry]:
-    """Return what `scan` does, after decoding every chunk: so its rows can be read, too. Holds one chunk in memory."""
+    """Return `scan`, after decoding every chunk: its rows are readable, too. Keeps one chunk in memory."""
     entries = []
     for entry, header, data in chunks(store, key):
         chunk.decode(data, header, schemas, f"segment {store.url}/{key}.log at byte {entry.position}")
@@ -188,16 +189,16 @@ def scan_rows(store: Readable, key: str, schemas: Sequence[pa.Schema]) -> list[I
 
 
 def index_is_right(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
-    """Return whether the index beside the .log at `key` is what its entries, of which there are some, make."""
+    """Return whether the index of the .log at `key` has exactly these entries, at least one."""
     wanted = index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries)
     try:
-        return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # of a longer one no more is read
+        return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # one byte more tells whether it is longer
     except ObjectMissing:
         return False
 
 
 def rebuild_index(store: Store, key: str) -> None:
-    """Make the index of the .log at `key` (without ending) again. Raises `CorruptObject` where the .log is damaged."""
+    """Write the index of the .log at `key` (without ending) again. Raises `CorruptObject` if the .log is damaged."""
     entries = scan(store, key)
     if not entries:
         raise CorruptObject(f"segment {store.url}/{key}.log", "it holds no chunk")
@@ -205,7 +206,7 @@ def rebuild_index(store: Store, key: str) -> None:
 
 
 def encode_header(base_offset: int, epochs: EpochStarts) -> bytes:
-    """Return the bytes that a .log begins with."""
+    """Return the header of a .log."""
     length = _header_bytes(len(epochs))
     fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, len(epochs), base_offset)
     body = (fields + b"".join(_EPOCH.pack(epoch, 0, start) for epoch, start in epochs)).ljust(length - _CRC.size, b"\0")
@@ -220,14 +221,14 @@ def _header_bytes(epochs: int) -> int:
 def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts, int]:
     """Return base offset, leader epochs and the position of the first chunk of the .log at key `log`.
 
-    Raises `CorruptObject`, which calls it `name`, and `NewerFormat`.
+    Raises `CorruptObject`, with `name`, and `NewerFormat`.
     """
     data = store.read(log, 0, _FIELDS.size)
     if len(data) < _FIELDS.size or data[:4] != _MAGIC:
         raise CorruptObject(name, f"it does not begin with {_MAGIC!r}")
     _, version, _, length, count, base_offset = _FIELDS.unpack(data)
     if count > LEADER_EPOCHS_MAX:
-        raise CorruptObject(name, f"its header has {count} leader epochs, and {LEADER_EPOCHS_MAX} is the most")
+        raise CorruptObject(name, f"its header has {count} leader epochs; the maximum is {LEADER_EPOCHS_MAX}")
     if length < ALIGNMENT or (version <= _VERSION and length != _header_bytes(count)):
         raise CorruptObject(name, f"its header is {length} bytes long, which does not fit {count} leader epochs")
     data = store.read(log, 0, length)
@@ -236,14 +237,14 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
     if version > _VERSION:
         raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
     if not 0 <= base_offset <= BASE_OFFSET_MAX:
-        raise CorruptObject(name, f"it claims to begin at offset {base_offset}, and {BASE_OFFSET_MAX} is the largest")
+        raise CorruptObject(name, f"its base offset is {base_offset}, outside of 0 to {BASE_OFFSET_MAX}")
     starts = (_EPOCH.unpack_from(data, _FIELDS.size + i * _EPOCH.size) for i in range(count))
     return base_offset, tuple((epoch, start) for epoch, _, start in starts), length
 
 
 def entry_of(header: chunk.Header, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:
-    """Return the entry of the chunk whose rows begin at `offset`, and which lies at byte `position` of the .log."""
-    # The log start may cut the first chunk: its rows that are left are of the oldest epoch that is kept.
+    """Return the entry of the chunk with first offset `offset` at byte `position` of the .log."""
+    # The log start may be inside the first chunk: its remaining rows belong to the oldest epoch that is kept.
     epoch = max((number for number, start in epochs if start <= offset), default=epochs[0][0] if epochs else 0)
     return IndexEntry(
         offset,

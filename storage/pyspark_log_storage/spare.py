@@ -1,14 +1,13 @@
-"""Spares: every object of a journal is there twice on its store.
+"""Spares: the second copy that each object of a journal has on its store.
 
     <journal>/entries/<name>            the object: created once, atomic and durable
-    <journal>/spares/entries/<name>     its spare: the same bytes, written next and not flushed
+    <journal>/spares/entries/<name>     its spare: the same bytes, written afterwards and not flushed
 
-An entry vouches for all before it, so one that is lost or damaged would cost every decision since. Whoever reads an
-object that is missing or damaged reads its spare instead. File systems keep their own metadata twice on one disk for
-the same reason (ZFS's ditto blocks, the DUP profile of Btrfs).
+A lost or damaged entry would cost every later decision. So if an object is missing or damaged its spare is read. File
+systems keep two copies of their metadata for the same reason (ZFS's ditto blocks, the DUP profile of Btrfs).
 
-A spare is not flushed and may be torn, for a commit must not wait for it. Its checksum tells; one that is missing or
-damaged only means that the object has no spare. `mend` makes it again.
+A spare is not flushed, because a commit must not wait for it, and may be torn. Its checksum tells. A missing or damaged
+spare is no error; `repair` writes it again.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ T = TypeVar("T")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """An object or its spare that is missing or damaged, while the other of the two is whole."""
+    """An object or its spare that is missing or damaged, while the other of the two is intact."""
 
     key: str
-    """Which of the two it is."""
+    """The key of the missing or damaged one."""
     of: str
-    """The object."""
+    """The key of the object."""
     is_missing: bool
     good: bytes
 
@@ -46,21 +45,21 @@ class Fault(msgspec.Struct, frozen=True):
     def detail(self) -> str:
         """What is wrong, for people."""
         what = "missing" if self.is_missing else "damaged"
-        return f"it is {what}; its spare is whole" if self.key == self.of else f"this spare is {what}"
+        return f"it is {what}; its spare is intact" if self.key == self.of else f"this spare is {what}"
 
 
 def key(journal: str, of: str) -> str:
-    """Return where the spare of the object `of` lies. `journal` is the journal's folder, and ends with "/"."""
+    """Return the key of the spare of the object `of`. `journal` is the journal's folder, and ends with "/"."""
     assert of.startswith(journal)
     return f"{journal}{FOLDER}{of.removeprefix(journal)}"
 
 
 def add(store: Store, journal: str, of: str, data: bytes) -> bytes:
-    """Write the spare of an object that holds `data` and is durable; return what the object holds now.
+    """Write the spare of a durable object that was created with `data`; return the bytes of the object.
 
-    That is something else only if the object was created before, was lost, and was created with `data` then: the spare
-    that is there already tells, and the object is put back. A store that takes no spare fails nothing. Raises
-    `StoreError` if the object cannot be put back.
+    They differ from `data` only if the object had existed before and was lost: then it is restored from its spare,
+    which exists already. An error of the store while it writes the spare is ignored. Raises `StoreError` if the object
+    cannot be restored.
     """
     other = None
     with contextlib.suppress(StoreError):
@@ -68,27 +67,27 @@ def add(store: Store, journal: str, of: str, data: bytes) -> bytes:
             other = spare_of(store, journal, of)
     if other is None or other == data:
         return data
-    if _read(store, of) == data:  # else the slot was trimmed and filled again while this process slept
+    if _read(store, of) == data:  # if not, the slot was trimmed and filled again while this process was suspended
         store.put(of, other)
     return other
 
 
 def read(store: Store, journal: str, of: str) -> bytes | None:
-    """Return an object's bytes or, if they are missing or damaged, its spare's; None if both are missing.
+    """Return the bytes of an object or, if it is missing or damaged, of its spare; None if both are missing.
 
-    Bytes that are damaged are returned if there is nothing better. Raises `StoreError`.
+    Returns damaged bytes if the spare is no better. Raises `StoreError`.
     """
     data = _read(store, of)
     if data is not None and is_whole(data):
         return data
     other = spare_of(store, journal, of)
     if other is None and data is not None:
-        return _read(store, of)  # both may have been removed meanwhile, which is no damage
+        return _read(store, of)  # both may have been deleted meanwhile
     return other
 
 
 def spare_of(store: Store, journal: str, of: str) -> bytes | None:
-    """Return the bytes of an object's spare, None if it has none that is whole. Raises `StoreError`."""
+    """Return the bytes of an object's spare, or None if it has no intact one. Raises `StoreError`."""
     if not store.exists(key(journal, of)):
         return None
     data = _read(store, key(journal, of))
@@ -96,28 +95,28 @@ def spare_of(store: Store, journal: str, of: str) -> bytes | None:
 
 
 def decoded(store: Store, journal: str, of: str, decode: Callable[[bytes], T]) -> T:
-    """Return what `decode` makes of an object or, if that is missing or damaged, of its spare.
+    """Return the result of `decode` for an object or, if it is missing or damaged, for its spare.
 
-    Raises what is wrong with the object if the spare is no better; `StoreError`.
+    Raises the error of the object if the spare is no better, and `StoreError`.
     """
     try:
         return decode(store.read(of))
     except (CorruptObject, ObjectMissing):
         with contextlib.suppress(CorruptObject, ObjectMissing):
             return decode(store.read(key(journal, of)))
-        return decode(store.read(of))  # both may have been removed meanwhile, which is no damage
+        return decode(store.read(of))  # both may have been deleted meanwhile
 
 
 def listed(store: Store, journal: str, folder: str) -> tuple[set[str], set[str]]:
-    """Return the objects in one of the journal's folders, and the objects of the spares that are there."""
+    """Return the keys of the objects in one of the journal's folders, and of the objects that have spares."""
     objects = set(store.list(folder))
     return objects, {journal + each.removeprefix(f"{journal}{FOLDER}") for each in store.list(key(journal, folder))}
 
 
 def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterator[Fault]:
-    """Yield what is missing or damaged in one of the journal's folders and can be made again from the other of the two.
+    """Yield the missing objects and spares in one of the journal's folders that can be repaired from the other copy.
 
-    What is missing is found by names; what is damaged only if `contents` are read. Raises `StoreError`.
+    Damaged ones are found, too, if `contents` are to be read. Raises `StoreError`.
     """
     objects, spares = listed(store, journal, folder)
     for of in sorted(each for each in objects | spares if is_of_journal(each.removeprefix(journal))):
@@ -130,8 +129,8 @@ def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterat
                 yield Fault(of, of, data is None, other)
 
 
-def mend(store: Store, fault: Fault) -> None:
-    """Make an object or a spare again. Raises `StoreError`."""
+def repair(store: Store, fault: Fault) -> None:
+    """Write the missing or damaged copy again. Raises `StoreError`."""
     if not fault.is_missing:
         store.put(fault.key, fault.good)
     elif fault.key == fault.of:

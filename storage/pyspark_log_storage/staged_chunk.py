@@ -1,4 +1,4 @@
-"""A staged chunk: what a journal entry says of a chunk in an append file. Needs no Arrow, so decisions come without."""
+"""A staged chunk: the description of a chunk of an append file in a journal entry. Does not import pyarrow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark_log_storage.ranges import Count, Int64, UInt32
 
 
 class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Where a chunk lies in an append file, and what a reader must know before it has read it.
+    """The position of a chunk in an append file, and its contents as a reader must find them.
 
     `position` and `length` in bytes, timestamps in microseconds since 1970.
     """

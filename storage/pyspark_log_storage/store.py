@@ -1,10 +1,9 @@
-"""A store: where bytes live. A folder or a bucket that several processes use at once.
+"""A store: the folder or bucket that holds a node's objects. Several processes use it at once.
 
-Keys are relative paths with "/" between their parts. An object is immutable once it is there, or is
-replaced whole by `put`; nobody ever sees half of one. No key is a folder of another, and the folder ".tmp"
-at the root is the store's own. Two implementations: `LocalStore` (a folder of a file
-system) and `MemoryStore` (tests and the simulator). A third, over fsspec for `s3://` and its like, belongs
-beside them and is chosen in `open_store`.
+Keys are relative paths with "/" between their parts. An object is never changed; `put` replaces it whole, and no reader
+ever sees half of one. No key is a folder of another, and the folder ".tmp" at the root is the store's own.
+`LocalStore` (a folder of a file system) is the one implementation; one over fsspec, for `s3://` and similar addresses,
+would be added next to it and chosen in `open_store`.
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 
 
 class ObjectWriter(Protocol):
-    """Writes one large object in pieces. It becomes visible, whole and durable, at `close`."""
+    """Writes one large object in pieces. The object becomes visible, whole and durable, at `close`."""
 
     def write(self, *pieces: bytes) -> None:
-        """Append bytes, or other contiguous buffers, in one go. Raises `StoreError`: then the object is given up."""
+        """Append bytes or other contiguous buffers. Raises `StoreError` and discards the object."""
 
     def close(self) -> None:
-        """Publish the object, once. Raises `StoreError`, also where the key is occupied."""
+        """Publish the object, once. Raises `StoreError`, also if the key exists."""
 
     def discard(self) -> None:
-        """Give the object up; nothing of it becomes visible. Does nothing after `close`."""
+        """Remove the unfinished object. Does nothing after `close`."""
 
 
 class Readable(Protocol):
-    """What a reader asks of a store. Every method may raise `StoreError`."""
+    """A store, for reading. Every method may raise `StoreError`."""
 
     url: str
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return up to `length` bytes from `start`, fewer where the object ends. Raises `ObjectMissing`."""
+        """Return up to `length` bytes from `start`, fewer at the end of the object. Raises `ObjectMissing`."""
 
     def size(self, key: str) -> int:
         """Return the object's length in bytes. Raises `ObjectMissing`."""
 
 
 class Store(Readable, Protocol):
-    """What the product asks of a place that holds bytes. Every method may raise `StoreError`."""
+    """A store, for reading and writing. Every method may raise `StoreError`."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Put `data` at `key` if nothing is there: atomic and durable. True where this call did it.
+        """Create an object unless the key exists, atomically and durably. Return whether this call did.
 
-        False means that another object is there, and is durable. After a retriable error the object may be
-        there or not; after any other error it is not.
+        False means that the key has another object, which is durable. After a retriable error the object may or may not
+        exist; after any other error this call did not create it.
         """
 
     def exists(self, key: str) -> bool:
@@ -65,13 +64,13 @@ class Store(Readable, Protocol):
         """
 
     def create_unflushed(self, key: str, data: bytes) -> bool:
-        """Put `data` at `key` if nothing is there; neither atomic nor durable. True where this call did it.
+        """Create an object unless the key exists, neither atomically nor durably. Return whether this call did.
 
-        A reader may find only a part of it, so only for bytes that carry a checksum, and that nobody depends on.
+        A reader may see a part of it, so use it only for bytes that have a checksum and that can be lost.
         """
 
     def put(self, key: str, data: bytes) -> None:
-        """Put `data` at `key`, replacing what is there: atomic and durable."""
+        """Create or replace an object, atomically and durably."""
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         """Yield, in ascending order, all keys greater than `after` in the folder `prefix` and below.
@@ -80,41 +79,40 @@ class Store(Readable, Protocol):
         """
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """Yield, in ascending order, the names of the folders directly in the folder `prefix`, without "/".
+        """Yield, in ascending order, the names of the folders in the folder `prefix`, without "/".
 
-        A folder that holds no object may be among them. `prefix` ends with "/".
+        Empty folders may be included. `prefix` ends with "/".
         """
 
     def delete(self, key: str) -> None:
-        """Remove the object; no error where there is none. It may be back after a power failure."""
+        """Delete the object, if it exists. It may be back after a power failure."""
 
     def remove_folders(self, prefix: str) -> None:
-        """Remove the folder `prefix`, and all in it, as far as they hold no object. It ends with "/".
+        """Remove the folder `prefix` and those in it, unless they contain an object. `prefix` ends with "/".
 
-        Only where nobody needs the folder again: what is created in it later need not be durable.
+        Only for a folder that is never used again: objects that are created in it later may not be durable.
         """
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> ObjectWriter:
-        """Begin a large object at a key that nobody else uses. `durable=False` skips the flush to disk.
+        """Begin a large object at a key that no other process uses. `durable=False` skips the flush to disk.
 
-        With `replace` it takes the place of what is there when it is complete, in one step, as `put` does.
-
-        The caller ends with `close` or `discard`, whatever happens in between.
+        With `replace` the complete object atomically replaces an existing one, as in `put`. The caller must call
+        `close` or `discard` in the end.
         """
 
     def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
-        """Remove what killed writers left behind of objects that never became visible; return what that is called.
+        """Delete the unfinished objects of killed writers, and return their names; `dry_run` only returns them.
 
-        Nothing of a writer that lives, however long it sleeps. `dry_run` removes nothing.
+        Objects of writers that are alive, even suspended ones, are kept.
         """
 
 
 def absolute_url(path: str) -> str:
-    """Return the address of a store in its one canonical form.
+    """Return the canonical address of a store.
 
-    `/data/log`, `file:/data/log` and `file:///data/log` all mean the folder `/data/log`; a relative path is
-    made absolute against this process's working folder, which is why the driver calls this, not a task.
-    `s3a://` means `s3://`. Raises `InvalidOption` for an empty path, and for Kafka's `HOST:PORT`.
+    `/data/log`, `file:/data/log` and `file:///data/log` all mean the folder `/data/log`. A relative path is relative to
+    the working folder of this process, so the driver calls this, not a task. `s3a://` means `s3://`. Raises
+    `InvalidOption` for an empty path, and for Kafka's `HOST:PORT`.
     """
     scheme, separator, rest = path.partition("://")
     if separator and scheme.lower() != "file":
@@ -125,17 +123,18 @@ def absolute_url(path: str) -> str:
         raise InvalidOption("path", "option 'path' is empty; give the cluster's address, for example /data/log")
     if _HOST_AND_PORT.fullmatch(path.strip()):
         message = (
-            f"option 'path' is {path!r}, a host and a port; there is no server: give the log's folder, as /data/log"
+            f"option 'path' is {path!r}, a host and a port, but pyspark_log has no server; "
+            "give the log's folder, for example /data/log"
         )
         raise InvalidOption("path", message)
     if "\0" in path or not _is_text(path):
-        raise InvalidOption("path", f"{path!r} cannot be the address of a store: it is no text; give another")
+        raise InvalidOption("path", f"{path!r} is not a valid store address: it is not UTF-8 text; use another path")
     absolute = os.path.abspath(os.path.expanduser(path))
-    return "/" + absolute.lstrip("/")  # two slashes in front would stay two
+    return "/" + absolute.lstrip("/")  # `abspath` keeps two leading slashes
 
 
 def _is_text(path: str) -> bool:
-    """Return whether an address can be stored: names of files may have bytes that are no UTF-8."""
+    """Return whether an address can be stored: file names may have bytes that are not UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -144,15 +143,15 @@ def _is_text(path: str) -> bool:
 
 
 def absolute_urls(path: str) -> tuple[str, ...]:
-    """Return the addresses in `path`, which has commas between them, each in its canonical form and each once.
+    """Return the canonical addresses in a comma-separated `path`, without duplicates.
 
-    So a folder whose path has a comma cannot be used. Raises `InvalidOption` where one is empty.
+    So the path of a folder cannot contain a comma. Raises what `absolute_url` raises.
     """
     return tuple(dict.fromkeys(absolute_url(each.strip() if "," in path else each) for each in path.split(",")))
 
 
 def _path_of_file_url(url: str) -> str:
-    """Return the path of a `file:` URL. By hand: as Hadoop has it, `#` and `?` are plain characters."""
+    """Return the path of a `file:` URL, in which `#` and `?` are plain characters, as in Hadoop."""
     rest = url[len("file:") :]
     if rest.startswith("//"):
         host, slash, tail = rest[2:].partition("/")
@@ -164,13 +163,13 @@ def _path_of_file_url(url: str) -> str:
 
 
 def open_store(url: str) -> Store:
-    """Return the store at `url`, which `absolute_url` made. Touches nothing yet.
+    """Return the store at `url`, a canonical address. Touches nothing yet.
 
-    Raises `InvalidOption` for a kind of store that this version does not have.
+    Raises `InvalidOption` for a kind of store that this version does not support.
     """
     if "://" in url:
         scheme = url.partition("://")[0]
-        message = f"this version cannot use {scheme}:// stores ({url!r}); give a local or mounted folder"
+        message = f"this version does not support {scheme}:// stores ({url!r}); use a local or mounted folder"
         raise InvalidOption("path", message)
     from pyspark_log_storage import layout
     from pyspark_log_storage.local import LocalStore

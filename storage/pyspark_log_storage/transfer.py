@@ -1,11 +1,10 @@
-"""Transfer: an append file or a segment is copied from store to store, under the same key and with the same bytes.
+"""Transfer of append files and segments from one store to another, under the same key and with the same bytes.
 
-It is read in ranges of 4 MiB, of which one or two are in memory, whatever the size of the object or of its chunks. What
-passes is checked: every chunk's CRC, and that the chunks are those which the journal names. The copy becomes visible,
-whole and durable, when all of it was right; so after an interruption an object is either there or not. Nothing is ever
-replaced: of what is there already the caller asks whether it is right.
+An object is read in ranges of 4 MiB, so large objects and chunks need no more memory. Every chunk is checked: its CRC,
+and that it is the one that the journal names. The copy becomes visible, whole and durable, only after all checks have
+passed, so an interruption leaves no partial object.
 
-A segment's index is not read, but made from the .log that passes; as elsewhere, the .log comes last.
+The index of a segment is not copied but written anew, before the .log as everywhere.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ RANGE_BYTES = 4 * 1024 * 1024
 
 
 class _Check(Protocol):
-    """Checks an object that passes."""
+    """Checks an object while it is read."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes. Raises `CorruptObject`, `NewerFormat`."""
+        """Check the next bytes. Raises `CorruptObject`, `NewerFormat`."""
 
     def end(self) -> None:
-        """Say that this was all. Raises `CorruptObject`."""
+        """Check that nothing is missing. Raises `CorruptObject`."""
 
 
 def is_there(store: Store, key: str) -> bool:
-    """Return whether there is an object at `key`."""
+    """Return whether the object exists."""
     try:
         store.size(key)
     except ObjectMissing:
@@ -58,9 +57,8 @@ def copy_append_file(
 ) -> None:
     """Copy the append file at `key`. `places` are the chunks that the journal names in it.
 
-    It is not there yet; with `replace` what is there is damaged, and is replaced when the copy is whole. `moved` is
-    told how many bytes have passed since it was told last; it may wait. Raises `CorruptObject` and `NewerFormat`,
-    always of the source, and `StoreError` of either.
+    The target must not exist, unless it is to `replace` a damaged copy. `moved` is called with the number of bytes
+    after each range; it may wait. Raises `CorruptObject` and `NewerFormat` for the source, `StoreError` for either.
     """
     writer = target.open_write(key, replace=replace)
     try:
@@ -74,7 +72,7 @@ def copy_append_file(
 def check_append_file(
     store: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = bool
 ) -> None:
-    """Read an append file and check it as a copy is. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+    """Check an append file as a copy would. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
     _pass(store, key, _AppendFileCheck(places, f"{store.url}/{key}"), bool, moved)
 
 
@@ -87,9 +85,9 @@ def copy_segment(
     *,
     replace: bool = False,
 ) -> None:
-    """Copy the segment at `key` (without ending), which is as the journal says.
+    """Copy the segment at `key` (without ending), which the journal describes as `expected`.
 
-    As `copy_append_file`.
+    See `copy_append_file`.
     """
     log = f"{key}.log"
     check = _SegmentCheck(source, log, expected)
@@ -104,7 +102,7 @@ def copy_segment(
 
 
 def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool) -> bool:
-    """Read a segment and check it as a copy is. Rebuild its index if that is missing or damaged; return whether it was.
+    """Check a segment as a copy would. Rebuild its index if that is missing or damaged; return whether it was.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
@@ -138,10 +136,10 @@ def _put_index(store: Store, key: str, data: bytes) -> bool:
 
 
 class _Chunks:
-    """Chunks back to back, which come in pieces."""
+    """Checks chunks, back to back, that arrive in pieces."""
 
     def __init__(self, position: int, name: str, whole: Callable[[int, chunk.Header], object]) -> None:
-        """`whole` is told of each chunk that has passed: where it begins, and its header."""
+        """`whole` is called with the position and header of each complete chunk."""
         self._begin = position
         self._name = name
         self._whole = whole
@@ -172,7 +170,7 @@ class _Chunks:
 
 
 class _AppendFileCheck:
-    """Checks that a file is whole chunks, and has those that the journal names."""
+    """Checks that a file consists of whole chunks and has those that the journal names."""
 
     def __init__(self, places: Sequence[StagedChunk], name: str) -> None:
         self._name = name
@@ -191,13 +189,13 @@ class _AppendFileCheck:
             place.schema_id,
         ):
             name = f"{self._name} at byte {position}"
-            raise CorruptObject(name, "another chunk than the journal says lies there")
+            raise CorruptObject(name, "it is another chunk than the journal says")
 
     def end(self) -> None:
         self._chunks.end()
         if self._expected:
             name = f"{self._name} at byte {min(self._expected)}"
-            raise CorruptObject(name, "no chunk begins where the journal says that one does")
+            raise CorruptObject(name, "no chunk begins here, where the journal names one")
 
 
 class _SegmentCheck:
@@ -243,5 +241,5 @@ class _SegmentCheck:
             )
 
     def index(self) -> bytes:
-        """Return the index of what has passed."""
+        """Return the index of the checked chunks."""
         return index.encode(self._expected.base_offset, self._length, self._entries)

@@ -1,9 +1,9 @@
-"""A tree: the folders and files below a store's root, reached without following a symbolic link.
+"""The folders and files below a store's root, accessed without following symbolic links.
 
-The root itself may be a link, or lie behind one: operators mount disks so. Below it everything was made by the product,
-which makes no links. A link there would lead to files that are not the log's, so nothing is read, written, listed or
-deleted through one. To list and to delete, each folder is opened by its name in the one above (`dir_fd`), so that
-nobody can put a link in its place meanwhile; for reads and writes the way is looked at once.
+The root itself may be a link or below one: operators mount disks so. Below the root the product creates no links, so a
+link would lead to files that are not the log's, and nothing is read, written, listed or deleted through one. To list
+and to delete, each folder is opened relative to its parent (`dir_fd`), so that it cannot be replaced by a link
+meanwhile. For reads and writes each folder of a path is checked once.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEPTH_MAX = 64
-"""How many folders deep a tree is listed; the product makes fewer than ten."""
+"""How deep a tree is listed. The product creates fewer than ten levels."""
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Tree:
-    """What is below a root. Names are relative to it, with "/" between their parts. Methods may raise `OSError`."""
+    """The files below a root. Names are relative to it, with "/" between their parts. Methods may raise `OSError`."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._known: set[str] = set()
-        """Folders on the way to which there was no link."""
+        """Folders whose paths have no link."""
 
     def check(self, folder: str) -> None:
-        """Raise `StoreRefused` if a folder, or one on the way to it, is a symbolic link."""
+        """Raise `StoreRefused` if a folder or one above it is a symbolic link."""
         if folder in self._known or not folder:
             return
         path = self._root
@@ -43,7 +43,7 @@ class Tree:
             try:
                 found = os.lstat(path)
             except FileNotFoundError:
-                return  # asked again once it is there
+                return  # checked again when it exists
             if stat.S_ISLNK(found.st_mode):
                 raise self.refused(path[len(self._root) + 1 :])
         self._known.add(folder)
@@ -53,12 +53,12 @@ class Tree:
         return StoreRefused(
             self._root,
             key,
-            f"{self._root}/{key} is a symbolic link, and below a store's root none is followed; put what it leads to "
-            "in its place",
+            f"{self._root}/{key} is a symbolic link, and links below a store's root are not followed; replace it by "
+            "the file or folder it leads to",
         )
 
     def open(self, key: str) -> int:
-        """Open a file for reading. Does not wait for the writer of a pipe. Raises `StoreRefused` if it is a link."""
+        """Open a file for reading; do not block on a pipe. Raises `StoreRefused` if it is a link."""
         try:
             return os.open(f"{self._root}/{key}", _FILE)
         except OSError as error:
@@ -67,13 +67,13 @@ class Tree:
             raise
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders in a folder, sorted; none if it is missing."""
+        """Return the names of the folders in a folder, sorted; none if it does not exist."""
         return sorted(name[:-1] for name in self._names(folder) if name.endswith("/"))
 
     def walk(self, folder: str, after: str, hidden: str, depth: int = 0) -> Iterator[str]:
-        """Yield the files below `folder`, which is empty or ends with "/", that sort behind `after`.
+        """Yield the regular files below `folder`, which is empty or ends with "/", that sort after `after`.
 
-        Those in the folder `hidden` are left out. Files are regular ones: links, pipes and the like are no objects.
+        Files in the folder `hidden` are skipped.
         """
         for name in self._names(folder):
             key = folder + name
@@ -86,22 +86,22 @@ class Tree:
                 yield from self.walk(key, after, hidden, depth + 1)
 
     def delete(self, key: str) -> None:
-        """Remove a file, or a link in its place; nothing if neither is there."""
+        """Delete a file or a link, if it exists."""
         folder, _, name = key.rpartition("/")
         with contextlib.suppress(FileNotFoundError, IsADirectoryError), self._opened(folder) as fd:
             os.unlink(name, dir_fd=fd)
 
     def remove_folders(self, folder: str) -> None:
-        """Remove a folder and those in it that hold no file. What came meanwhile stays."""
+        """Remove a folder and those in it, unless they contain a file."""
         above, _, name = folder.rpartition("/")
         with contextlib.suppress(FileNotFoundError):
             with self._opened(folder):
-                pass  # so that a link in its place is named
+                pass  # raises if it is a link
             with self._opened(above) as fd:
                 _remove_empty(fd, name, 0)
 
     def _names(self, folder: str) -> list[str]:
-        """Return the names in a folder, sorted as keys sort: that of a folder has a "/" behind it."""
+        """Return the names in a folder, sorted as keys are: the name of a folder ends with "/"."""
         try:
             with self._opened(folder.rstrip("/")) as fd, os.scandir(fd) as entries:
                 return sorted(name for name in map(_name, entries) if name)
@@ -135,7 +135,7 @@ def _name(entry: os.DirEntry[str]) -> str:
 
 
 def _remove_empty(parent: int, name: str, depth: int) -> bool:
-    """Remove a folder, and those in it, if they hold no file; return whether it is gone."""
+    """Remove a folder and those in it, unless they contain a file; return whether it does not exist any more."""
     if depth > DEPTH_MAX:
         return False
     try:

@@ -1,6 +1,6 @@
-"""Write-back: the kernel is told early to write a file's pages, so that the flush at the file's end waits for little.
+"""Early write-back of a large file's pages, so that the flush at its end takes less time.
 
-Linux only (sync_file_range); elsewhere nothing happens. It promises nothing: the flush stays what makes a file durable.
+Linux only (sync_file_range); elsewhere nothing happens. Only the flush makes a file durable.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EARLY_BYTES = 4 * 1024 * 1024
-"""How much is written until write-back is begun. Files that are smaller are left to their flush."""
+"""Write-back begins whenever so many bytes were written, so never for smaller files."""
 _SYNC_FILE_RANGE_WRITE = 2
 
 
 def begin(fd: int, start: int, length: int) -> None:
-    """Begin to write back `length` bytes from `start`, without waiting. Raises nothing: the flush tells of errors."""
+    """Begin to write back `length` bytes from `start`, without waiting. Never raises: the flush reports errors."""
     call = _sync_file_range()
     if call is not None:
         call(fd, start, length, _SYNC_FILE_RANGE_WRITE)
@@ -25,7 +25,7 @@ def begin(fd: int, start: int, length: int) -> None:
 
 @functools.lru_cache
 def _sync_file_range() -> Callable[..., Any] | None:
-    import ctypes  # few files are so large that it is needed
+    import ctypes  # needed only for large files
 
     try:
         call = ctypes.CDLL(None).sync_file_range

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pyspark_log_storage.errors import StoreError
-from pyspark_log_storage.memory import MemoryStore, MemoryWriter
+from tests.memory_store import MemoryStore, MemoryWriter
 
 
 class BreakableStore(MemoryStore):

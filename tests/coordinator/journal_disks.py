@@ -7,10 +7,10 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.several_nodes import one_after_another
 from tests.coordinator.troubled_store import TroubledStore
+from tests.memory_store import MemoryStore
 
 URLS = ("/disk/a", "/disk/b", "/disk/c")
 

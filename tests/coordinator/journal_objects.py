@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal_entry, snapshot
-from pyspark_log_coordinator.journal.journal import SNAPSHOTS_KEPT
 from pyspark_log_coordinator.journal.journal_entry import Entry
+from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
 from pyspark_log_storage.layout import number
 from tests.coordinator.item_list import FOLDER, AddItems
 from tests.coordinator.troubled_store import TroubledStore

@@ -12,11 +12,11 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownVersion,
 )
-from pyspark_log_storage.memory import MemoryStore
-from tests.coordinator.calls import ShuffledCalls
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.item_list import FOLDER, MACHINE
+from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.three_stores import mark
+from tests.memory_store import MemoryStore
 
 
 class Killed(BaseException):
@@ -77,7 +77,7 @@ class Cluster:
         self._calls = []
 
     def open(self):
-        calls = ShuffledCalls(self._chance.getrandbits(32))
+        calls = ShuffledThreads(self._chance.getrandbits(32))
         self._calls.append(calls)
         members = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.stores)]
         return Journal(SeveralStores(Members(members, calls)), FOLDER, MACHINE, fake_environment(), 10_000)

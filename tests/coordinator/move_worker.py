@@ -7,6 +7,7 @@ and a count; or the number of the generation to which the journal moves.
 import sys
 
 from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import trimming
 from tests.coordinator.item_list import AddItems, MoveJournal
 from tests.coordinator.local_stores import open_moving
 
@@ -22,4 +23,4 @@ if __name__ == "__main__":
         for i in range(int(count)):
             journal.submit(AddItems((f"{name}-{i}",)))
             if i % 10 == 0:
-                journal.trim()
+                trimming.trim(journal)

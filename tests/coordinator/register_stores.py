@@ -9,11 +9,11 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.node import Marker
-from tests.coordinator.calls import ShuffledCalls
 from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.troubled_store import TroubledStore
+from tests.memory_store import MemoryStore
 
 JOURNAL = "journal/"
 FOLDER = f"{JOURNAL}entries/"
@@ -32,7 +32,7 @@ class Stores:
         """Return the journal as another process sees it: connections of its own, and no right to anything."""
         connections = [TroubledStore(store) for store in self.inner]
         joined = [Member(store, f"n{i}", f"incarnation-{i}") for i, store in enumerate(connections)]
-        calls = calls or ShuffledCalls(seed)
+        calls = calls or ShuffledThreads(seed)
         slots = Registers(Members(joined, calls), JOURNAL, fake_environment(), PATIENCE_MS)
         slots.stores = connections
         slots.calls = calls

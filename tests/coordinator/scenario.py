@@ -37,10 +37,10 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import CommitBatch, DeleteTopic, Holder, Topic
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.layout import born_name
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator import replica_scenario, topics
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.scenario_words import StoryError, partition_number, settings, split
+from tests.memory_store import MemoryStore
 
 
 def play(path: Path) -> None:

@@ -7,9 +7,9 @@ from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log import node_admin, node_probe
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.store import Store
 from tests.coordinator.fake_environment import fake_environment
+from tests.memory_store import MemoryStore
 
 
 class Stores:

@@ -22,8 +22,8 @@ from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainS
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, topic_folder
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.store import Store
+from tests.memory_store import MemoryStore
 
 AT_ONCE = {"file.delete.delay.ms": "0", "orphan.retention.ms": "0", "retention.ms": "-1"}
 """Settings under which nothing waits."""

@@ -39,10 +39,10 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, ElectPreferred, Holder
 from pyspark_log_storage import checkpoints, decoding, layout, node, schema
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.forged import forge, within
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic, write
 from tests.coordinator.several_nodes import Stores
+from tests.memory_store import MemoryStore
 from tests.mutations import arbitrary, changed, cut_or_flipped, resealed
 
 MUTANTS = 500
@@ -78,7 +78,7 @@ def entry_of(journal: Journal[Any, Any]) -> bytes:
 
 
 def snapshot_of(journal: Journal[Any, Any]) -> bytes:
-    return journal.newest_snapshot()[1]
+    return journal.encoded_snapshot()[1]
 
 
 def as_entry(journal: Journal[Any, Any]) -> Decode:
@@ -250,7 +250,7 @@ def forge_events(journal: Journal[Any, Any], kind: str, dice: random.Random, sto
 
 def forge_snapshot(journal: Journal[Any, Any], kind: str, dice: random.Random, stores: Stores) -> None:
     """Write a snapshot of the newest entry in which a value is another."""
-    key, data = journal.newest_snapshot()
+    key, data = journal.encoded_snapshot()
     found = snapshot.decode(data, key)
     state = changed(msgspec.msgpack.decode(found.state), dice)
     forged = msgspec.structs.replace(found, state=msgspec.Raw(msgspec.msgpack.encode(state)))

@@ -11,8 +11,8 @@ import pytest
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.several_nodes import one_after_another
+from tests.memory_store import MemoryStore
 from tests.processes.small_topic import SNAPSHOT_EVERY, TopicClient, error_of, make_constants_small, rows_of_all, seeded
 
 ROOT = ("/root",)

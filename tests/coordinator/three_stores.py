@@ -7,13 +7,12 @@ from pyspark_log_coordinator.journal import registers
 from pyspark_log_coordinator.journal.paxos import Register, majority
 from pyspark_log_coordinator.journal.place import SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
-from pyspark_log_coordinator.journal.store_threads import Calls
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import ObjectMissing
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.node import Marker
-from tests.coordinator.calls import ShuffledCalls
+from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.troubled_store import ALWAYS, TroubledStore
+from tests.memory_store import MemoryStore
 
 ENTRIES = "entries/"
 
@@ -37,23 +36,21 @@ class ThreeStores:
     What is written by its methods is on all three. An entry's key is that of a journal on one store.
     """
 
-    def __init__(self, inner: list[MemoryStore] | None = None, calls: Callable[[], Calls] = ShuffledCalls) -> None:
+    def __init__(self, inner: list[MemoryStore] | None = None) -> None:
         self.inner = inner or marked_stores()
         self.connections = [TroubledStore(store) for store in self.inner]
-        self._calls = calls
-        self._opened: list[Calls] = []
+        self._opened: list[ShuffledThreads] = []
 
     def place(self) -> SeveralStores:
         """Return the place of the journals, as a process sees it that has just begun."""
         joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.connections)]
-        self._opened.append(self._calls())
+        self._opened.append(ShuffledThreads())
         return SeveralStores(Members(joined, self._opened[-1]))
 
     def keys(self) -> list[str]:
         """Return the keys on each of the stores, without their markers, once all that was begun is done."""
         for each in self._opened:
-            if isinstance(each, ShuffledCalls):
-                each.finish()
+            each.finish()
         return [key for store in self.inner for key in store.list("") if key != layout.KEY]
 
     def lose_answers(self, folder: str, times: int = 1, meanwhile: Callable[[], object] | None = None) -> None:

@@ -7,6 +7,7 @@ are close together.
 import sys
 
 from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.local import LocalStore
 from tests.coordinator.item_list import AddItems
@@ -35,5 +36,5 @@ if __name__ == "__main__":
     else:
         trimmed = 0
         while not is_told_to_end(store):
-            trimmed += journal.trim()
+            trimmed += trimming.trim(journal)
         print(trimmed)

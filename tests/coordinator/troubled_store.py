@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from pyspark_log_storage.errors import StoreError, StoreRefused, StoreUnavailable
-from pyspark_log_storage.memory import MemoryStore, MemoryWriter
+from tests.memory_store import MemoryStore, MemoryWriter
 
 ALWAYS = 10**9
 

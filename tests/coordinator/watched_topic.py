@@ -2,7 +2,7 @@
 
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_storage import layout
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 
 class Watched(MemoryStore):

@@ -22,7 +22,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
-from pyspark_log_coordinator.journal import journal, journal_entry
+from pyspark_log_coordinator.journal import journal, journal_entry, trimming
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_description, topic_roll
 from pyspark_log_coordinator.model.batch import Acks, StagedFile
@@ -40,7 +40,7 @@ SNAPSHOT_EVERY = 4
 SNAPSHOTS_KEPT = 2
 SMALL = (
     (journal, "SNAPSHOT_EVERY", SNAPSHOT_EVERY),
-    (journal, "SNAPSHOTS_KEPT", SNAPSHOTS_KEPT),
+    (trimming, "SNAPSHOTS_KEPT", SNAPSHOTS_KEPT),
     (journal_entry, "INLINE_BYTES_MAX", 300),
     (roll_plan, "ROLL_CHUNKS", 4),
     (roll_plan, "MERGE_COUNT", 2),

@@ -8,6 +8,7 @@ import tempfile
 
 import msgspec
 
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
@@ -152,7 +153,7 @@ def trim_until(root: str, stop: str) -> int:
     client, trimmed = TopicClient(root), 0
     handle = client.handle
     while not LineFile(stop).lines():
-        trimmed += handle.journal.trim()
+        trimmed += trimming.trim(handle.journal)
     return trimmed
 
 

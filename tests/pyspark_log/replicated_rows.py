@@ -5,7 +5,7 @@ from collections import Counter
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 BATCHES = 30
 LARGE = 700_000

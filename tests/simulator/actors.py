@@ -11,6 +11,7 @@ from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.client.write.staging import Staging, destination_of
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.batch import Acks, StagedFile
@@ -226,7 +227,7 @@ def maintainer(process: Process) -> None:
                 case 1 | 2:
                     topic_cleanup.clean_up_topic(handle)
                 case 3:
-                    handle.journal.trim()
+                    trimming.trim(handle.journal)
                     cluster_cleanup.clean_up_cluster(process.log)
                 case 4:
                     for work in plan_inline(handle):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pyspark_log_coordinator.journal import journal, journal_entry, manifest, snapshot
+from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, trimming
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_coordinator.model.partition import Partition
@@ -22,7 +22,7 @@ from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import append_file, chunk, schema, segment, spare
 from pyspark_log_storage.layout import born_of, number_of_newest_first
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.simulator.store import Objects
 
 Row = tuple[bytes, int]
@@ -68,7 +68,7 @@ class History:
         name = key.rsplit("/", 1)[1]
         kept = self.kept()
         if key.startswith(f"{self.folder}entries/"):
-            require(len(kept) == journal.SNAPSHOTS_KEPT, f"entry {name} goes, and there are few snapshots")
+            require(len(kept) == trimming.SNAPSHOTS_KEPT, f"entry {name} goes, and there are few snapshots")
             require(int(name) < kept[0], f"entry {name} goes, which the snapshots {kept} need")
         elif key.startswith(f"{self.folder}snapshots/"):
             number = number_of_newest_first(name)
@@ -86,7 +86,7 @@ class History:
 
     def kept(self) -> list[int]:
         """Return the numbers of the snapshots that must stay; an older one may come late, from one that slept."""
-        return self.snapshots()[-journal.SNAPSHOTS_KEPT :]
+        return self.snapshots()[-trimming.SNAPSHOTS_KEPT :]
 
     def _entry(self, number: int, data: bytes) -> None:
         require(number <= self.number + 1, f"entry {number} is created after entry {self.number}: a gap")

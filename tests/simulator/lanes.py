@@ -6,53 +6,34 @@ Between any two operations others run all the same, for each operation on a stor
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
-from pyspark_log_coordinator.journal.store_threads import Answer
 from pyspark_log_coordinator.log.node_probe import check_node
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.store import ObjectWriter, Store
+from pyspark_log_storage.store import Store
+from pyspark_log_storage.store_threads import Answer
 
 T = TypeVar("T")
 
 
-class InlineLane:
-    """One store's share of a fan-out, written by whoever hands it over."""
+class InlineThreads:
+    """Makes each call at once. In place of `StoreThreads`."""
 
-    def __init__(self, store: Store, key: str, *, durable: bool) -> None:
-        self.error: Exception | None = None
-        self.ended = False
-        self._writer: ObjectWriter | None = None
-        self._try(lambda: self._open(store, key, durable=durable))
+    def __init__(self, purpose: str) -> None:
+        self._answers: list[Answer] = []
 
-    def put(self, pieces: tuple[bytes, ...], late: float) -> None:
-        self._try(lambda: self._writer and self._writer.write(*pieces))
+    def start(self, store: Hashable, function: Callable[[], object], tag: object = None) -> None:
+        self._answers.append(Answer.of(store, function, tag))
 
-    def close(self, late: float) -> None:
-        self._try(lambda: self._writer and self._writer.close())
-        self.ended = True
+    def pending(self, store: Hashable) -> int:
+        return sum(each.store == store for each in self._answers)
 
-    def wait(self, seconds: float | None) -> None:
-        raise AssertionError("what is done at once is not waited for")
+    def next(self, seconds: float | None) -> Answer | None:
+        return self._answers.pop(0) if self._answers else None
 
-    def give_up(self) -> None:
-        raise AssertionError("what is done at once is never late")
-
-    def abandon(self) -> None:
-        if self._writer is not None:
-            self._writer.discard()
-
-    def _open(self, store: Store, key: str, *, durable: bool) -> None:
-        self._writer = store.open_write(key, durable=durable)
-
-    def _try(self, act: Callable[[], object]) -> None:
-        if self.error is not None:
-            return
-        try:
-            act()
-        except Exception as error:  # noqa: BLE001 -- as the thread does
-            self.error, self.ended = error, True
+    def end(self) -> None:
+        pass
 
 
 class InlineReads:
@@ -74,8 +55,8 @@ class InlineReads:
         return function()
 
 
-class ChanceCalls:
-    """Makes the calls at several stores one at a time, whichever chance says, when somebody waits for an answer.
+class ChanceThreads:
+    """Makes one waiting call, which chance chooses, when somebody waits for an answer. In place of `StoreThreads`.
 
     So a call for whose answer nobody waits any more is made late, or never.
     """
@@ -84,11 +65,13 @@ class ChanceCalls:
         self._chance = chance
         self._waiting: list[Callable[[], Answer]] = []
 
-    def start(self, store: int, call: Callable[[], Answer]) -> bool:
-        self._waiting.append(call)
-        return True
+    def start(self, store: Hashable, function: Callable[[], object], tag: object = None) -> None:
+        self._waiting.append(lambda: Answer.of(store, function, tag))
 
-    def next(self, seconds: float) -> Answer | None:
+    def pending(self, store: Hashable) -> int:
+        return 0
+
+    def next(self, seconds: float | None) -> Answer | None:
         if not self._waiting:
             return None
         return self._waiting.pop(self._chance.randrange(len(self._waiting)))()

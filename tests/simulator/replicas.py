@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_log_coordinator.journal import journal, registers
+from pyspark_log_coordinator.journal import registers, trimming
 from pyspark_log_coordinator.journal.journal_entry import digest
 from pyspark_log_coordinator.journal.paxos import NIL, majority
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
@@ -194,7 +194,7 @@ class Ballots:
         elif key.startswith(snapshots):
             number = number_of_newest_first(name)
             require(number < max(mine), f"snapshot {number} goes, which is the newest of its store")
-            kept = history.snapshots()[-journal.SNAPSHOTS_KEPT :]
+            kept = history.snapshots()[-trimming.SNAPSHOTS_KEPT :]
             require(number not in kept, f"snapshot {number} goes, which is one of the newest, {kept}")
             if not any(key in each.real.data for each in self._all if each is not disk):
                 del self.decided.data[key]

@@ -19,7 +19,15 @@ from pyspark_log.client.read.recent_chunks import RecentChunks
 from pyspark_log.client.write import staging
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
-from pyspark_log_coordinator.journal import journal, journal_entry, journal_nodes, quorum, replay
+from pyspark_log_coordinator.journal import (
+    journal,
+    journal_entry,
+    journal_nodes,
+    quorum,
+    replay,
+    spare_repair,
+    trimming,
+)
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup
@@ -167,7 +175,7 @@ def _mend(process: Process) -> None:
     """Make the lost and damaged objects of the journals again, as `verify --repair` does."""
     handle = actors.open_topic(process)
     for each in (process.log.cluster, handle.journal):
-        each.mend(contents=True)
+        spare_repair.repair(each, contents=True)
 
 
 def _check(world: World, log: Log) -> None:
@@ -195,7 +203,7 @@ def _small(settings: Settings) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name, value in (
             (journal, "SNAPSHOT_EVERY", settings.snapshot_every),
-            (journal, "SNAPSHOTS_KEPT", settings.snapshots_kept),
+            (trimming, "SNAPSHOTS_KEPT", settings.snapshots_kept),
             (replay, "HASHES_MAX", settings.hashes_max),
             (journal_entry, "INLINE_BYTES_MAX", settings.inline_bytes_max),
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
@@ -230,17 +238,17 @@ def _simulated(world: World) -> Iterator[None]:
     def lane_of(store: Any) -> lanes.InlineReads:
         return reads.setdefault(store, lanes.InlineReads(lambda: world.clock.now, AVOID_SECONDS))
 
-    def calls() -> lanes.ChanceCalls:
-        return lanes.ChanceCalls(world.chance)
+    def chance_threads(purpose: str) -> lanes.ChanceThreads:
+        return lanes.ChanceThreads(world.chance)
 
     logger = logging.getLogger("pyspark_log")
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(opening, "open_log", open_log))
         stack.enter_context(mock.patch.object(opening, "stores_at", stores_at))
-        stack.enter_context(mock.patch.object(fan_out, "ThreadLane", lanes.InlineLane))
+        stack.enter_context(mock.patch.object(fan_out, "StoreThreads", lanes.InlineThreads))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
-        stack.enter_context(mock.patch.object(quorum, "ThreadCalls", calls))
-        stack.enter_context(mock.patch.object(journal_nodes, "ThreadCalls", calls))
+        stack.enter_context(mock.patch.object(quorum, "StoreThreads", chance_threads))
+        stack.enter_context(mock.patch.object(journal_nodes, "StoreThreads", chance_threads))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
         yield

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 # A property is tested as long as it takes: a busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pyspark_log_storage import append_file, chunk, index, recovery, segment
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.schema import RECORD_SCHEMAS
+from tests.memory_store import MemoryStore
 from tests.storage import hostile_chunks as hostile
 
 KEY = "t/0/00000000000000001000-00000000000000000007-abc"

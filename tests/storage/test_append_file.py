@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyspark_log_storage import chunk
 from pyspark_log_storage.append_file import AppendFileWriter, read_chunk, scan
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from tests.memory_store import MemoryStore
 
 KEY = "topics/t/1/append/a"
 NAME = "topic t, partition 0, offset 7"
@@ -158,7 +158,7 @@ def test_a_scan_yields_what_lies_before_the_damage(memory):
         next(found)
 
 
-@pytest.mark.parametrize(("byte", "error"), [(0x7F, "ends after"), (0xFF, "is the most")])
+@pytest.mark.parametrize(("byte", "error"), [(0x7F, "ends after"), (0xFF, "the maximum is")])
 def test_a_damaged_length_does_not_make_a_scan_read_behind_the_file(memory, monkeypatch, byte, error):
     write(memory, [batch_of(b"a")])
     data = bytearray(memory.read(KEY))

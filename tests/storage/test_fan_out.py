@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.fan_out import FanOutWriter
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 KEY = "folder/object"
 

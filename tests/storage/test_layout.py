@@ -40,7 +40,7 @@ def test_a_number_outside_the_range_is_a_bug(n):
     ["", "1", "x" * 20, "1" * 19, "1" * 21, "+" + "1" * 19, " " + "1" * 19, "1_" * 10, "\u00b2" * 20, "\u0661" * 20],
 )
 def test_other_text_is_no_number(text):
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="is not a number of 20 digits"):
         layout.number_of_newest_first(text)
 
 

@@ -64,7 +64,7 @@ def test_the_longest_name_is_legal(check):
 
 @CHECKS
 def test_a_longer_name_is_refused(check):
-    with pytest.raises(InvalidName, match="250 characters, and 249 is the longest"):
+    with pytest.raises(InvalidName, match="250 characters; the maximum is 249"):
         check("a" * (NAME_LENGTH_MAX + 1))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeMissing, StoreUnfit
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 MARKER = node.Marker(cluster="c", node="0", incarnation="i")
 ENCODED = node.encode(MARKER)
@@ -174,9 +174,9 @@ LIARS = [
     (IgnoresRanges, "another range"),
     (IgnoresStarts, "another range"),
     (ReadsFromACache, "stale bytes"),
-    (ListsFromACache, "was deleted"),
+    (ListsFromACache, "lists a deleted object"),
     (ListsNothing, "does not list"),
-    (NeverDeletes, "was deleted"),
+    (NeverDeletes, "lists a deleted object"),
 ]
 
 

@@ -8,7 +8,7 @@ from pyspark_log_storage import spare
 from pyspark_log_storage.envelope import is_whole, seal
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnwritable
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 JOURNAL = "topics/t/1/journal/"
 OBJECT = f"{JOURNAL}entries/00000000000000000001"
@@ -112,7 +112,7 @@ def test_what_is_missing_is_found_by_names_and_made_again(store):
         store.delete(key)
         [fault] = faults(store, contents=False)
         assert (fault.key, fault.of, fault.is_missing) == (key, OBJECT, True)
-        spare.mend(store, fault)
+        spare.repair(store, fault)
         assert (faults(store), store.read(key)) == ([], WHOLE)
 
 
@@ -122,7 +122,7 @@ def test_what_is_damaged_is_found_if_contents_are_read_and_made_again(store):
         assert faults(store, contents=False) == []
         [fault] = faults(store)
         assert (fault.key, fault.of, fault.is_missing) == (key, OBJECT, False)
-        spare.mend(store, fault)
+        spare.repair(store, fault)
         assert (faults(store), store.read(key)) == ([], WHOLE)
 
 

@@ -68,14 +68,14 @@ def test_a_tilde_is_the_home_folder(monkeypatch):
 
 @pytest.mark.parametrize("path", ["broker:9092", "10.0.0.1:9092,10.0.0.2:9092"])
 def test_the_address_of_a_kafka_broker_is_refused(path):
-    with pytest.raises(InvalidOption, match="there is no server: give the log's folder"):
+    with pytest.raises(InvalidOption, match="pyspark_log has no server; give the log's folder"):
         absolute_urls(path)
     assert absolute_url("./broker:9092") == os.path.join(os.getcwd(), "broker:9092")
 
 
 @pytest.mark.parametrize("path", ["/data\0", "/data/\udcff"])
 def test_an_address_that_is_no_text_is_refused(path):
-    with pytest.raises(InvalidOption, match="it is no text"):
+    with pytest.raises(InvalidOption, match="it is not UTF-8 text"):
         absolute_url(path)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyspark_log_storage import chunk, index, segment, transfer
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.schema import RECORD, RECORD_ID
+from tests.memory_store import MemoryStore
 
 FILE = "topics/t/1/append/a"
 NAME = "00000000000000001000-00000000000000000007-abc"
@@ -186,7 +186,7 @@ def test_an_intact_but_other_chunk_is_noticed(source):
     expected = write_file(source)
     other = MemoryStore("the source")
     write_file(other, [[b"a", b"x"], *SMALL[1:]])
-    with pytest.raises(CorruptObject, match="at byte 0 is damaged: another chunk than the journal says"):
+    with pytest.raises(CorruptObject, match="at byte 0 is damaged: it is another chunk than the journal says"):
         transfer.copy_append_file(other, MemoryStore(), FILE, expected)
 
 
@@ -266,7 +266,7 @@ def test_a_copy_cut_before_the_log_had_its_name_is_made_by_the_next_attempt(sour
 def test_what_is_there_is_never_replaced(kind, source, target):
     expected, (key, *_) = kind.write(source), kind.keys
     target.create(key, b"somebody else's")
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="already exists"):
         kind.copy(source, target, expected)
     assert target.read(key) == b"somebody else's"
     with pytest.raises(CorruptObject):

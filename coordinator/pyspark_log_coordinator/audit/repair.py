@@ -12,6 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
+from pyspark_log_coordinator.journal import spare_repair
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
@@ -36,7 +37,7 @@ def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:
     state = handle.refresh()
     for file in replica_file.all_files(handle):
         repairs.file(state, file)
-    return [*handle.journal.mend(contents=True), *repairs.made]
+    return [*spare_repair.repair(handle.journal, contents=True), *repairs.made]
 
 
 class _Repairs:

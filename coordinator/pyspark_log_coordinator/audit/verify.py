@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
+from pyspark_log_coordinator.journal import spare_repair
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.model.node_order import named
@@ -244,7 +245,7 @@ def verify_cluster(log: Log) -> Report:
 
 def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
     """Read the kept entries again from the oldest snapshot, and compare them with the state."""
-    for url, fault in journal.faults():
+    for url, fault in spare_repair.faults(journal):
         yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
     # Listed before the refresh: an entry that the refresh does not reach is after a hole.
     later = list(journal.entries.numbers_after(journal.number))

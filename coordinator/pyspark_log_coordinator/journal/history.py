@@ -1,6 +1,6 @@
-"""History: what a journal's kept entries say of the past, read afresh, while others go on and trim.
+"""The history of a journal: its entries and earlier states, read anew while other processes append and trim.
 
-The first entries may have been trimmed: then it begins at the oldest snapshot after which every entry is kept.
+If the first entries were trimmed, the history begins at the oldest snapshot after which every entry is kept.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_log_coordinator.journal import journal as journals
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, UnknownVersion
 
@@ -25,7 +25,7 @@ S = TypeVar("S")
 def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
     """Yield number, events and the state afterwards of every kept entry, oldest first.
 
-    Each snapshot that is passed is held against the folded state. Raises `CorruptObject`.
+    Compares each snapshot with the folded state. Raises `CorruptObject`.
     """
     journal.refresh()
     past = journal.begin()
@@ -41,15 +41,15 @@ def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
             begin = _begin_again(past, begin, error)
             continue
         yield past.number, events, past.state
-        with contextlib.suppress(ObjectMissing):  # trimmed likewise
+        with contextlib.suppress(ObjectMissing):  # trimmed since it was listed
             if past.number in snapshots:
                 _check_snapshot(past)
 
 
 def state_at(journal: Journal[S, Any], number: int) -> S:
-    """Return the state as it was after entry `number`, without changing what the journal knows.
+    """Return the state after entry `number`, and leave the journal's own state alone.
 
-    Raises `UnknownVersion` for an entry that has been trimmed, or is not there yet.
+    Raises `UnknownVersion` for an entry that was trimmed, or does not exist yet.
     """
     journal.refresh()
     before: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
                 past.take_next()
             return past.state
         except (CorruptObject, ObjectMissing) as error:
-            # What has been trimmed while it was read is no damage, and another look shows that it is gone.
+            # What was trimmed during the read is no damage: then the next look finds other snapshots.
             if (oldest, *snapshots) == before:
                 behind = _behind(past, past.number, error)
                 if behind is None and number < min(snapshots, default=0) and _may_be_void(error, snapshots):
@@ -78,10 +78,10 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
 
 
 def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
-    """Return the snapshot at which to go on where nothing further can be read. Raises `error` where that is damage."""
+    """Return the snapshot at which to go on after `error`. Raises `error` if it means damage."""
     if (behind := _behind(past, max(tried, past.number), error)) is not None:
         return behind
-    # What was trimmed while this was read is no damage.
+    # What was trimmed during the read is no damage.
     kept = _kept_snapshots(past)
     begin = min(kept, default=0)
     if begin <= max(tried, past.number) or not (_is_trimmed(past, begin) or _may_be_void(error, kept)):
@@ -90,10 +90,10 @@ def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
 
 
 def _behind(past: Replay[Any, Any], number: int, error: LogError) -> int | None:
-    """Return the next snapshot behind `number` where several stores have no more of the entries, None else: damage.
+    """Return the next snapshot after `number` if several stores may lack the entries before it, or None: damage.
 
-    A trimming that reaches one store and not the next leaves entries of which a majority has nothing any more, or has
-    what others put there. Nobody needs them while there is a snapshot behind them.
+    After a trimming that reached only some stores, a majority may have no votes for an entry, or void ones. These
+    entries are not needed if there is a later snapshot.
     """
     if past.place.certain or not isinstance(error, (EntryMissing, OutOfChain, ObjectMissing)):
         return None
@@ -101,41 +101,41 @@ def _behind(past: Replay[Any, Any], number: int, error: LogError) -> int | None:
 
 
 def _may_be_void(error: LogError, snapshots: Sequence[int]) -> bool:
-    """Return whether one of two entries that do not fit may be of a process that slept, in a slot that was trimmed.
+    """Return whether one of two entries that do not fit may be void: written to a trimmed slot by a suspended process.
 
-    Nothing is trimmed before there are more snapshots than are kept, and what lies before the oldest of them may go.
+    Trimming begins once there are enough snapshots, and deletes only what is older than the oldest of them.
     """
-    return isinstance(error, OutOfChain) and len(snapshots) >= journals.SNAPSHOTS_KEPT
+    return isinstance(error, OutOfChain) and len(snapshots) >= trimming.SNAPSHOTS_KEPT
 
 
 def _check_snapshot(past: Replay[Any, Any]) -> None:
-    """Raise `CorruptObject` where the snapshot of the newest entry of `past` is not what the entries fold into."""
+    """Raise `CorruptObject` if the snapshot of the newest entry of `past` differs from the folded entries."""
     found = past.read_snapshot(past.number)
     if found.hashes[-1:] != [past.last_hash]:
-        raise CorruptObject(past.snapshot_name(past.number), "it is of another history than the entries are")
+        raise CorruptObject(past.snapshot_name(past.number), "its hashes differ from those of the entries")
     if past.state_in(found) != past.state:
-        raise CorruptObject(past.snapshot_name(past.number), "it holds another state than the entries give")
+        raise CorruptObject(past.snapshot_name(past.number), "its state differs from that of the entries")
 
 
 def _kept_snapshots(past: Replay[Any, Any]) -> list[int]:
     """Return the numbers of the snapshots after which all entries are kept, ascending.
 
-    Trimming leaves the newest. An older one, after which an entry is missing, was written late by a process that
-    slept, or came back after a power failure, or on a store that was away. Several stores say nothing for certain
-    but of the newest snapshot: which of the others trimming left is not to be told while one store is silent.
+    Trimming keeps the newest. An older snapshot, after which an entry is missing, was written late by a suspended
+    process, or is back after a power failure, or on a store that was unreachable. Of several stores only the newest
+    snapshot is certain: while a store is silent, it is unknown which of the others trimming kept.
     """
     numbers = sorted(past.snapshot_numbers(everywhere=True))
-    left = journals.SNAPSHOTS_KEPT if past.place.certain else 1
+    left = trimming.SNAPSHOTS_KEPT if past.place.certain else 1
     older, newest = numbers[:-left], numbers[-left:]
     if not older:
         return newest
-    there = set(past.entries.numbers_below(newest[0]))
+    existing = set(past.entries.numbers_below(newest[0]))
     first = newest[0]
-    while first - 1 in there:
+    while first - 1 in existing:
         first -= 1
     return [number for number in older if number + 1 >= first] + newest
 
 
 def _is_trimmed(past: Replay[Any, Any], oldest: int) -> bool:
-    """Return whether entries before the oldest snapshot's are missing; after a power failure some may be back."""
+    """Return whether entries before the oldest snapshot are missing. After a power failure some may be back."""
     return sum(1 for _ in past.entries.numbers_below(oldest)) < oldest - 1

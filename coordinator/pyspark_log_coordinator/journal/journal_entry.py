@@ -1,14 +1,14 @@
-"""A journal entry: one decision, as the events that it consists of.
+"""A journal entry: the events of one decision.
 
     <journal>/entries/<number, 20 digits>     envelope b"PLJE", version 1, body: msgpack array
-        nonce       32 hex digits, of the attempt that wrote it
+        nonce       32 hex digits, unique to the attempt that wrote the entry
         time_ms     the writer's clock, for people
         previous    hash of the entry before (16 bytes), zeros for entry 1
-        events      msgpack array of events, empty where they are in a manifest
-        manifest    nil, or [name, hash] of the manifest object that holds the events
+        events      msgpack array of events, empty if they are in a manifest
+        manifest    nil, or [name, hash] of the manifest object with the events
 
-Entries are created once and never replaced. The hash of an entry is the 16-byte BLAKE2b of its stored bytes,
-so each entry vouches for all before it.
+Entries are created once and never replaced. The hash of an entry is the 16-byte BLAKE2b of its stored bytes, so each
+entry confirms all entries before it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _VERSION = 1
 
 
 class ManifestName(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Names a manifest object and vouches for its bytes."""
+    """The name of a manifest object, and the hash of its bytes."""
 
     name: BornName
     hash: bytes
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A journal entry. `events` is encoded, for only the journal's machine knows its types."""
+    """A journal entry. `events` is still encoded, because only the journal's machine knows their types."""
 
     nonce: str
     time_ms: int

@@ -1,15 +1,14 @@
-"""Journal nodes: which stores hold the journals of a cluster, written on each of them.
+"""The journal nodes of a cluster, whose stores hold the journals. Each of these stores has the list.
 
     cluster/journal-nodes                 envelope b"PLJN", version 1, body: JSON
     cluster/journal-nodes.<generation, 20 digits>
         {"cluster": ..., "nodes": [{"node": ..., "url": ..., "incarnation": ...}, ...], "generation": ...}
 
-The generation is left out where it is 1. Created when the cluster is, and never replaced. Who is given the address of
-any journal node reads it there, and goes on with all of them. A cluster whose journals live on one store has no such
-object. It holds what the agreement on entries rests on, so it must not change. Where the journals have moved to other
-stores another object says so, beside it, on the stores before and on the new ones; on a store that had none it is the
-first one. The highest generation counts, and who knows only an older one finds the newer at the end of the cluster's
-journal there.
+Generation 1 is left out. The first object is created with the cluster and never replaced, because the agreement on
+entries depends on it. A process that knows one journal node reads the addresses of the others from it. A cluster whose
+journals are on one store has no such object. When the journals migrate, another object is created on the old and the
+new stores; it is `journal-nodes` on a store that had none. The highest generation counts. A process that knows only an
+older one finds the newer one at the end of the cluster's journal there.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
-from pyspark_log_coordinator.journal.store_threads import Answer, ThreadCalls
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import (
@@ -35,6 +33,7 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_cluster, number
 from pyspark_log_storage.node import read_marker
 from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.store_threads import StoreThreads
 from pyspark_log_storage.stored_names import NodeName
 
 if TYPE_CHECKING:
@@ -45,15 +44,15 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 LEAST = 3
-"""With fewer, the loss of one would end the journals."""
+"""With fewer, the journals would not survive the loss of one."""
 PATIENCE_SECONDS = 5.0
-"""How long one waits where no store answers."""
+"""How long to wait if no store answers."""
 _MAGIC = b"PLJN"
 _VERSION = 1
 
 
 class JournalNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node whose store holds the journals, and in which incarnation."""
+    """A node whose store holds the journals, and its incarnation."""
 
     node: NodeName
     url: str
@@ -88,7 +87,7 @@ def decode(data: bytes, name: str) -> JournalNodes:
 
 
 def read(store: Store) -> JournalNodes | None:
-    """Return the newest that a store says, None where it says nothing.
+    """Return the newest list of journal nodes on a store, or None if it has none.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
@@ -105,53 +104,53 @@ def read(store: Store) -> JournalNodes | None:
 
 
 def tell(nodes: JournalNodes, store: Store) -> bool:
-    """Let a store say where the journals are now; return whether it did not yet. Raises what `read` does.
+    """Write the list to a store, unless it has this or a newer one; return whether it was written.
 
-    Only once the cluster's journal has begun there: who finds this looks for it nowhere else.
+    The cluster's journal must have begun at `nodes`: a process that reads the list looks nowhere else. Raises what
+    `read` raises.
     """
-    told = read(store)
-    if told is not None and told.generation >= nodes.generation:
+    present = read(store)
+    if present is not None and present.generation >= nodes.generation:
         return False
-    key = JOURNAL_NODES if told is None else f"{JOURNAL_NODES}.{number(nodes.generation)}"
+    key = JOURNAL_NODES if present is None else f"{JOURNAL_NODES}.{number(nodes.generation)}"
     return store.create(key, encode(nodes))
 
 
 def newest(stores: Sequence[Store]) -> JournalNodes | None:
-    """Return the newest that any of these stores says, as far as they answer; None where none says anything."""
-    told, _, _ = _asked(stores, lambda *_: False)
-    return max(told.values(), key=lambda each: each.generation, default=None)
+    """Return the newest list on those of the stores that answer, or None if they have none."""
+    lists, _, _ = _read_all(stores, lambda *_: False)
+    return max(lists.values(), key=lambda each: each.generation, default=None)
 
 
 def find(stores: Sequence[Store]) -> JournalNodes | None:
-    """Return the journal nodes of the cluster that these stores are of, None for one whose journals live on one store.
+    """Return the journal nodes of the cluster that has these stores, or None if its journals are on one store.
 
-    Any one of them that answers will do; but one that is not among the journal nodes must say the same, or have said so
-    before they moved, else it may be another cluster's. Once they have moved it may also be gone: who was given the
-    addresses before goes on. Raises `InvalidOption` where several stores do not belong
-    together, or none is a journal node; what a store raises where none can be read.
+    One store that answers suffices. But a store that is not among its journal nodes must have a list of the same
+    cluster, or may have left the journal nodes in a migration. Raises `InvalidOption` if the stores do not belong to
+    one cluster, or none is a journal node; the error of a store if none can be read.
     """
     if len(stores) == 1:
         return read(stores[0])
 
-    def suffices(told: Mapping[str, JournalNodes], asked: Collection[str]) -> bool:
-        known = {*asked, *(url for nodes in told.values() for url in nodes.urls)}
-        return bool(told) and all(each.url in known for each in stores)
+    def suffices(lists: Mapping[str, JournalNodes], answered: Collection[str]) -> bool:
+        known = {*answered, *(url for nodes in lists.values() for url in nodes.urls)}
+        return bool(lists) and all(each.url in known for each in stores)
 
-    told, errors, mute = _asked(stores, suffices)
-    if not told:
-        raise _nothing_told(stores, errors, mute)
-    first, nodes = max(told.items(), key=lambda each: each[1].generation)
-    for url, other in told.items():
+    lists, errors, without = _read_all(stores, suffices)
+    if not lists:
+        raise _no_list(stores, errors, without)
+    first, nodes = max(lists.items(), key=lambda each: each[1].generation)
+    for url, other in lists.items():
         if other.cluster != nodes.cluster or (other.generation == nodes.generation and other != nodes):
             raise _refused(f"{first} is of cluster {nodes.cluster}, and {url} of cluster {other.cluster}")
     for store in stores:
-        if store.url in mute and store.url not in nodes.urls and not _may_have_left(store, nodes):
-            raise _refused(f"{first} is a journal node of a cluster, and {store.url} is none")
+        if store.url in without and store.url not in nodes.urls and not _may_have_left(store, nodes):
+            raise _refused(f"{first} is a journal node of a cluster, and {store.url} is not")
     return nodes
 
 
 def _may_have_left(store: Store, nodes: JournalNodes) -> bool:
-    """Return whether a store that names no journal nodes may have been one of them before they moved."""
+    """Return whether a store without a list may have been a journal node before a migration."""
     if nodes.generation == 1:
         return False
     try:
@@ -161,50 +160,50 @@ def _may_have_left(store: Store, nodes: JournalNodes) -> bool:
     return marker is None or marker.cluster == nodes.cluster
 
 
-def _asked(
+def _read_all(
     stores: Sequence[Store], suffices: Callable[[Mapping[str, JournalNodes], Collection[str]], bool]
 ) -> tuple[dict[str, JournalNodes], dict[str, LogError], list[str]]:
-    """Ask all stores at once, until what was told `suffices`, which takes that and the addresses that have answered.
+    """Read the lists of all stores at once, until `suffices` accepts the lists and the addresses that have answered.
 
-    Return what they say, what went wrong, and who says nothing, by their addresses.
+    Return the lists and the errors by address, and the addresses without a list.
     """
-    told: dict[str, JournalNodes] = {}
+    lists: dict[str, JournalNodes] = {}
     errors: dict[str, LogError] = {}
-    mute: list[str] = []
+    without: list[str] = []
     waited = 0.0
-    calls = ThreadCalls()
+    threads = StoreThreads("journal nodes of")
     for position, store in enumerate(stores):
-        calls.start(position, partial(_ask, position, store))
-    while len(told) + len(errors) + len(mute) < len(stores):
-        if suffices(told, {*told, *errors, *mute}):
+        threads.start(position, partial(read, store))
+    while len(lists) + len(errors) + len(without) < len(stores):
+        if suffices(lists, {*lists, *errors, *without}):
             break
-        answer = calls.next(ANSWER_SECONDS)
+        answer = threads.next(ANSWER_SECONDS)
         if answer is None:
             waited += ANSWER_SECONDS
-            if told or waited >= PATIENCE_SECONDS:
+            if lists or waited >= PATIENCE_SECONDS:
                 break
         elif isinstance(answer.error, LogError):
             errors[stores[answer.store].url] = answer.error
         elif answer.error is not None:
             raise answer.error
         elif answer.result is None:
-            mute.append(stores[answer.store].url)
+            without.append(stores[answer.store].url)
         else:
-            told[stores[answer.store].url] = answer.result
-    return told, errors, mute
+            lists[stores[answer.store].url] = answer.result
+    return lists, errors, without
 
 
 def missing(nodes: JournalNodes, members: Members, environment: Environment) -> dict[str, LogError]:
-    """Return what is wrong with journal nodes that do not take part in the journals, by their ids."""
+    """Return the ids of the journal nodes that do not take part in the journals, and why."""
 
     def look(store: Store) -> None:
         found = read(store)
         if found != nodes:
-            told = "none" if found is None else ", ".join(found.urls)
+            urls = "none" if found is None else ", ".join(found.urls)
             raise CorruptObject(
                 f"{store.url}/{JOURNAL_NODES}",
-                f"it names other journal nodes: {told}. If it was away while the journals moved, `pyspark-log "
-                "maintain` puts that right",
+                f"it names other journal nodes: {urls}. If the node was unreachable while the journals migrated, run "
+                "`pyspark-log maintain`",
             )
 
     answers = members.ask(look, environment, int(PATIENCE_SECONDS * 1000))
@@ -217,29 +216,22 @@ def missing(nodes: JournalNodes, members: Members, environment: Environment) -> 
     return found
 
 
-def _ask(position: int, store: Store) -> Answer:
-    try:
-        return Answer(b"", position, None, read(store), None)
-    except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
-        return Answer(b"", position, None, None, error)
-
-
-def _nothing_told(stores: Sequence[Store], errors: Mapping[str, LogError], mute: Sequence[str]) -> LogError:
-    """Return the error where no store says which the journal nodes are."""
-    if len(mute) == len(stores):
+def _no_list(stores: Sequence[Store], errors: Mapping[str, LogError], without: Sequence[str]) -> LogError:
+    """Return the error if no list of the journal nodes could be read."""
+    if len(without) == len(stores):
         urls = ", ".join(each.url for each in stores)
         if any(_has_marker(store) for store in stores):
             return _refused(f"none of {urls} is a journal node")
         return NodeAway(
             urls,
             JOURNAL_NODES,
-            f"none of {urls} has a marker: are their disks mounted? If they are, these are no journal nodes; give the "
-            "addresses of one cluster's journal nodes, or the one address of its root",
+            f"none of {urls} has a marker: are their disks mounted? If they are, these are not journal nodes; give the "
+            "addresses of the journal nodes of one cluster, or the one address of its root",
         )
     for error in errors.values():
         if not error.retriable:
             return error
-    silent = [each.url for each in stores if each.url not in mute]
+    silent = [each.url for each in stores if each.url not in without]
     facts = "; ".join(str(error) for error in errors.values()) or f"no answer within {PATIENCE_SECONDS:g} s"
     return StoreUnavailable(
         ", ".join(silent), JOURNAL_NODES, f"no journal node can be read at {', '.join(silent)}: {facts}; try again"
@@ -255,5 +247,5 @@ def _has_marker(store: Store) -> bool:
 
 def _refused(reason: str) -> InvalidOption:
     return InvalidOption(
-        "path", f"{reason}; give the addresses of one cluster's journal nodes, or the one address of its root"
+        "path", f"{reason}; give the addresses of the journal nodes of one cluster, or the one address of its root"
     )

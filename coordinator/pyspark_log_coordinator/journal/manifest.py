@@ -1,8 +1,8 @@
-"""A manifest: the events of a journal entry that are too large to lie in it.
+"""A manifest: the events of a journal entry, if they are too large to be stored in the entry.
 
     <journal>/manifests/<born>-<nonce>     envelope b"PLMF", version 1, body: msgpack array of events
 
-Created before the entry that names it with its hash; without such an entry it means nothing.
+It is created before the entry, which has its name and hash. Without that entry it has no meaning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _VERSION = 1
 
 
 def key(journal: str, name: str) -> str:
-    """Return where a manifest lies. `journal` is the journal's folder, and ends with "/"."""
+    """Return the key of a manifest. `journal` is the journal's folder, and ends with "/"."""
     return f"{journal}manifests/{name}"
 
 

@@ -1,23 +1,23 @@
-"""Agreement of several stores on one journal entry: what to create or read next, given the answers so far.
+"""The agreement of several stores on one journal entry: what to create or read next, given the answers so far.
 
-Paxos over write-once registers (Howard and Mortier, "A generalised solution to distributed consensus", 2019). A store
-has, for each entry and each ballot 0, 1, 2, ..., two registers that are written once: the **claim**, which holds the
-nonce of the attempt that wants the ballot, and the **vote**, which holds a value or nil. No store decides anything.
+Paxos over write-once registers (Howard and Mortier, "A generalised solution to distributed consensus", 2019). For each
+entry and each ballot 0, 1, 2, ..., a store has two registers: the **claim**, with the nonce of the attempt that wants
+the ballot, and the **vote**, with a value or nil. The stores themselves decide nothing.
 
     decided     one value in the votes of one ballot on a majority of the stores
 
     FILL 0      the leader writes its value into vote 0 of all stores: the fast path, one round
-    CLAIM r     else: write a nonce into claim r of all stores; a majority owns ballot r, else on to r + 1
-    CLOSE r     write nil into the votes below r, or learn what is in them, on a majority: no other can be decided there
-    FILL r      write the value of the highest ballot found, else one's own, into vote r
-    LOOK r      a reader looks at vote r of all stores, from 0 up to the first ballot that nobody can have used
+    CLAIM r     else: write the nonce into claim r of all stores; with a majority the attempt owns ballot r, else r + 1
+    CLOSE r     write nil into the votes below r, or read them, on a majority: no other value can be decided there
+    FILL r      write the value of the highest ballot found, else the attempt's own value, into vote r
+    LOOK r      a reader reads vote r of all stores, from 0 up to the first ballot that cannot have been used
 
-The leader is the one attempt that may fill vote 0 unasked: its process proposed what was decided for the entry before.
-So each ballot has one value at most, whoever copies it: a reader that cannot tell whether a value was decided, for
-a store is silent, fills the other votes of the same ballot with it, which disturbs nobody.
+The leader is the one attempt that may fill vote 0 without a claim: its process proposed what was decided for the entry
+before. So each ballot has at most one value, and any attempt may copy it: a reader that cannot tell whether a value was
+decided, because a store is silent, fills the other votes of that ballot with it.
 
-Pure: an attempt is a frozen value; `wanted` says which call comes next at each store, `answered` takes an answer,
-`silent` that there is none. An answer that is late or comes twice changes nothing: registers never change.
+Pure: an attempt is a frozen value. `wanted` returns the next call for each store, `answered` takes an answer, `silent`
+its absence. A late or repeated answer changes nothing, because registers never change.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NIL = b""
-"""The content of a vote that is closed. Values and nonces are not empty."""
+"""The content of a closed vote. Values and nonces are not empty."""
 
 
 class Task(Enum):
-    """What an attempt is at."""
+    """The current step of an attempt."""
 
     LOOK = "look"
     CLAIM = "claim"
@@ -52,7 +52,7 @@ class Register(msgspec.Struct, frozen=True, order=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What to do at a store: create `content` in a register if it is empty, and learn what is in it; or only read."""
+    """A call to a store: create `content` in a register if it is empty, and return what is in it; or only read."""
 
     register: Register
     content: bytes | None
@@ -67,46 +67,46 @@ class Found(msgspec.Struct, frozen=True, order=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One try of one process to have an entry decided, or to learn what it is."""
+    """One attempt of a process to have an entry decided, or to read it."""
 
     nonce: bytes
     own: bytes | None
-    """What this process proposes; None for a reader."""
+    """The proposed value; None for a reader."""
     durable: bool
-    """Whether a reader must make sure that what it found stays, whatever loses power."""
+    """Whether a reader must make the value durable."""
     task: Task
     ballot: int
     value: bytes | None
-    """What FILL writes; of DONE what is decided, None where nothing was when the attempt began."""
+    """The value that FILL writes. With DONE the decided value, None if none was when the attempt began."""
     floor: int
-    """The lowest ballot to claim. Nothing was decided at it or above when the attempt began, if it reads."""
+    """The lowest ballot to claim. For a reader: nothing was decided at it or above when the attempt began."""
     found: Found | None
-    """The highest value that a reader saw and that may be decided."""
+    """The highest value that a reader found and that may be decided."""
     answers: tuple[tuple[bytes | None, ...], ...]
-    """Of each store: what was in the registers that the task asks for, None for an empty one."""
+    """For each store the contents of the registers that the task reads, None for an empty one."""
     mute: frozenset[int]
     """The stores that do not answer."""
 
 
 def propose(stores: int, nonce: bytes, value: bytes, *, leads: bool) -> Attempt:
-    """Return the attempt to have `value` decided. `leads` may be true once for an entry, in one process alone."""
+    """Return the attempt to have `value` decided. `leads` may be true only once for an entry, in one process."""
     assert value
     task, ballot = (Task.FILL, 0) if leads else (Task.CLAIM, 1)
     return _turn(_idle(stores, nonce, value), task, ballot, value if leads else None)
 
 
 def read(stores: int, nonce: bytes, *, durable: bool = False) -> Attempt:
-    """Return the attempt to learn what is decided. It writes only where that cannot be known else, or is `durable`."""
+    """Return the attempt to read the decided value. It writes only if it cannot know otherwise, or is `durable`."""
     return _turn(msgspec.structs.replace(_idle(stores, nonce, None), durable=durable), Task.LOOK, 0)
 
 
 def majority(stores: int) -> int:
-    """Return how many of `stores` stores decide."""
+    """Return how many of `stores` stores are a majority."""
     return stores // 2 + 1
 
 
 def wanted(attempt: Attempt) -> dict[int, Call]:
-    """Return the next call at each store from which an answer is missing."""
+    """Return the next call for each store whose answers are not complete."""
     calls = {}
     for store, answers in enumerate(attempt.answers):
         if store not in attempt.mute and len(answers) < _questions(attempt):
@@ -115,19 +115,19 @@ def wanted(attempt: Attempt) -> dict[int, Call]:
 
 
 def answered(attempt: Attempt, store: int, content: bytes | None) -> Attempt:
-    """Return the attempt after the answer to the call that was wanted at `store`: what is in the register now."""
+    """Return the attempt after the answer to the call that was wanted at `store`: the content of the register."""
     answers = list(attempt.answers)
     answers[store] = (*answers[store], content)
     return _go_on(msgspec.structs.replace(attempt, answers=tuple(answers)))
 
 
 def silent(attempt: Attempt, stores: Sequence[int]) -> Attempt:
-    """Return the attempt after `stores` have failed, or taken too long. What they were asked for may be done yet."""
+    """Return the attempt after `stores` have failed or timed out. Their calls may still be executed."""
     return _go_on(msgspec.structs.replace(attempt, mute=attempt.mute.union(stores)))
 
 
 def again(attempt: Attempt) -> Attempt:
-    """Return the attempt with new hope for the stores that did not answer."""
+    """Return the attempt to retry the stores that did not answer."""
     return msgspec.structs.replace(attempt, mute=frozenset())
 
 
@@ -143,7 +143,7 @@ def _turn(attempt: Attempt, task: Task, ballot: int, value: bytes | None = None)
 
 
 def _questions(attempt: Attempt) -> int:
-    """Return how many answers the task wants from a store."""
+    """Return how many answers the task needs from a store."""
     match attempt.task:
         case Task.DONE:
             return 0
@@ -166,7 +166,7 @@ def _call(attempt: Attempt, index: int) -> Call:
 
 
 def _go_on(attempt: Attempt) -> Attempt:
-    """Begin the next task where the answers suffice for it."""
+    """Begin the next task if the answers suffice."""
     match attempt.task:
         case Task.LOOK:
             return _look(attempt)
@@ -187,10 +187,10 @@ def _look(attempt: Attempt) -> Attempt:
     values = [content for content in contents if content]
     for value in values:
         if values.count(value) >= majority(stores):
-            # A read shows what is there, and only a create promises that it is durable.
+            # Only a create promises that what it finds is durable, not a read.
             return _turn(attempt, Task.FILL if attempt.durable else Task.DONE, ballot, value)
     if contents.count(None) > minority:
-        # Whoever decides above has closed this vote on a majority before.
+        # Before a higher ballot is decided, this vote is closed on a majority.
         return _end_look(msgspec.structs.replace(attempt, floor=max(ballot, 1)))
     if contents.count(None) + contents.count(NIL) > minority:
         return _turn(attempt, Task.LOOK, ballot + 1)
@@ -227,7 +227,7 @@ def _close(attempt: Attempt) -> Attempt:
 
 
 def highest(attempt: Attempt) -> Found | None:
-    """Return the value of the highest ballot among the closed votes, None where all are nil."""
+    """Return the value of the highest ballot among the closed votes, or None if all are nil."""
     found = [Found(ballot, value) for answers in attempt.answers for ballot, value in enumerate(answers) if value]
     return max(found, default=None)
 
@@ -247,10 +247,10 @@ def _fill(attempt: Attempt) -> Attempt:
 
 
 def _won(attempt: Attempt, content: bytes) -> bool | None:
-    """Return whether a majority has `content`; None while that is open.
+    """Return whether a majority has `content`, or None if that is still open.
 
-    A majority that has answered otherwise ends the waiting, once nothing more is to come: to lose a ballot that could
-    have been won costs time only.
+    It is not open any more if a majority has answered and no other answer is expected: to lose a ballot that could have
+    been won only costs time.
     """
     contents = _first_answers(attempt)
     stores = len(attempt.answers)

@@ -1,8 +1,8 @@
-"""Members: the stores that hold journals together, and calls at all of them at once.
+"""The stores that hold journals together, and calls to all of them at once.
 
-A store counts only in the incarnation that it is expected in: its marker is read before the first call, and again
-after each. A store that was wiped, or is not mounted, has lost what it promised. One that is restored from a backup
-has, too, and its marker does not show that: it must be given a new incarnation before it is used.
+A store counts only in its expected incarnation: its marker is read before the first call and after every call. A store
+that was wiped or is not mounted has lost the registers that it answered for. So has one that was restored from a
+backup, but its marker does not show that: it must get a new incarnation before it is used.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.journal import paxos
-from pyspark_log_coordinator.journal.store_threads import BACKLOG_MAX, Answer, Calls, ThreadCalls
 from pyspark_log_storage.errors import LogError, StoreError, StoreRefused, StoreUnavailable
 from pyspark_log_storage.node import require_marker
 from pyspark_log_storage.store import Store
+from pyspark_log_storage.store_threads import Answer, StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
 
 ANSWER_SECONDS = 1.0
-"""How long a store may take where the others do not suffice without it, until one goes on without its answer."""
+"""How long a store may take to answer before the others' answers are used without it."""
+
+BACKLOG_MAX = 256
+"""How many calls may wait for one store."""
 
 T = TypeVar("T")
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A store that takes part in deciding, and as which node's, in which incarnation."""
+    """A store that takes part in decisions, with its node and incarnation."""
 
     store: Store
     node: str
@@ -38,20 +41,20 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Members:
-    """The stores, as one thread of one process sees them. All journals of a log share them, and their threads."""
+    """The stores of all journals of a log, and their threads. Used by one thread."""
 
-    def __init__(self, members: Sequence[Member], calls: Calls | None = None) -> None:
+    def __init__(self, members: Sequence[Member], threads: StoreThreads | None = None) -> None:
         self.members = tuple(members)
-        self._calls = calls or ThreadCalls()
-        self._greeted: set[int] = set()
-        """The stores that have shown their markers since they last failed to."""
+        self._threads = threads or StoreThreads("journal store")
+        self._verified: set[int] = set()
+        """The stores whose last marker was the expected one."""
 
     def __len__(self) -> int:
         return len(self.members)
 
     @property
     def majority(self) -> int:
-        """How many of the stores decide."""
+        """How many stores are a majority."""
         return paxos.majority(len(self.members))
 
     @property
@@ -60,15 +63,18 @@ class Members:
         return ", ".join(each.store.url for each in self.members)
 
     def start(self, asker: bytes, store: int, call: object, act: Callable[[Store], object]) -> bool:
-        """Begin `act` at a store; False where too many calls wait there already."""
-        return self._calls.start(store, partial(self._answer, asker, store, call, act))
+        """Start `act` at a store; return False if too many calls are waiting there already."""
+        if self._threads.pending(store) >= BACKLOG_MAX:
+            return False
+        self._threads.start(store, partial(self._visit, store, act), (asker, call))
+        return True
 
     def next(self, seconds: float) -> Answer | None:
-        """Return the next answer to anybody, None where none came in so many seconds.
+        """Return the next answer to any call, or None if none arrives within `seconds`.
 
-        An error of another kind than the world's is raised at once.
+        Raises an error that is not a `LogError`.
         """
-        answer = self._calls.next(seconds)
+        answer = self._threads.next(seconds)
         if answer is not None and answer.error is not None and not isinstance(answer.error, LogError):
             raise answer.error
         return answer
@@ -82,15 +88,15 @@ class Members:
         enough: Callable[[Sequence[Answer]], bool] | None = None,
         settled: Callable[[Sequence[Answer]], bool] | None = None,
     ) -> list[Answer]:
-        """Return what comes of `act` at the stores, asked all at once: all answers, or as soon as they are `enough`.
+        """Call `act` at all stores at once, and return the answers when they are `enough` (None: all of them).
 
-        Stores that do not answer are waited for as long as the patience lasts; where the others' answers are `settled`,
-        for a second. What they were asked for may be done yet.
+        Wait `patience_ms` for stores that do not answer, but only a second once the answers of the others are
+        `settled`. The calls that were not answered may still be executed.
         """
         asker = environment.nonce().encode()
         deadline = environment.monotonic() + patience_ms / 1000
         answers = [
-            Answer(asker, store, None, None, self.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer"))
+            Answer(store, (asker, None), None, self.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer"))
             for store in range(len(self))
             if not self.start(asker, store, None, act)
         ]
@@ -100,60 +106,58 @@ class Members:
                 if environment.monotonic() >= deadline or (settled is not None and settled(answers)):
                     break
                 environment.sleep(ANSWER_SECONDS / 10)
-            elif answer.asker == asker:
+            elif answer.tag == (asker, None):
                 answers.append(answer)
         return answers
 
     def is_majority(self, answers: Sequence[Answer]) -> bool:
-        """Return whether a majority has done what it was asked."""
+        """Return whether a majority has succeeded."""
         return sum(each.error is None for each in answers) >= self.majority
 
+    def require_majority(self, answers: Sequence[Answer], what: str) -> None:
+        """Raise `failure` unless a majority has succeeded."""
+        if not self.is_majority(answers):
+            raise self.failure(what, answers)
+
     def unavailable(self, store: int, reason: str) -> StoreUnavailable:
-        """Return the error of a store that does not answer."""
+        """Return the error for a store that does not answer."""
         return StoreUnavailable(self.members[store].store.url, "", reason)
 
     def blame(self, errors: Mapping[int, Exception]) -> str:
-        """Return what failed at which store, in words."""
+        """Return the errors by store, for an error message."""
         return "; ".join(
             f"node {self.members[store].node!r} at {self.members[store].store.url}: {error}"
             for store, error in sorted(errors.items())
         )
 
     def failure(self, what: str, answers: Sequence[Answer], must: int | None = None) -> StoreError:
-        """Return the error where too few stores did something: `StoreUnavailable`, `StoreRefused` where that lasts.
+        """Return the error if too few stores succeeded: `StoreRefused` if a retry cannot help, else `StoreUnavailable`.
 
-        `must` is how many must, if not a majority.
+        `must` is how many have to succeed, if not a majority.
         """
         must = must or self.majority
         errors = {each.store: each.error for each in answers if isinstance(each.error, LogError)}
         lasting = sum(not error.retriable for error in errors.values())
         for store in set(range(len(self))) - {each.store for each in answers}:
             errors[store] = self.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s")
-        facts = f"{what}: {len(errors)} of {len(self)} stores do not answer, and {must} must; "
+        facts = f"{what}: {len(errors)} of {len(self)} stores failed, and {must} must answer; "
         facts += self.blame(errors)
         urls = ", ".join(self.members[store].store.url for store in sorted(errors))
         if lasting > len(self) - must:
             return StoreRefused(urls, "", f"{facts}. Repair a store")
         return StoreUnavailable(urls, "", f"{facts}. Try again")
 
-    def _answer(self, asker: bytes, store: int, call: object, act: Callable[[Store], object]) -> Answer:
-        """Make one call. Runs beside the calls at other stores."""
-        try:
-            return Answer(asker, store, call, self._visit(store, act), None)
-        except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
-            return Answer(asker, store, call, None, error)
-
     def _visit(self, number: int, act: Callable[[Store], T]) -> T:
-        """Return what `act` gives at a store, which is in the expected incarnation before and after."""
+        """Return the result of `act` at a store that is in the expected incarnation before and after."""
         member = self.members[number]
-        if number not in self._greeted:
-            # Else what is written below a mount point could count, once the disk is mounted.
+        if number not in self._verified:
+            # Before the call, too: a write below a mount point would count if the disk were mounted right after it.
             require_marker(member.store, member.node, member.incarnation)
-            self._greeted.add(number)
+            self._verified.add(number)
         result = act(member.store)
         try:
             require_marker(member.store, member.node, member.incarnation)
         except LogError:
-            self._greeted.discard(number)
+            self._verified.discard(number)
             raise
         return result

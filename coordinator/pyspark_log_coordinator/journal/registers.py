@@ -1,19 +1,17 @@
-"""Registers: where a journal's entries are decided when several stores hold it, each on a node of its own.
+"""The write-once registers in which several stores, each on its own node, decide a journal's entries.
 
     <journal>/entries/<number, 20 digits>.<ballot>          the vote: b"V" and the value, or b"N" (nil)
     <journal>/entries/<number, 20 digits>.<ballot>.claim    b"C" and the nonce of the attempt that claims the ballot
 
-Each register has a spare (`spare`): one that was lost is not filled again with something else. In later generations of
-the journal's stores (`generations`) the folder is `entries.<generation>/`. So what two generations decide never mixes,
-though a store be in both.
+Each is in an envelope b"PLRG", version 1. A value is a stored journal entry. A register is created once and never
+replaced; `paxos` has the rules for what is written and what is decided. All registers of a journal are in one folder,
+because a folder for each entry would cost a local store more flushes. In later generations of the journal's stores the
+folder is `entries.<generation>/`, so that a store in two generations keeps their registers apart. Each register has a
+spare (`spare`), so that a lost one is not filled with another value.
 
-Each is the body of an envelope b"PLRG", version 1. A value is a stored journal entry.
-Created once and never replaced; `agreement` says who may write what, and what is decided. All keys of a journal lie in
-one folder: a folder for each entry would cost a local store more flushes. `members` says which stores count.
-
-**Trimmed slots.** A store lets go of registers only when it has a newer snapshot itself. So who finds a register
-empty, or fills it, looks at that store's snapshots next, in the same call: of the stores that answer one had a vote of
-whatever was decided there, and its snapshot tells. What is decided in such a slot later on is void (`journal`).
+**Trimmed slots.** A store deletes registers only when it has a newer snapshot itself. So a call that finds a register
+empty, or fills it, also reads that store's newest snapshot. If a value had been decided in the slot, one of the stores
+that answer had a vote for it, and its snapshot tells. What is decided in a trimmed slot later is void (`journal`).
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pyspark_log_coordinator.journal import paxos, snapshot
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, Task
-from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
-from pyspark_log_coordinator.journal.store_threads import BACKLOG_MAX
+from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS, BACKLOG_MAX
 from pyspark_log_storage import spare
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import (
@@ -59,7 +56,7 @@ _NAME = re.compile(r"([0-9]{20})\.([0-9]+)(\.claim)?")
 
 
 def encode(register: Register, content: bytes) -> bytes:
-    """Return the stored bytes of a register that holds `content`: a nonce, a value, or `NIL`."""
+    """Return the stored bytes of a register with `content`: a nonce, a value, or `NIL`."""
     kind = _CLAIM if register.is_claim else _NIL if content == NIL else _VALUE
     return seal(_MAGIC, _VERSION, kind + content)
 
@@ -69,26 +66,26 @@ def decode(register: Register, data: bytes, name: str) -> bytes:
     body = unseal(_MAGIC, _VERSION, data, name)
     kind, content = body[:1], body[1:]
     if kind not in {_VALUE, _NIL, _CLAIM}:
-        raise NewerFormat(name, f"it holds something of kind {kind!r}")
+        raise NewerFormat(name, f"it has unknown content {kind!r}")
     if (kind == _CLAIM) != register.is_claim or (kind == _NIL) != (content == NIL):
-        raise CorruptObject(name, f"it holds something of kind {kind!r}, {len(content)} bytes")
+        raise CorruptObject(name, f"it has {len(content)} bytes of content {kind!r}, which is impossible")
     return content
 
 
 def parse(name: str) -> tuple[int, Register] | None:
-    """Return which entry's register a file of this name is, None for one that a file system left there."""
+    """Return the number of the entry and the register in a file of this name, or None for a foreign file."""
     found = _NAME.fullmatch(name)
     return (int(found[1]), Register(int(found[2]), found[3] is not None)) if found else None
 
 
 def slot_of(name: str) -> int | None:
-    """Return whose entry's a file of this name is, None for one that a file system left there."""
+    """Return the number of the entry to which a file of this name belongs, or None for a foreign file."""
     found = parse(name)
     return found[0] if found else None
 
 
 class Registers:
-    """The slots of a journal on several stores, as one thread of one process sees them. Does what `EntryLog` does."""
+    """The slots of a journal on several stores; see `EntryLog`. Used by one thread."""
 
     def __init__(
         self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
@@ -103,20 +100,20 @@ class Registers:
         self._leads = 0
         """The entry whose vote 0 this process may fill, once; 0 for none."""
         self._led = 0
-        """The newest entry for which it ever might: nobody may twice."""
+        """The newest entry for which it ever might: a process must not lead twice at the same entry."""
         self._snapshot: int | None = None
-        """The newest snapshot that the stores had when they gave their last answers; None where they were not asked."""
+        """The newest snapshot of the stores at their last answers; None if they were not asked."""
 
     def name(self, n: int) -> str:
-        """Return what errors call entry `n`."""
+        """Return the name of entry `n` in errors."""
         return f"journal entry {digits(n)} in {self._folder} of {self._members.urls}"
 
     def key(self, n: int, register: Register) -> str:
-        """Return where a register of entry `n` lies on each store."""
+        """Return the key of a register of entry `n`, on every store."""
         return f"{self._folder}{digits(n)}.{register.ballot}{'.claim' if register.is_claim else ''}"
 
     def keys(self, n: int) -> tuple[str, ...]:
-        """Return the keys of what holds entry `n`, on any store. Raises `StoreUnavailable` without a majority."""
+        """Return the keys of entry `n` on any store, with spares. Raises `StoreUnavailable` without a majority."""
 
         def keys_in(store: Store) -> list[str]:
             after = store.list(self._folder, f"{self._folder}{digits(n)}")
@@ -126,45 +123,45 @@ class Registers:
         return tuple(sorted({key for keys in self._list(keys_in) for key in keys}))
 
     def read(self, n: int) -> bytes | None:
-        """Return the bytes decided for slot `n`, or None where none were when this was called.
+        """Return the bytes that are decided for slot `n`, or None if none were when this was called.
 
-        Where a store is silent and the others do not suffice to tell, it finishes what another began, or rules it out.
-        Raises `StoreUnavailable` where a majority did not answer within the patience, other errors where it cannot.
+        If the answers do not tell because a store is silent, complete the other process's proposal or rule it out.
+        Raises `StoreUnavailable` if no majority answered within the patience, another error if none can.
         """
         return self._run(n, paxos.read(len(self._members), self._nonce())).value
 
     def confirm(self, n: int) -> None:
-        """Return once the entry in slot `n`, and so all before it, is durable; nothing for 0, before the first."""
+        """Make the entry in slot `n`, and so all before it, durable. Does nothing for 0."""
         if n > 0:
             self._run(n, paxos.read(len(self._members), self._nonce(), durable=True))
 
     def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
-        """Return the bytes decided for slot `n`: `data`, or what another got in first.
+        """Return the bytes that are decided for slot `n`: `data`, or those of another process that was faster.
 
-        `data` holds a nonce, so equal bytes are one's own; unless they are `shared`: others may propose the same, and
-        then nobody may take them for a sign that he leads at the next slot. Raises `OutcomeUnknown` where a majority
-        did not answer and `data` may be decided yet; `StoreUnavailable`, which is retriable, or another error where it
-        cannot be.
+        `data` contains a nonce, so equal bytes are this process's own. If they are `shared`, other processes may
+        propose the same bytes, and none of them leads at the next slot. Raises `OutcomeUnknown` if no majority
+        answered and `data` may still be decided; if it cannot be, `StoreUnavailable`, which is retriable, or another
+        error.
         """
         leads = self.leads(n)
         self._leads = 0
         attempt = paxos.propose(len(self._members), self._nonce(), data, leads=leads)
         decided = self._run(n, attempt, is_proposal=True).value
-        assert decided is not None, "who proposes a value does not end without one"
+        assert decided is not None, "a proposal always ends with a value"
         if decided == data and not shared and n + 1 > self._led:
-            # A forked process has this memory too, and must not lead: the process is part of the right.
+            # A forked process has this memory, too, and must not lead.
             self._leads = self._led = n + 1
             self._process = os.getpid()
         return decided
 
     def leads(self, n: int) -> bool:
-        """Return whether this process was the last to decide an entry, as far as it knows, and `n` is the next."""
+        """Return whether this process, to its knowledge, decided the entry before `n`, and so may fill its vote 0."""
         return self._leads == n and self._process == os.getpid()
 
     def newest_snapshot(self) -> int:
-        """Return the newest snapshot that there was when `read` or `propose` answered last, or later; 0 for none.
+        """Return the newest snapshot at the time of the last `read` or `propose`, or later; 0 if there is none.
 
-        Raises `StoreUnavailable` where a majority does not answer.
+        Raises `StoreUnavailable` without a majority.
         """
         newest, self._snapshot = self._snapshot, None
         if newest is not None:
@@ -172,7 +169,7 @@ class Registers:
         return max(self._list(lambda store: next(snapshot.numbers(store, self._journal), 0)))
 
     def newest_behind(self, n: int) -> int:
-        """Return the newest entry behind slot `n` that anybody has begun to decide, who knew all before; 0 for none.
+        """Return the newest entry after slot `n` for which any register exists; 0 if there is none.
 
         Raises `StoreUnavailable` without a majority.
         """
@@ -184,10 +181,10 @@ class Registers:
         return max(self._list(newest_in))
 
     def numbers_below(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries before `n` that are there for certain, in ascending order.
+        """Yield the numbers of the entries before `n` that certainly exist, in ascending order.
 
-        That is where a majority has a vote 0: it is filled or closed before anything is decided, and is the first of
-        its slot to go. A store that is away may hide some, and one that was away may have more.
+        These are the ones of which a majority has vote 0, which is filled or closed before anything is decided, and
+        deleted first. An unreachable store may hide some, and one that was unreachable may have more.
         """
         counts: dict[int, int] = {}
         for slots in self._list(lambda store: self._voted(store, below=n), all_within_a_second=True):
@@ -196,14 +193,14 @@ class Registers:
         yield from sorted(slot for slot, count in counts.items() if count >= self._members.majority)
 
     def numbers_after(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries behind `n`, in ascending order, whether or not one is missing between."""
+        """Yield the numbers of the entries after `n`, in ascending order, with or without gaps."""
         listed = self._list(lambda store: self._voted(store, above=n), all_within_a_second=True)
         for slot in sorted(set().union(*listed)):
             if self.read(slot) is not None:
                 yield slot
 
     def _voted(self, store: Store, *, above: int = 0, below: int | None = None) -> set[int]:
-        """Return the slots of which a store has the vote 0."""
+        """Return the slots of which a store has vote 0."""
         slots = set()
         for key in store.list(self._folder, f"{self._folder}{digits(above)}~"):
             found = parse(key.removeprefix(self._folder))
@@ -214,12 +211,11 @@ class Registers:
         return slots
 
     def _list(self, act: Callable[[Store], T], *, all_within_a_second: bool = False) -> list[T]:
-        """Return what `act` gives at a majority of the stores, at all that answer within a second if so asked."""
+        """Return the results of `act` at a majority of the stores, or at all that answer within a second."""
         is_majority = self._members.is_majority
         enough = None if all_within_a_second else is_majority
         answers = self._members.ask(act, self._environment, self._patience_ms, enough=enough, settled=is_majority)
-        if not is_majority(answers):
-            raise self._members.failure(f"the journal in {self._folder} cannot be listed", answers)
+        self._members.require_majority(answers, f"the journal in {self._folder} cannot be listed")
         return [each.result for each in answers if each.error is None]
 
     def _nonce(self) -> bytes:
@@ -228,8 +224,8 @@ class Registers:
     def _run(self, n: int, attempt: Attempt, *, is_proposal: bool = False) -> Attempt:
         """Make the calls that an attempt wants until it is done.
 
-        Where a proposal has lost the vote 0 another has most likely been decided: to read that takes one round or two,
-        and to claim a ballot, which is safe too, more.
+        If a proposal has lost vote 0, another one has most likely been decided. To read that takes a round or two; to
+        claim a ballot, which would be safe, too, takes more.
         """
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
@@ -260,7 +256,7 @@ class Registers:
         return attempt
 
     def _ask(self, n: int, attempt: Attempt, calls: dict[int, Call], troubles: _Troubles) -> Attempt:
-        """Begin the calls that are not on their way, and return the attempt after the next answer."""
+        """Start the calls that are not under way, and return the attempt after the next answer."""
         for store, call in calls.items():
             if (store, call) not in troubles.under_way:
                 if not self._members.start(attempt.nonce, store, call, partial(self._content, n, call)):
@@ -273,12 +269,12 @@ class Registers:
             for store, call in calls.items():
                 troubles.note(store, call, self._members.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s"))
             return paxos.silent(attempt, list(calls))
-        if answer.asker != attempt.nonce:
+        asker, call = answer.tag
+        if asker != attempt.nonce:
             return attempt  # of an attempt that is over
-        assert isinstance(answer.call, Call)
-        troubles.under_way.discard((answer.store, answer.call))
-        troubles.note(answer.store, answer.call, answer.error)
-        if calls.get(answer.store) != answer.call:
+        troubles.under_way.discard((answer.store, call))
+        troubles.note(answer.store, call, answer.error)
+        if calls.get(answer.store) != call:
             return attempt  # of a task that is over
         if answer.error is not None:
             return paxos.silent(attempt, [answer.store])
@@ -287,7 +283,7 @@ class Registers:
         return paxos.answered(attempt, answer.store, content)
 
     def _content(self, n: int, call: Call, store: Store) -> tuple[bytes | None, int]:
-        """Return what is in a register after a call, and the store's newest snapshot where that is of interest."""
+        """Return the content of a register after a call, and the store's newest snapshot if the slot may be trimmed."""
         content = self._create_or_read(n, store, call)
         if call.register.is_claim or content not in {None, call.content} or content == NIL:
             return content, 0
@@ -297,25 +293,25 @@ class Registers:
         key = self.key(n, call.register)
         if call.content is not None:
             data = encode(call.register, call.content)
-            # A register that was lost must not be filled with something else.
+            # A register that was lost must not be filled with another value.
             if spare.spare_of(store, self._journal, key) in {None, data} and store.create(key, data):
-                # Before the answer: of three stores two may be all that ever get it.
+                # Before the answer: two of three stores may be all that ever get the value.
                 return decode(call.register, spare.add(store, self._journal, key, data), f"{store.url}/{key}")
         found = spare.read(store, self._journal, key)
         if found is not None:
             return decode(call.register, found, f"{store.url}/{key}")
         if call.content is None:
             return None
-        raise StoreUnavailable(store.url, key, f"{key} was there and is gone: it is asked for again")
+        raise StoreUnavailable(store.url, key, f"{key} existed and is missing now; it will be read again")
 
 
 def _looked_at_snapshots(last: Task, value: bytes | None) -> bool:
-    """Return whether those whose answers ended an attempt were asked for their snapshots, too."""
+    """Return whether the calls that ended an attempt read the snapshots, too."""
     return last is Task.FILL or (last is Task.LOOK and value is None)
 
 
 class _Troubles:
-    """What went wrong at each store since it last answered, and whether one's own value may be somewhere."""
+    """The error of each store since its last answer, and whether this process's own value may be on any store."""
 
     def __init__(self, name: str, members: Members, own: bytes | None) -> None:
         self._name = name
@@ -324,32 +320,32 @@ class _Troubles:
         self._errors: dict[int, LogError] = {}
         self._written = False
         self.under_way: set[tuple[int, Call]] = set()
-        """The calls that were begun and have not been answered."""
+        """The calls that were started and have not been answered."""
 
     def note(self, store: int, call: Call, error: Exception | None) -> None:
-        """Take in how a call ended."""
+        """Note how a call ended."""
         assert error is None or isinstance(error, LogError), error
         if error is None:
             self._errors.pop(store, None)
         else:
             self._errors[store] = error
-        # Only a plain refusal promises that nothing was written; a marker may have gone after the create.
+        # Only a refusal promises that nothing was written; a marker may have vanished after the create.
         if error is None or error.retriable or isinstance(error, NodeMissing):
             self._written = self._written or self._is_own(call)
 
     def raise_if_hopeless(self, *, in_time: bool) -> None:
-        """Raise where too few stores will answer, whatever one waits for; all that do not answer have errors."""
+        """Raise if too few stores will answer even after a wait. All stores that do not answer have errors."""
         spare = len(self._members) - self._members.majority
         lasting = sum(not error.retriable for error in self._errors.values())
         missing = sum(not error.retriable or isinstance(error, NodeMissing) for error in self._errors.values())
-        # Waiting here settles a proposal that was written somewhere. Otherwise the caller decides whether to wait.
+        # A wait may settle a proposal that was written on some store. Otherwise the caller decides whether to wait.
         if in_time and (lasting if self._written else missing) <= spare:
             return
-        failing = f"{len(self._errors)} of {len(self._members)} stores do not answer"
-        self.give_up(f"{failing}, and {len(self._members) - spare} must", act=lasting > spare)
+        failing = f"{len(self._errors)} of {len(self._members)} stores failed"
+        self.give_up(f"{failing}, and {len(self._members) - spare} must answer", act=lasting > spare)
 
     def give_up(self, reason: str, *, act: bool = False) -> NoReturn:
-        """Raise what says whether the own value may be decided yet. `act`: an operator must, else nothing changes."""
+        """Raise an error that tells whether the own value may be decided. `act`: only an operator can help."""
         facts = "; ".join(filter(None, [reason, self._members.blame(self._errors)]))
         first = next(iter(self._errors.values()), None)
         if self._written or any(self._is_own(call) for _, call in self.under_way):

@@ -1,14 +1,15 @@
-"""Replay: a journal's state, folded from what is stored: a snapshot, then entry after entry.
+"""Replay: a journal's state, folded from a stored snapshot and the entries after it.
 
     evolve(state, event) -> state
 
-Each entry must name the hash of the one before it, each manifest have the hash that its entry names. Reads only. The
-journal is one that follows the newest entry; its history begins another.
+Each entry must name the hash of the entry before it, and each manifest must have the hash that its entry names. The
+`Journal` is a replay that keeps up with the newest entry; its history uses another one.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -17,25 +18,27 @@ from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
 from pyspark_log_coordinator.journal.snapshot import HASHES_MAX, Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
-from pyspark_log_storage import decoding
+from pyspark_log_storage import decoding, spare
 from pyspark_log_storage.decoding import IMPOSSIBLE
-from pyspark_log_storage.errors import CorruptObject, OutOfChain
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal.place import JournalPlace
+    from pyspark_log_coordinator.journal.objects import Objects
+    from pyspark_log_coordinator.journal.place import Entries, JournalPlace
 
 PATIENCE_MS = 120_000
+"""How long a journal retries what a store leaves in doubt."""
 
 
 class EntryMissing(CorruptObject):
-    """An entry is not there, and one behind it is."""
+    """An entry is missing, and a later one exists."""
 
 
 class Replay(Generic[S, C]):
-    """A state, the number of the newest entry in it, and the stored objects to go on with."""
+    """The state after an entry, and access to the stored objects with which it goes on."""
 
     def __init__(
         self,
@@ -45,8 +48,8 @@ class Replay(Generic[S, C]):
         environment: Environment,
         patience_ms: int = PATIENCE_MS,
     ) -> None:
-        """`folder`, which ends with "/", is where entries, snapshots and manifests lie. Reads nothing yet."""
-        self._folder = folder
+        """`folder` holds the entries, snapshots and manifests, and ends with "/". Reads nothing yet."""
+        self.folder = folder
         self._machine = machine
         self._environment = environment
         self._patience_ms = patience_ms
@@ -54,39 +57,81 @@ class Replay(Generic[S, C]):
         self._reset()
 
     def _live_in(self, place: JournalPlace) -> None:
-        """Go on with what is stored in a place; what is known of the journal stays known."""
-        self._place = place
-        self.entries = place.entries(self._folder, self._environment, self._patience_ms)
-        self._objects = place.objects(self._folder, self._environment, self._patience_ms)
+        """Use the stored objects in a place from now on, and keep the state."""
+        self.place = place
+        self.entries = self.entries_at(place)
+        self.objects = self.objects_at(place)
+
+    def entries_at(self, place: JournalPlace) -> Entries:
+        """Return the journal's slots in a place."""
+        return place.entries(self.folder, self._environment, self._patience_ms)
+
+    def objects_at(self, place: JournalPlace) -> Objects:
+        """Return the journal's snapshots and manifests in a place."""
+        return place.objects(self.folder, self._environment, self._patience_ms)
 
     def _reset(self) -> None:
         self.state: S = self._machine.initial
         self.number = 0
-        """The newest entry that `state` contains."""
+        """The number of the newest entry in `state`."""
         self._hashes: deque[bytes] = deque(maxlen=HASHES_MAX)
 
     @property
-    def place(self) -> JournalPlace:
-        """Where the journal lives."""
-        return self._place
+    def generation(self) -> int:
+        """The generation of the place in which the journal goes on after the newest known entry."""
+        return self._machine.generation(self.state)
+
+    @property
+    def last_hash(self) -> bytes:
+        """The hash of the newest known entry, zeros before the first."""
+        return self._hashes[-1] if self._hashes else NO_HASH
 
     def begin(self) -> Replay[S, C]:
         """Return another replay of the same journal, before its first entry."""
-        return Replay(self._place, self._folder, self._machine, self._environment, self._patience_ms)
+        return Replay(self.place, self.folder, self._machine, self._environment, self._patience_ms)
+
+    def load_newest(self) -> None:
+        """Load the newest snapshot, if there is one. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+        while numbers := list(self.snapshot_numbers()):
+            try:
+                self._load_first(numbers)
+            except ObjectMissing:
+                # Deleted since it was listed: there is a newer one.
+                if self.newest_snapshot() == numbers[0]:
+                    if self.place.certain:
+                        raise
+                    return  # no majority has it, so no entry was trimmed because of it
+            else:
+                return
+
+    def _load_first(self, numbers: Sequence[int]) -> None:
+        """Load the first of several snapshots that is not damaged; on several stores, that can be read.
+
+        If it is not the newest and entries after it are missing, reading these entries will fail.
+        """
+        for number in numbers[:-1]:
+            try:
+                self.load(number)
+            except (CorruptObject, StoreError) as error:
+                if self.place.certain and not isinstance(error, CorruptObject):
+                    raise
+            else:
+                return
+        self.load(numbers[-1])
 
     def load(self, number: int) -> None:
-        """Take the state from a snapshot. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
+        """Load the state from a snapshot. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
         found = self.read_snapshot(number)
         self.state = self.state_in(found)
         self.number = number
         self._hashes = deque(found.hashes, maxlen=HASHES_MAX)
 
     def take_next(self) -> list[Any]:
-        """Fold the next entry, which is there, and return its events. Raises `CorruptObject`, `NewerFormat`."""
+        """Fold the next entry, which must exist, and return its events. Raises `CorruptObject`, `NewerFormat`."""
         name = self.entries.name(self.number + 1)
         data = self.entries.read(self.number + 1)
         if data is None:
-            raise EntryMissing(name, "it is missing, and a later one is there")
+            raise EntryMissing(name, "it is missing, and a later one exists")
         events = self._decode(data, name)
         self._fold(data, events)
         return events
@@ -97,10 +142,10 @@ class Replay(Generic[S, C]):
         def decode(data: bytes, name: str) -> Snapshot:
             return snapshot.decode_of(number, data, name)
 
-        return self._objects.read(snapshot.key(self._folder, number), decode)
+        return self.objects.read(snapshot.key(self.folder, number), decode)
 
     def state_in(self, found: Snapshot) -> S:
-        """Return the state that a snapshot holds. Raises `CorruptObject`, `NewerFormat`."""
+        """Return the state in a snapshot. Raises `CorruptObject`, `NewerFormat`."""
         machine = self._machine
 
         def checked(encoded: bytes | msgspec.Raw) -> S:
@@ -111,20 +156,35 @@ class Replay(Generic[S, C]):
         return decoding.decode(checked, found.state, self.snapshot_name(found.number))
 
     def snapshot_name(self, number: int) -> str:
-        """Return what errors call the snapshot of entry `number`."""
-        return self._objects.name(snapshot.key(self._folder, number))
+        """Return the name of the snapshot of entry `number` in errors."""
+        return self.objects.name(snapshot.key(self.folder, number))
 
     def snapshot_numbers(self, *, everywhere: bool = False) -> Iterator[int]:
         """Return the numbers of the snapshots, newest first; see `Objects.snapshots`."""
-        return self._objects.snapshots(everywhere=everywhere)
+        return self.objects.snapshots(everywhere=everywhere)
 
-    @property
-    def last_hash(self) -> bytes:
-        """The hash of the newest entry, zeros before the first."""
-        return self._hashes[-1] if self._hashes else NO_HASH
+    def newest_snapshot(self) -> int:
+        """Return the number of the newest snapshot, or 0 if there is none."""
+        return next(self.snapshot_numbers(), 0)
+
+    def encoded_snapshot(self) -> tuple[str, bytes]:
+        """Return key and bytes of the snapshot of the newest known entry, whether or not it is stored."""
+        state = msgspec.Raw(self._machine.encode_state(self.state))
+        data = snapshot.encode(Snapshot(self.number, list(self._hashes), state))
+        return snapshot.key(self.folder, self.number), data
+
+    def create_snapshot(self, objects: Objects | None = None) -> None:
+        """Write the snapshot of the newest known entry, here or to `objects` in another place. Raises `StoreError`."""
+        key, data = self.encoded_snapshot()
+        (objects or self.objects).create(key, data, partial(snapshot.decode_of, self.number))
+
+    def end_keys(self) -> tuple[str, ...]:
+        """Return the keys of the newest known entry, of its snapshot, and of their spares."""
+        stored = snapshot.key(self.folder, self.number)
+        return *self.entries.keys(self.number), stored, spare.key(self.folder, stored)
 
     def _fold(self, data: bytes, events: list[Any]) -> None:
-        """Fold the next entry. Raises `CorruptObject` if its events cannot follow the state; then nothing changes."""
+        """Fold the next entry. Raises `CorruptObject`, and changes nothing, if its events cannot follow the state."""
         try:
             state = self._after(events)
         except IMPOSSIBLE as error:
@@ -140,7 +200,7 @@ class Replay(Generic[S, C]):
         return state
 
     def _advance(self, data: bytes, state: S) -> None:
-        """Take the next entry, and the state after it."""
+        """Make the next entry, and the state after it, the newest known ones."""
         self.state = state
         self.number += 1
         self._hashes.append(digest(data))
@@ -150,25 +210,25 @@ class Replay(Generic[S, C]):
         return CorruptObject(name, f"its events cannot follow the entries before it ({decoding.reason(error)})")
 
     def _decode(self, data: bytes, name: str) -> list[Any]:
-        """Return the events of the stored entry that follows the newest one.
+        """Return the events of the stored entry that follows the newest known one.
 
-        Raises `CorruptObject`, `NewerFormat`, and `ObjectMissing` where its manifest is missing.
+        Raises `CorruptObject`, `NewerFormat`, and `ObjectMissing` if its manifest is missing.
         """
         entry = journal_entry.decode(data, name)
         if entry.previous != self.last_hash:
-            raise OutOfChain(name, "it does not follow the entry before it: the hash that it names is another")
+            raise OutOfChain(name, "it does not follow the entry before it: that has another hash")
         raw, name = self._events_of(entry, name)
         return decoding.decode(self._machine.decode_events, raw, name)
 
     def _events_of(self, entry: Entry, name: str) -> tuple[bytes | msgspec.Raw, str]:
-        """Return an entry's encoded events, and what errors call the object that holds them."""
+        """Return an entry's encoded events, and the name of the object that holds them in errors."""
         if entry.manifest is None:
             return entry.events, name
         named = entry.manifest
 
         def decode(stored: bytes, name: str) -> tuple[bytes, str]:
             if digest(stored) != named.hash:
-                raise CorruptObject(name, "its hash is not the one that its entry names")
+                raise CorruptObject(name, "its hash differs from the one in its entry")
             return manifest.decode(stored, name), name
 
-        return self._objects.read(manifest.key(self._folder, named.name), decode)
+        return self.objects.read(manifest.key(self.folder, named.name), decode)

@@ -1,9 +1,9 @@
-"""Where a journal's entries are decided: write-once slots, numbered from 1.
+"""The write-once slots in which one store decides a journal's entries, numbered from 1.
 
     <journal>/entries/<number, 20 digits>
     <journal>/spares/entries/<number, 20 digits>      its spare (`spare`)
 
-One store decides by put-if-absent. Several stores decide by a majority behind the same methods (`registers`).
+The store decides by put-if-absent. Several stores decide by a majority, with the same methods (`registers`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BACKOFF_SECONDS_MAX = 1.0
 
 
 def slot_of(name: str) -> int | None:
-    """Return whose entry's a file of this name is, None for one that a file system left there."""
+    """Return the number of the entry to which a file of this name belongs, or None for a foreign file."""
     return int(name) if name.isascii() and name.isdigit() else None
 
 
@@ -33,7 +33,7 @@ class EntryLog:
     """The slots of a journal on one store."""
 
     def __init__(self, store: Store, journal: str, environment: Environment, patience_ms: int) -> None:
-        """`journal`, its folder, ends with "/". `patience_ms` bounds how long `propose` asks a silent store."""
+        """`journal` is its folder, and ends with "/". `patience_ms` bounds how long `propose` retries."""
         self._store = store
         self._journal = journal
         self._folder = f"{journal}entries/"
@@ -43,38 +43,38 @@ class EntryLog:
         """The slot of which neither the entry nor its spare was there when this process looked last."""
 
     def name(self, n: int) -> str:
-        """Return what errors call entry `n`."""
+        """Return the name of entry `n` in errors."""
         return f"journal entry {self._store.url}/{self._key(n)}"
 
     def keys(self, n: int) -> tuple[str, ...]:
-        """Return the keys of what holds entry `n`."""
+        """Return the keys of entry `n` and its spare."""
         return self._key(n), spare.key(self._journal, self._key(n))
 
     def read(self, n: int) -> bytes | None:
-        """Return the bytes decided for slot `n`, or None where none are yet."""
+        """Return the bytes that are decided for slot `n`, or None if none are yet."""
         data = spare.read(self._store, self._journal, self._key(n))
         self._free = n if data is None else 0
         return data
 
     def newest_snapshot(self) -> int:
-        """Return the number of the newest snapshot, 0 where there is none."""
+        """Return the number of the newest snapshot, or 0 if there is none."""
         newest = next(snapshot.numbers(self._store, self._journal), 0)
         return newest or next(snapshot.numbers(self._store, f"{self._journal}{spare.FOLDER}"), 0)
 
     def newest_behind(self, n: int) -> int:
-        """Return the newest entry behind slot `n`, whether or not one is missing before it; 0 if there is none."""
+        """Return the newest entry after slot `n`, with or without gaps before it; 0 if there is none."""
         return max(self._listed(self._folder, after=n), default=0)
 
     def leads(self, n: int) -> bool:
-        """Return whether nobody can have been faster at slot `n` but who took it from this process: never known."""
+        """Return whether this process may propose for slot `n` without reading it first: never on one store."""
         return False
 
     def numbers_below(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries before `n` that are there, in ascending order."""
+        """Yield the numbers of the entries before `n`, in ascending order."""
         yield from (slot for slot in self._numbers(after=0) if slot < n)
 
     def numbers_after(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries behind `n`, in ascending order, whether or not one is missing between."""
+        """Yield the numbers of the entries after `n`, in ascending order, with or without gaps."""
         yield from self._numbers(after=n)
 
     def _numbers(self, after: int) -> list[int]:
@@ -88,19 +88,19 @@ class EntryLog:
                 yield slot
 
     def confirm(self, n: int) -> None:
-        """Return once the entry in slot `n`, and so all before it, is durable; nothing for 0, before the first."""
+        """Make the entry in slot `n`, and so all before it, durable. Does nothing for 0."""
         data = self.read(n) if n > 0 else None
         if data is not None:
             self._store.create(self._key(n), data)
             spare.add(self._store, self._journal, self._key(n), data)
 
     def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
-        """Return the bytes decided for slot `n`: `data`, or what another got in first.
+        """Return the bytes that are decided for slot `n`: `data`, or those of another process that was faster.
 
-        A doubtful answer ends only when the slot is occupied: the same bytes are tried again, and the caller
-        compares what is there then. `data` holds a nonce, so equal bytes are one's own. Reading would not do:
-        only `create` promises that what it finds is durable. Raises `OutcomeUnknown` where the store did not
-        answer within the patience, other `StoreError`s where nothing can have been written.
+        After a doubtful answer the same bytes are created again until the slot is occupied; `data` contains a nonce,
+        so equal bytes are this process's own. A read would not do: only `create` promises that an existing object is
+        durable. Raises `OutcomeUnknown` if the store did not answer within the patience, and another `StoreError` if
+        nothing can have been written.
         """
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
@@ -118,7 +118,7 @@ class EntryLog:
                     return spare.add(self._store, self._journal, self._key(n), data)
                 if found is not None:
                     return found
-                # Whoever was first has been trimmed since: this process slept.
+                # The existing entry was trimmed in between: this process was suspended.
             except LogError as error:
                 if (not error.retriable or isinstance(error, NodeMissing)) and not doubtful:
                     raise

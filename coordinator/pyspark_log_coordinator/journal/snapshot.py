@@ -1,11 +1,11 @@
 """A snapshot: the folded state of a journal at one entry.
 
     <journal>/snapshots/<10**20 - 1 - number>     envelope b"PLSS", version 1, body: msgpack array
-        number      the entry that is the last one folded in
+        number      the last entry in the state
         hashes      hashes of the newest entries up to that one, oldest first, at most 4,096
         state       the machine's state, msgpack
 
-The key makes the newest list first. Snapshots are created once; two processes that write the one of the same
+The key makes the newest snapshot list first. Snapshots are created once; processes that write the snapshot of the same
 entry write the same state.
 """
 
@@ -33,7 +33,7 @@ _VERSION = 1
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The state after entry `number`, still encoded, and the hashes that a late writer may ask for."""
+    """The state after entry `number`, still encoded, and the hashes that a suspended writer may need."""
 
     number: int
     hashes: list[bytes]
@@ -44,15 +44,15 @@ _decoder = msgspec.msgpack.Decoder(Snapshot)
 
 
 def key(journal: str, number: int) -> str:
-    """Return where the snapshot of an entry lies. `journal` is the journal's folder, and ends with "/"."""
+    """Return the key of the snapshot of an entry. `journal` is the journal's folder, and ends with "/"."""
     return f"{journal}snapshots/{newest_first(number)}"
 
 
 def numbers(store: Store, journal: str) -> Iterator[int]:
-    """Yield the numbers of the snapshots that a store has, newest first."""
+    """Yield the numbers of the snapshots on a store, newest first."""
     folder = f"{journal}snapshots/"
     for each in store.list(folder):
-        with contextlib.suppress(ValueError):  # a file system may leave files of its own in any folder
+        with contextlib.suppress(ValueError):  # a foreign file
             yield number_of_newest_first(each.removeprefix(folder))
 
 
@@ -68,7 +68,7 @@ def decode(data: bytes, name: str) -> Snapshot:
 
 
 def decode_of(number: int, data: bytes, name: str) -> Snapshot:
-    """Return the snapshot in `data`, which is that of entry `number`. Raises `CorruptObject`, `NewerFormat`."""
+    """Return the snapshot in `data`, which must be that of entry `number`. Raises `CorruptObject`, `NewerFormat`."""
     found = decode(data, name)
     if found.number != number:
         raise CorruptObject(name, f"it is the snapshot of entry {found.number}")

@@ -1,39 +1,34 @@
-"""Mending: an object of a journal that is missing or damaged on a store is made again from its spare, and the reverse.
-
-What trimming removes anyway is left alone: of an old object one of the two may have gone first.
-"""
+"""Repair of a journal: missing or damaged objects are restored from their spares on the same store, and vice versa."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark_log_storage import spare
+from pyspark_log_coordinator.journal.trimming import oldest_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
+    from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_storage.spare import Fault
-    from pyspark_log_storage.store import Store
 
 
-def faults(
-    store: Store, journal: str, folders: Sequence[str], doomed: Collection[str], *, contents: bool
-) -> Iterator[Fault]:
-    """Yield what is wrong in these folders of a journal on a store, and can be made again.
+def faults(journal: Journal[Any, Any]) -> list[tuple[str, Fault]]:
+    """Return the missing and damaged objects that can be repaired, each with the URL of its store.
 
-    `doomed` is what trimming removes: of that nothing is missing. What is damaged is found only if `contents` are read.
+    Spares are not included: a process may have died before it wrote one.
     """
-    for folder in folders:
-        for fault in spare.faults(store, journal, folder, contents=contents):
-            is_doomed = fault.of in doomed or spare.key(journal, fault.of) in doomed
-            if not (fault.is_missing and is_doomed):
-                yield fault
+    found = journal.objects.faults(oldest_kept(journal), contents=True)
+    return [(url, fault) for url, fault in found if fault.key == fault.of]
 
 
-def mend(store: Store, found: Iterable[Fault]) -> list[str]:
-    """Make again what is wrong; return what was made, for people. Raises `StoreError`."""
-    made = []
-    for fault in found:
-        spare.mend(store, fault)
-        made.append(f"{store.url}/{fault.key}")
+def repair(journal: Journal[Any, Any], *, contents: bool = False) -> list[str]:
+    """Restore missing objects, and damaged ones if `contents` are to be read; return what was restored, for people.
+
+    If entries after the newest snapshot are lost for good, write the known state as a snapshot.
+    """
+    journal.refresh()
+    made = journal.objects.repair(oldest_kept(journal), contents=contents)
+    newest = journal.newest_snapshot()
+    if journal.place.certain and len(list(journal.entries.numbers_after(newest))) < journal.number - newest:
+        journal.create_snapshot()
+        made.append(journal.snapshot_name(journal.number))
     return made

@@ -1,4 +1,4 @@
-"""A state machine as a journal sees it: `decide`, `evolve`, and how its events and states are stored."""
+"""A state machine: `decide`, `evolve`, and how its events and states are stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _unchecked(*_: object) -> None:
 
 
 def events_decoder(event_types: Any) -> Callable[[bytes | msgspec.Raw], list[Any]]:
-    """Return what decodes a list of events. `event_types` is the union of the event structs, all tagged."""
+    """Return a decoder for a list of events. `event_types` is the union of the event structs, all tagged."""
     return msgspec.msgpack.Decoder(GenericAlias(list, (event_types,))).decode
 
 
@@ -35,15 +35,15 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
 
     initial: S
     decide: Callable[[S, C, int], list[Any]]
-    """(state, command, now in ms) -> events; raises `LogError` where the command is refused."""
+    """(state, command, now in ms) -> events; raises `LogError` if the command is refused."""
     evolve: Callable[[S, Any], S]
     decode_events: Callable[[bytes | msgspec.Raw], list[Any]]
     """See `events_decoder`."""
     encode_state: Callable[[S], bytes]
     decode_state: Callable[[bytes | msgspec.Raw], S]
     check_entry: Callable[[S, list[Any], S, int], None] = _unchecked
-    """(state, events, state after them, number of the entry); raises `ValueError` if that cannot be."""
+    """(state, events, state after them, number of the entry); raises `ValueError` if these are impossible."""
     check_state: Callable[[S, int], None] = _unchecked
-    """(state, number of its newest entry); raises `ValueError` if that cannot be."""
+    """(state, number of its newest entry); raises `ValueError` if these are impossible."""
     generation: Callable[[S], int] = _the_first
-    """In which generation of its stores the journal goes on behind the state's newest entry."""
+    """The generation of the journal's stores in which the entry after the state belongs."""

@@ -1,57 +1,66 @@
-"""Trimming: what of a journal on one store is older than a snapshot, in the order in which it goes.
+"""Trimming: deletion of the entries, manifests and snapshots of a journal that are no longer needed.
 
-Snapshots first, so that one that is there has all its successors, wherever this is cut short; then entries in
-ascending order; then manifests. A manifest is of the entry after its born, and of no other: with that slot it goes.
-Each object goes before its spare: of the two the damaged one may be the object.
+Everything before an existing snapshot can be deleted. A process that was suspended meanwhile finds a newer snapshot in
+place of the entries that it expects (see `journal`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.journal import manifest
-from pyspark_log_storage import spare
-from pyspark_log_storage.layout import born_of, entries, is_born_name, number_of_newest_first
+from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal.objects import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.journal.place import JournalPlace
+    from pyspark_log_coordinator.journal.replay import Replay
 
-    from pyspark_log_storage.store import Store
+SNAPSHOTS_KEPT = 4
+"""How many snapshots trimming keeps: 256 versions each can still be read."""
 
 
-def older(
-    store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None], generation: int = 1
-) -> list[str]:
-    """Return the keys of what nobody needs who has the snapshot of entry `oldest`, spares too.
+def trim(journal: Journal[Any, Any]) -> int:
+    """Delete what is older than the oldest of the kept snapshots; return the number of deleted objects."""
+    journal.refresh()
+    oldest = oldest_kept(journal)
+    # Even if no snapshot is obsolete: an earlier trimming may have been interrupted after it deleted the snapshots.
+    return delete_before(journal, oldest) if oldest > 0 else 0
 
-    `slot_of` tells whose entry's a file among the entries is, None for a file that is no part of the journal. Entries
-    of another generation are left alone.
+
+def oldest_kept(journal: Replay[Any, Any]) -> int:
+    """Return the entry of the oldest snapshot that trimming keeps, or 0 if nothing is trimmed yet."""
+    numbers = sorted(journal.snapshot_numbers(everywhere=True))
+    return numbers[-SNAPSHOTS_KEPT] if len(numbers) >= SNAPSHOTS_KEPT else 0
+
+
+def delete_history(journal: Journal[Any, Any]) -> int:
+    """Delete all but the last entry of a journal that has ended; return the number of deleted objects.
+
+    The last entry and its snapshot stay forever: they tell a process that was suspended that the journal has ended, and
+    that what it writes into older slots is void.
     """
-    kinds = (
-        (f"{journal}snapshots/", _snapshot_of),
-        (entries(journal, generation), slot_of),
-        (manifest.key(journal, ""), _entry_of_manifest),
-    )
-    doomed = []
-    for folder, number_of in kinds:
-        objects, spares = spare.listed(store, journal, folder)
-        old = []
-        for of in objects | spares:
-            number = number_of(of.removeprefix(folder))
-            if number is not None and number < oldest:
-                old.append((number, of))
-        for _, of in sorted(old):
-            doomed += [of] if of in objects else []
-            doomed += [spare.key(journal, of)] if of in spares else []
-    return doomed
+    journal.refresh()
+    journal.create_snapshot()
+    return delete_before(journal, journal.number)
 
 
-def _snapshot_of(name: str) -> int | None:
-    try:
-        return number_of_newest_first(name)
-    except ValueError:
-        return None
+def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace) -> int:
+    """Delete a migrated journal from the place that `journal` has left; return the number of deleted objects.
+
+    The entry that moved it stays there, with a snapshot, and leads suspended processes to the new place. Raises
+    `StoreError`.
+    """
+    number = journal.left_at
+    if number == 0 or journal.entries_at(place).read(number) is None:
+        return 0
+    check = partial(snapshot.decode_of, number)
+    key = snapshot.key(journal.folder, number)
+    there = journal.objects_at(place)
+    there.create(key, journal.objects.read(key, checked(check)), check)
+    return there.delete_before(number, check)
 
 
-def _entry_of_manifest(name: str) -> int | None:
-    return born_of(name) + 1 if is_born_name(name) else None
+def delete_before(journal: Journal[Any, Any], oldest: int) -> int:
+    return journal.objects.delete_before(oldest, partial(snapshot.decode_of, oldest))

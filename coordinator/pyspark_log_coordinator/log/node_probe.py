@@ -6,12 +6,13 @@ seconds and not asked again until it answers, so it costs one thread.
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable
 from pyspark_log_storage.layout import KEY
 from pyspark_log_storage.node import require_marker
+from pyspark_log_storage.store_threads import StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,56 +36,36 @@ def check_node(node: Node, store: Store) -> LogError | None:
 
 
 class NodeProbe:
-    """Reads markers in threads. Used by one thread."""
+    """Reads the markers of nodes, all at once. Used by one thread."""
 
     def __init__(self, environment: Environment, seconds: float = ANSWER_SECONDS) -> None:
         """`seconds` is how long a store may take."""
         self._environment = environment
         self._seconds = seconds
-        self._hanging: dict[str, _MarkerRead] = {}
-        """The reads that did not end in time, by the address of the store."""
+        self._threads = StoreThreads("marker of")
 
     def missing(self, members: Sequence[tuple[Node, Store]]) -> dict[NodeId, LogError]:
         """Return why nodes cannot be used, without those that can."""
-        found: dict[NodeId, LogError] = {}
-        reads = []
+        while self._threads.next(0) is not None:
+            pass  # answers that came too late
+        waiting = set()
         for node, store in members:
-            earlier = self._hanging.pop(store.url, None)
-            if earlier is not None and earlier.is_alive():
-                self._hanging[store.url] = earlier
-                found[node.node_id] = _unreachable(node, store)
-            else:
-                reads.append(_MarkerRead(node, store))
-                reads[-1].start()
+            name = f"node {node.node_id} at {store.url}"
+            if not self._threads.pending(name):
+                self._threads.start(name, partial(check_node, node, store), node.node_id)
+                waiting.add(node.node_id)
+        found: dict[NodeId, LogError | None] = {node.node_id: _unreachable(node, store) for node, store in members}
         deadline = self._environment.monotonic() + self._seconds
-        for read in reads:
-            read.join(max(0.0, deadline - self._environment.monotonic()))
-            if read.is_alive():
-                self._hanging[read.store.url] = read
-                found[read.node.node_id] = _unreachable(read.node, read.store)
-            elif read.raised is not None:
-                raise read.raised
-            elif read.error is not None:
-                found[read.node.node_id] = read.error
-        return found
-
-
-class _MarkerRead(threading.Thread):
-    """Reads one marker."""
-
-    def __init__(self, node: Node, store: Store) -> None:
-        # A daemon: a store that hangs must not keep the process from ending.
-        super().__init__(name=f"marker of node {node.node_id}", daemon=True)
-        self.node = node
-        self.store = store
-        self.error: LogError | None = None
-        self.raised: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self.error = check_node(self.node, self.store)
-        except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
-            self.raised = error
+        while waiting:
+            answer = self._threads.next(max(0.0, deadline - self._environment.monotonic()))
+            if answer is None:
+                break
+            if answer.error is not None:
+                raise answer.error
+            if answer.tag in waiting:
+                waiting.remove(answer.tag)
+                found[answer.tag] = answer.result
+        return {name: error for name, error in found.items() if error is not None}
 
 
 def _unreachable(node: Node, store: Store) -> StoreUnavailable:

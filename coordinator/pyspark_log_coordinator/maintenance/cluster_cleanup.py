@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal import snapshot, spare_repair, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.topic import machine as topic
@@ -89,9 +89,9 @@ def clean_up_cluster(
         else:
             deleted += [found] if found.objects > 0 else []
     temporary = tuple(_temporary_files(stores, dry_run=dry_run))
-    trimmed = 0 if dry_run else log.cluster.trim()
+    trimmed = 0 if dry_run else trimming.trim(log.cluster)
     if not dry_run:
-        log.cluster.mend()
+        spare_repair.repair(log.cluster)
         log.journals.announce()
     for url, why in stores.failures.items():
         if failed is None:
@@ -163,10 +163,10 @@ def _delete_topic_files(
     found = stores.each(unneeded)
     if not dry_run:
         # First, so that a process that reads the journal from now on begins at its end and misses nothing.
-        journal.bury()
+        trimming.delete_history(journal)
         if journal.place.generation > 1:
             # A process that slept looks for the journal on stores that it has left: the end must be there, too.
-            key, end = journal.newest_snapshot()
+            key, end = journal.encoded_snapshot()
             stores.each(lambda _, store: any(store.list(f"{folder}journal/")) and store.create(key, end))
         stores.each(lambda url, store: delete_all(store, found[url]))
         stores.each(lambda _, store: store.remove_folders(folder))

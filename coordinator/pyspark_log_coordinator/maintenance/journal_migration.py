@@ -18,6 +18,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.journal_generations import FinishJournalMigration, StartJournalMigration
 from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.topic.journal_move import MoveTopicJournal
@@ -111,7 +112,7 @@ class _Migration:
     def delete_old_objects(self, journal: Journal[Any, Any]) -> None:
         """Delete a migrated journal's objects from the old stores. Those that stay do no harm."""
         with contextlib.suppress(StoreError):
-            self.removed += journal.clear(self._previous)
+            self.removed += trimming.delete_left_behind(journal, self._previous)
 
     def _journal(self, journal: Journal[topic.Topic, topic.Command]) -> None:
         journal.submit(MoveTopicJournal(self.generation))

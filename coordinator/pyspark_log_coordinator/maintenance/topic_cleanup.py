@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.segments import retention
@@ -79,8 +80,8 @@ def clean_up_topic(
         nodes.each(lambda name, store: delete_all(store, orphaned[name]))
         count += sum(len(orphaned[name]) for name in nodes.stores)
     checkpoint_files.write_on_nodes(handle, nodes)
-    count += handle.journal.trim()
-    handle.journal.mend()
+    count += trimming.trim(handle.journal)
+    spare_repair.repair(handle.journal)
     for name, error in nodes.failures.items():
         if failed is None:
             raise error

@@ -7,14 +7,12 @@ thread, and calls in the meantime fail at once.
 
 from __future__ import annotations
 
-import os
-import queue
-import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log_storage.errors import StoreUnavailable
+from pyspark_log_storage.store_threads import StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,20 +23,15 @@ T = TypeVar("T")
 
 AVOID_SECONDS = 30.0
 """How long a process prefers other nodes after a node did not answer or refused."""
+_STORE = "store"
 
 
 class Lane:
     """The thread that reads from a store, and whether the store failed lately. For one calling thread."""
 
     def __init__(self) -> None:
-        self._begin()
+        self._threads = StoreThreads("reads of a")
         self._avoided_until = -float("inf")
-
-    def _begin(self) -> None:
-        self._process = os.getpid()
-        self._questions: queue.SimpleQueue[tuple[Callable[[], object], queue.SimpleQueue[object]] | None] | None = None
-        self._overdue: queue.SimpleQueue[object] | None = None
-        """Receives the answer to the call that timed out."""
 
     @property
     def avoided(self) -> bool:
@@ -49,48 +42,23 @@ class Lane:
         """Remember that the store failed."""
         self._avoided_until = time.monotonic() + AVOID_SECONDS
 
+    @property
+    def hangs(self) -> bool:
+        """Whether a call took too long and has not ended yet."""
+        return self._threads.pending(_STORE) > 0 and self._threads.next(0) is None
+
     def call(self, function: Callable[[], T], seconds: float) -> T:
         """Call the function in the store's thread. Raises what it raises, or `TimeoutError` if it takes too long."""
-        if self._process != os.getpid():
-            self._begin()  # a forked process has no threads
-        if self._overdue is not None:
-            if self._overdue.empty():
-                raise TimeoutError
-            self._overdue = None
-        if self._questions is None:
-            self._questions = queue.SimpleQueue()
-            # A daemon: a store that hangs must not keep the process from ending.
-            threading.Thread(target=_work, args=(self._questions,), name="reads of a store", daemon=True).start()
-            weakref.finalize(self, self._questions.put, None)
-        answer: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._questions.put((function, answer))
-        try:
-            result = answer.get(timeout=seconds)
-        except queue.Empty:
-            self._overdue = answer
-            raise TimeoutError from None
-        if isinstance(result, _Raised):
-            raise result.error
-        return result  # type: ignore[return-value]  # of the function
-
-
-class _Raised:
-    """The error of a function."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-def _work(
-    questions: queue.SimpleQueue[tuple[Callable[[], object], queue.SimpleQueue[object]] | None],
-) -> None:
-    while (question := questions.get()) is not None:
-        function, answer = question
-        try:
-            answer.put(function())
-        except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
-            answer.put(_Raised(error))
-        del question, function, answer  # they refer to the store, and would keep it alive
+        if self.hangs:
+            raise TimeoutError
+        self._threads.start(_STORE, function)
+        answer = self._threads.next(seconds)
+        if answer is None:
+            raise TimeoutError
+        if answer.error is not None:
+            raise answer.error
+        result: T = answer.result
+        return result
 
 
 class TimedReads:

@@ -225,7 +225,7 @@ def test_an_entry_that_is_lost_with_its_spare_is_named_and_the_one_that_it_hides
     missing = topic.handle.journal.number + number
     key = f"{topic.folder}journal/entries/{missing:020d}"
     lose_both(topic.store, key)
-    with pytest.raises(EntryMissing, match=f"{key}.*entry {topic.handle.journal.number} is there"):
+    with pytest.raises(EntryMissing, match=f"{key}.*entry {topic.handle.journal.number} exists"):
         audit(topic)
 
 

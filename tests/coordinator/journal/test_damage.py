@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, snapshot
+from pyspark_log_coordinator.journal import journal_entry, snapshot, spare_repair
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.envelope import seal
@@ -175,9 +175,9 @@ def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(journal
 def test_an_entry_that_is_lost_with_its_spare_is_an_error_for_readers_and_writers(journal, store, n):
     fill(journal, 9)
     lose_both(store, entry_key(n))
-    with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
+    with pytest.raises(EntryMissing, match="it is missing, and entry 9 exists"):
         open_list(another(store)).refresh()
-    with pytest.raises(EntryMissing, match="it is missing, and entry 9 is there"):
+    with pytest.raises(EntryMissing, match="it is missing, and entry 9 exists"):
         add(open_list(another(store)), "new")
 
 
@@ -186,9 +186,9 @@ def test_a_process_that_knows_what_is_lost_lets_others_go_on_by_mending(journal,
     fill(journal, 9)
     lose_both(store, entry_key(5))
     add(journal, "later")
-    assert len(journal.mend()) == 1
+    assert len(spare_repair.repair(journal)) == 1
     assert open_list(another(store)).refresh() == journal.state
-    assert journal.mend() == []
+    assert spare_repair.repair(journal) == []
 
 
 @one_store
@@ -197,7 +197,7 @@ def test_mending_makes_lost_entries_and_spares_again(journal, store):
     before = objects_in(store)
     store.delete(entry_key(4))
     store.delete(spare_of(entry_key(7)))
-    assert len(journal.mend()) == 2
+    assert len(spare_repair.repair(journal)) == 2
     assert objects_in(store) == before
 
 
@@ -206,8 +206,8 @@ def test_mending_makes_damaged_entries_again_if_it_reads_them(journal, store):
     fill(journal, 9)
     before = objects_in(store)
     store.put(entry_key(4), before[entry_key(4)][:-1])
-    assert journal.mend() == []
-    assert len(journal.mend(contents=True)) == 1
+    assert spare_repair.repair(journal) == []
+    assert len(spare_repair.repair(journal, contents=True)) == 1
     assert objects_in(store) == before
 
 

@@ -17,10 +17,10 @@ from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.topic import journal_move
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.forged import forge, within
 from tests.coordinator.forged_worker import OF_A_NEW_TOPIC, OF_A_TOPIC, OF_THE_CLUSTER
 from tests.coordinator.stored_topic import StoredTopic
+from tests.memory_store import MemoryStore
 
 PATIENCE_SECONDS = 20
 NO_VERSION = {"an event that no version knows", "an event that is none"}

@@ -5,12 +5,12 @@ import contextlib
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry
+from pyspark_log_coordinator.journal import journal_entry, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.item_list import FOLDER, AddItems, open_list
+from tests.memory_store import MemoryStore
 
 SNAPSHOTS, ENTRIES = f"{FOLDER}snapshots/", f"{FOLDER}entries/"
 
@@ -43,7 +43,7 @@ class MortalStore(MemoryStore):
 @pytest.fixture(autouse=True)
 def snapshots_are_close(monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(trimming, "SNAPSHOTS_KEPT", 2)
 
 
 @pytest.fixture
@@ -75,11 +75,11 @@ def test_trimming_may_end_at_any_object(store, deletes):
     fill(journal, 18)
     store.deletes_left = deletes
     with contextlib.suppress(Killed):
-        journal.trim()
+        trimming.trim(journal)
     store.deletes_left = 10**9
     assert_readable(store)
     fill(open_list(store), 4)
-    open_list(store).trim()
+    trimming.trim(open_list(store))
     assert_readable(store)
 
 
@@ -90,9 +90,9 @@ def test_what_a_trimming_that_was_cut_short_left_goes_with_the_next_one(store, m
     fill(journal, 18)
     store.deletes_left = deletes
     with contextlib.suppress(Killed):
-        journal.trim()
+        trimming.trim(journal)
     store.deletes_left = 10**9
-    open_list(store).trim()
+    trimming.trim(open_list(store))
     kept = [*range(12, 19)]
     assert [int(key.removeprefix(ENTRIES)) for key in store.list(ENTRIES)] == kept
     assert len(list(store.list(f"{FOLDER}manifests/"))) == len(kept)
@@ -106,7 +106,7 @@ def test_a_snapshot_that_comes_after_its_entries_have_been_trimmed_is_no_version
     late = store.read(key)
     store.delete(key)
     fill(journal, 12)
-    journal.trim()
+    trimming.trim(journal)
     assert store.create(key, late)
     assert_readable(store)
 
@@ -118,7 +118,7 @@ def test_who_finds_its_slot_taken_by_an_entry_that_is_trimmed_before_it_is_read_
 
     def meanwhile():
         fill(other, 20)
-        other.trim()
+        trimming.trim(other)
 
     # The slot is seen free, then it is taken when the entry is created, and empty again when that is read.
     slot = f"{ENTRIES}{number(4)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
@@ -14,12 +15,12 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
-from pyspark_log_storage.memory import MemoryStore
-from tests.coordinator.calls import ShuffledCalls
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
 from tests.coordinator.local_stores import begin, open_moving
+from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.three_stores import mark
+from tests.memory_store import MemoryStore
 
 ROOT = Path(__file__).parents[3]
 PROCESSES, EACH = 10, 40
@@ -39,7 +40,7 @@ class MovingJournal:
     def place(self, generation):
         numbers = (3, 4, 5) if generation == 2 else (0, 1, 2)
         members = [Member(self.stores[number], str(number), f"incarnation-{number}") for number in numbers]
-        return SeveralStores(Members(members, ShuffledCalls()), generation)
+        return SeveralStores(Members(members, ShuffledThreads()), generation)
 
     def open(self, generation=1):
         return Journal(self.place(generation), FOLDER, MACHINE, fake_environment(), 10_000, follow=self.place)
@@ -93,10 +94,10 @@ def test_who_slept_and_finds_the_beginning_of_the_move_after_next_finishes_that(
     journal.submit(AddItems(("vase",)))
     journal.submit(MoveJournal(2))
     journal.refresh()
-    journal.clear(journals.place(1))
+    trimming.delete_left_behind(journal, journals.place(1))
     journal.submit(AddItems(("clock",)))
     moved = journal.submit(MoveJournal(3)).number
-    journal._create_snapshot(journals.place(3).objects(FOLDER, fake_environment(), 10_000))
+    journal.create_snapshot(journals.place(3).objects(FOLDER, fake_environment(), 10_000))
     assert slept.refresh().items == ("book", "vase", "clock")
     assert slept.place.generation == 3
     assert slept.entries.read(moved) is not None

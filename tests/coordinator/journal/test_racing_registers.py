@@ -22,8 +22,8 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.node import Marker
-from tests.coordinator.calls import SimulatedCalls
 from tests.coordinator.register_stores import JOURNAL, PATIENCE_MS, Stores, fail
+from tests.coordinator.stand_in_threads import SimulatedThreads
 from tests.coordinator.troubled_store import TroubledStore
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed, Objects, SimulatedStore, Weather
@@ -153,7 +153,7 @@ def race(seed, entries=4):
             uniform=chance.uniform,
             nonce=lambda: f"{name}-{next(nonces)}",
         )
-        slots = Registers(Members(joined, SimulatedCalls(clock)), JOURNAL, environment, PATIENCE_MS)
+        slots = Registers(Members(joined, SimulatedThreads(clock)), JOURNAL, environment, PATIENCE_MS)
         n = 1
         while n <= entries:
             try:

@@ -12,8 +12,8 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.register_stores import FOLDER, JOURNAL, Stores, fail, mark
+from tests.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_two_stores_down_is_an_error_that_names_them_and_can_be_tried_again(stor
         ) as raised:
             what()
         assert raised.value.retriable
-        assert "2 of 3 stores do not answer, and 2 must" in raised.value.message
+        assert "2 of 3 stores failed, and 2 must answer" in raised.value.message
     assert stores.held()[1].keys() <= {"1.claim"}
 
 

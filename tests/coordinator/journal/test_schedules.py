@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, registers
+from pyspark_log_coordinator.journal import journal_entry, registers, trimming
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import SeveralStores
@@ -18,8 +18,8 @@ from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from pyspark_log_storage.node import Marker
-from tests.coordinator.calls import SimulatedCalls
 from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
+from tests.coordinator.stand_in_threads import SimulatedThreads
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed, Objects, SimulatedStore, Weather
 
@@ -90,7 +90,7 @@ class World:
         return self.journal([Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(stores)], environment)
 
     def journal(self, members, environment):
-        place = SeveralStores(Members(members, SimulatedCalls(self.clock)))
+        place = SeveralStores(Members(members, SimulatedThreads(self.clock)))
         return Journal(place, FOLDER, MACHINE, environment, PATIENCE_MS)
 
     def told(self, journal):
@@ -119,7 +119,7 @@ class World:
         journal = self.open()
         while self.finished < WRITERS:
             try:
-                self.trimmed += journal.trim()
+                self.trimmed += trimming.trim(journal)
             except StoreUnavailable:
                 self.errors += 1
             self.clock.pause(self.chance.expovariate(20))
@@ -168,7 +168,7 @@ class World:
         # Behind a move nothing may have been written yet.
         kept = list(history(journal)) or [(0, [], journal.state)]
         assert kept[-1][2].items == final
-        journal.trim()
+        trimming.trim(journal)
         assert self.open(Weather(0, 0, 0, 0, 0, 0, 0.001, 1000, 0)).refresh().items == final
 
 
@@ -195,7 +195,7 @@ class MovingWorld(World):
         def place(generation):
             if generation not in places:
                 chosen = [members[i] for i in self.generations[generation - 1]]
-                places[generation] = SeveralStores(Members(chosen, SimulatedCalls(self.clock)), generation)
+                places[generation] = SeveralStores(Members(chosen, SimulatedThreads(self.clock)), generation)
             return places[generation]
 
         def follow(generation):
@@ -221,7 +221,7 @@ class MovingWorld(World):
                     journal.refresh()
                     if self.chance.random() < 0.7:
                         with contextlib.suppress(StoreError):  # it is trimmed here as well, or a store lacks it
-                            journal.clear(journal.place_of(generation - 1))
+                            trimming.delete_left_behind(journal, journal.place_of(generation - 1))
                 except (StoreUnavailable, OutcomeUnknown):
                     self.errors += 1
                     self.clock.pause(0.05)
@@ -270,7 +270,7 @@ class MovingWorld(World):
 def _often(monkeypatch):
     """Let snapshots, trimming and manifests come often."""
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(trimming, "SNAPSHOTS_KEPT", 2)
     monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 60)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry
+from pyspark_log_coordinator.journal import journal_entry, spare_repair, trimming
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import (
@@ -16,12 +16,12 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import number
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.item_list import AddItems, open_list
 from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, add, fill
 from tests.coordinator.journal_stores import Cluster, Killed, assert_whole
 from tests.coordinator.spares import spare_of
 from tests.coordinator.three_stores import ThreeStores, marked_stores
+from tests.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -81,7 +81,7 @@ def test_who_leads_and_is_refused_has_seen_the_newest_entry(cluster):
 @pytest.mark.parametrize("store", [0, 1, 2])
 def test_any_store_may_be_lost_at_any_call(store, monkeypatch):
     monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 40)  # some entries have manifests
-    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(trimming, "SNAPSHOTS_KEPT", 2)
     healthy = Cluster()
     live_through(healthy)
     healthy.finish()
@@ -104,7 +104,7 @@ def live_through(cluster):
         items.append(item)
         assert add(journals[i // 3 % 2], item).number == i + 1
         if i % 6 == 5:
-            journals[i % 2].trim()
+            trimming.trim(journals[i % 2])
     return items
 
 
@@ -114,7 +114,7 @@ def test_with_one_store_away_everything_goes_on(cluster, away):
     fill(journal, 10)
     cluster.away(away)
     fill(cluster.open(), 3 * KEPT, "later")
-    assert cluster.open().trim() > 0
+    assert trimming.trim(cluster.open()) > 0
     assert_whole(cluster, cluster.open().refresh().items)
     assert journal.refresh() == cluster.open().refresh()
 
@@ -123,7 +123,12 @@ def test_with_two_stores_away_nothing_is_said_and_nothing_lost(cluster):
     journal = cluster.open()
     fill(journal, 10)
     cluster.away(0, 2)
-    for what in (journal.refresh, cluster.open().refresh, journal.trim, lambda: list(history(journal))):
+    for what in (
+        journal.refresh,
+        cluster.open().refresh,
+        lambda: trimming.trim(journal),
+        lambda: list(history(journal)),
+    ):
         with pytest.raises(StoreUnavailable):
             what()
     with pytest.raises((StoreUnavailable, OutcomeUnknown)):
@@ -139,7 +144,7 @@ def test_a_store_that_was_wiped_counts_for_nothing_and_is_left_empty(cluster, wi
     cluster.wipe(wiped)
     journal = cluster.open()
     fill(journal, 2 * KEPT)
-    journal.trim()
+    trimming.trim(journal)
     cluster.finish()
     assert cluster.stores[wiped].keys() == []
     assert_whole(cluster, journal.state.items)
@@ -150,7 +155,7 @@ def test_a_store_that_was_wiped_counts_for_nothing_and_is_left_empty(cluster, wi
 
 @pytest.mark.parametrize("store", [0, 1, 2])
 def test_trimming_may_end_at_any_object(store, monkeypatch):
-    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(trimming, "SNAPSHOTS_KEPT", 2)
     for deletes in range(0, 40, 3):
         cluster = Cluster(seed=deletes)
         journal = cluster.open()
@@ -158,13 +163,13 @@ def test_trimming_may_end_at_any_object(store, monkeypatch):
         cluster.finish()
         cluster.stores[store].deletes_left = deletes
         with contextlib.suppress(Killed):
-            journal.trim()
+            trimming.trim(journal)
         cluster._calls.clear()  # what the process had begun ends with it
         cluster.stores[store].deletes_left = 10**9
         assert_whole(cluster, journal.state.items)
         other = cluster.open()
         fill(other, 4)
-        other.trim()
+        trimming.trim(other)
         assert_whole(cluster, other.state.items)
 
 
@@ -174,7 +179,7 @@ def test_trimming_may_end_at_any_object(store, monkeypatch):
 def test_stores_that_come_and_go_one_at_a_time_do_no_harm(data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal_module, "SNAPSHOT_EVERY", EVERY)
-        patch.setattr(journal_module, "SNAPSHOTS_KEPT", 2)
+        patch.setattr(trimming, "SNAPSHOTS_KEPT", 2)
         cluster = Cluster(data.draw(st.integers(0, 2**32)))
         journals = [cluster.open() for _ in range(3)]
         items = []
@@ -185,7 +190,7 @@ def test_stores_that_come_and_go_one_at_a_time_do_no_harm(data):
                         items.append(f"{step}-{i}")
                         assert add(data.draw(st.sampled_from(journals)), items[-1]).number == len(items)
                 case "trim":
-                    data.draw(st.sampled_from(journals)).trim()
+                    trimming.trim(data.draw(st.sampled_from(journals)))
                 case "away":
                     cluster.away(*data.draw(st.sampled_from([(), (0,), (1,), (2,)])))
                 case "open":
@@ -201,7 +206,7 @@ def test_stores_that_come_and_go_one_at_a_time_do_no_harm(data):
 def test_a_store_whose_disk_fails_to_read_one_file_is_passed_over(cluster):
     journal = cluster.open()
     fill(journal, 3 * KEPT)
-    journal.trim()
+    trimming.trim(journal)
     cluster.finish()
     reading = cluster.stores[1].read
 
@@ -255,5 +260,5 @@ def test_a_register_that_is_lost_is_made_again_by_mending(cluster):
     cluster.finish()
     before = cluster.stores[1].keys()
     MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
-    assert journal.mend() == [f"store-b/{ENTRIES}{number(2)}.0"]
+    assert spare_repair.repair(journal) == [f"store-b/{ENTRIES}{number(2)}.0"]
     assert cluster.stores[1].keys() == before

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry
+from pyspark_log_coordinator.journal import journal_entry, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
-from pyspark_log_coordinator.journal.journal import SNAPSHOTS_KEPT
+from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.item_list import AddItems, open_list
 from tests.coordinator.journal_objects import (
     ENTRIES,
@@ -34,6 +33,7 @@ from tests.coordinator.local_stores import begin, open_at
 from tests.coordinator.spares import is_spare
 from tests.coordinator.trim_worker import STOP
 from tests.coordinator.troubled_store import TroubledStore
+from tests.memory_store import MemoryStore
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = 10
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 def test_the_newest_snapshots_stay_with_the_entries_from_the_oldest_of_them_on(store):
     journal = open_list(store)
     fill(journal, 50)
-    journal.trim()
+    trimming.trim(journal)
     assert snapshots_in(store) == [36, 40, 44, 48]
     assert entries_in(store) == list(range(36, 51))
 
@@ -57,7 +57,7 @@ def test_the_newest_snapshots_stay_with_the_entries_from_the_oldest_of_them_on(s
 def test_a_trimmed_journal_opens_as_it_was(store):
     journal = open_list(store)
     fill(journal, 50)
-    journal.trim()
+    trimming.trim(journal)
     opened = open_list(another(store))
     assert (opened.refresh(), opened.number) == (journal.state, 50)
 
@@ -66,7 +66,7 @@ def test_a_trimmed_journal_goes_on(store):
     journal = open_list(store)
     for _ in range(5):
         fill(journal, 30)
-        journal.trim()
+        trimming.trim(journal)
     assert len(open_list(another(store)).refresh().items) == 150
     assert len([key for key in store.list("") if not is_spare(key)]) <= KEPT + EVERY + SNAPSHOTS_KEPT
 
@@ -75,8 +75,8 @@ def test_trimming_says_how_much_went_and_a_second_time_nothing_goes(store):
     journal = open_list(store)
     fill(journal, 50)
     before = len(store.keys())
-    assert journal.trim() == before - len(store.keys())
-    assert journal.trim() == 0
+    assert trimming.trim(journal) == before - len(store.keys())
+    assert trimming.trim(journal) == 0
 
 
 @pytest.mark.parametrize("count", [0, 1, EVERY, KEPT - 1])
@@ -84,7 +84,7 @@ def test_a_journal_with_few_snapshots_is_left_alone(store, count):
     journal = open_list(store)
     fill(journal, count)
     before = list(store.list(""))
-    assert journal.trim() == 0
+    assert trimming.trim(journal) == 0
     assert list(store.list("")) == before
 
 
@@ -100,7 +100,7 @@ def test_snapshots_go_first_and_then_entries_in_their_order_and_then_manifests(s
         delete(key)
 
     monkeypatch.setattr(store, "delete", noted)
-    assert journal.trim() == len(gone)
+    assert trimming.trim(journal) == len(gone)
     assert [is_spare(key) for key in gone] == [False, True] * (len(gone) // 2)  # each object, and then its spare
     gone = gone[::2]
     kinds = [next(each for each in (SNAPSHOTS, ENTRIES, MANIFESTS) if key.startswith(each)) for key in gone]
@@ -115,7 +115,7 @@ def test_manifests_go_with_their_entries_and_never_before(store, monkeypatch):
     journal = open_list(store)
     for _ in range(60):
         fill(journal, 1)
-        journal.trim()
+        trimming.trim(journal)
         named = {journal_entry.decode(store.read(key), key).manifest.name for key in store.list(ENTRIES)}
         there = {key.removeprefix(MANIFESTS) for key in store.list(MANIFESTS)}
         assert there == named
@@ -128,7 +128,7 @@ def test_a_manifest_that_is_written_and_not_named_yet_is_left_alone(store, monke
     fill(journal, 50)
 
     def act():
-        assert open_list(another(store)).trim() > 0
+        assert trimming.trim(open_list(another(store))) > 0
 
     store.be_slow(ENTRIES, meanwhile=act)
     slow.submit(AddItems(("late",)))
@@ -143,11 +143,11 @@ def test_of_a_journal_that_is_buried_the_last_entry_and_its_snapshot_stay(store)
     fill(journal, 50)
     store.create(f"{MANIFESTS}{born_name(3, 'abc')}", b"of an attempt that lost")
     before = store.keys()
-    went = journal.bury() + journal.bury()  # a store may get the snapshot only after the first
+    went = trimming.delete_history(journal) + trimming.delete_history(journal)
     assert went == len([key for key in before if key not in journal.end_keys()])
     assert set(store.keys()) <= set(journal.end_keys())
     assert open_list(another(store)).refresh() == journal.state
-    assert journal.bury() == 0
+    assert trimming.delete_history(journal) == 0
     assert open_list(another(store)).refresh() == journal.state
 
 
@@ -157,7 +157,7 @@ def test_who_slept_through_a_burial_finds_the_end(store, asleep_at):
     fill(journal, asleep_at)
     sleeper.refresh()
     fill(journal, 50 - asleep_at)
-    journal.bury()
+    trimming.delete_history(journal)
     assert sleeper.refresh() == journal.state
     assert add(sleeper, "late").number == 51
 
@@ -169,7 +169,7 @@ def test_an_entry_that_a_sleeper_writes_after_a_burial_does_not_count(store):
     def meanwhile():
         other = open_list(another(store))
         fill(other, 20, "other")
-        other.bury()
+        trimming.delete_history(other)
 
     store.be_slow(ENTRIES, meanwhile=meanwhile)
     assert add(sleeper, "late").number == 26
@@ -193,7 +193,7 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
             if data.draw(st.booleans()):
                 reader.refresh()
             before |= {key: store.read(key) for key in store.list("")}
-            journal.trim()
+            trimming.trim(journal)
         gone = sorted(set(before) - set(store.list("")))
         for key in data.draw(st.lists(st.sampled_from(gone), unique=True)) if gone else []:
             store.create(key, before[key])
@@ -206,7 +206,7 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
         for version in range(max(1, len(expected) - 3), len(expected) + 1):
             assert state_at(opened, version).items == expected[:version]
         fill(opened, 1, "after")
-        opened.trim()
+        trimming.trim(opened)
         assert journal.refresh().items == (*expected, f"after-{len(expected)}")
 
 
@@ -240,6 +240,6 @@ def test_strange_files_beside_entries_and_manifests_are_left_alone():
         store.create(key, b"mine")
     journal = open_list(store)
     fill(journal, 50)
-    assert journal.trim() > 0
+    assert trimming.trim(journal) > 0
     assert [n for n, _, _ in history(journal)] == list(range(37, 51))
     assert set(strange) <= set(store.list(""))

@@ -188,7 +188,7 @@ def test_addresses_of_two_clusters_are_refused(founded):
 
 def test_an_address_that_is_no_journal_node_is_refused(founded):
     founded.log("/cluster", create=True)
-    with pytest.raises(InvalidOption, match="/cluster is none"):
+    with pytest.raises(InvalidOption, match="/cluster is not"):
         founded.log("/disk/a", "/cluster")
     with pytest.raises(InvalidOption, match="none of /cluster, /root2 is a journal node"):
         founded.log("/cluster", "/root2")  # /root2 is empty

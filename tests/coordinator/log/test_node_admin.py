@@ -21,10 +21,10 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
-from pyspark_log_storage.memory import MemoryStore
 from pyspark_log_storage.node import Marker
 from tests.coordinator.several_nodes import Stores
 from tests.coordinator.troubled_store import TroubledStore
+from tests.memory_store import MemoryStore
 
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
 

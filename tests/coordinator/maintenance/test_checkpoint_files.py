@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
 from pyspark_log_storage import checkpoints
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.memory_store import MemoryStore
 
 NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 

@@ -6,15 +6,16 @@ import threading
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.deleted_topics import DELAY_MS, LATER_MS, contents, delete, end_of, filled, left_of
 from tests.coordinator.spares import lose_both, replace_both
 from tests.coordinator.stored_topic import StoredTopic
+from tests.memory_store import MemoryStore
 
 LEFT = "f" * 32
 """The name of a temporary file."""
@@ -192,7 +193,7 @@ def test_foreign_files_among_the_topics_stay(deleted):
 
 def test_the_clusters_own_journal_is_trimmed(monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    monkeypatch.setattr(journal_module, "SNAPSHOTS_KEPT", 1)
+    monkeypatch.setattr(trimming, "SNAPSHOTS_KEPT", 1)
     topic = StoredTopic()
     for number in range(10):
         topic.log.create_topic(f"topic-{number}", 1)

@@ -15,11 +15,11 @@ from pyspark_log_storage.errors import (
     StoreError,
     UnknownTopic,
 )
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.journal_disks import URLS, patient
 from tests.coordinator.migrated_journals import NEW, cluster_of_six, finish, move, write, written
 from tests.coordinator.several_nodes import one_after_another
+from tests.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments
 from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StaleFile
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.memory_store import MemoryStore
 
 HOUR = 3_600_000
 NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}

@@ -9,8 +9,8 @@ from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.memory_store import MemoryStore
 
 NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 

@@ -7,11 +7,11 @@ from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_storage.errors import NoCluster, NodeMissing
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.lost_cluster import read
 from tests.coordinator.replicated_topic import ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
+from tests.memory_store import MemoryStore
 
 URLS = ("/cluster", "/disk/1", "/disk/2")
 

@@ -15,7 +15,7 @@ from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.client.read.positions import offset_for_time
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.journal import journal
+from pyspark_log_coordinator.journal import journal, trimming
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import roll_job, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -32,7 +32,7 @@ from pyspark_log_coordinator.topic.machine import (
 from pyspark_log_storage import index, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 PARTITIONS = 2
 HOUR_MS = 3_600_000
@@ -53,7 +53,7 @@ class SegmentedLog(RuleBasedStateMachine):
             (roll_plan, "MERGE_COUNT", 2),
             (roll_run, "CHUNK_BYTES", 80),
             (journal, "SNAPSHOT_EVERY", 4),
-            (journal, "SNAPSHOTS_KEPT", 2),
+            (trimming, "SNAPSHOTS_KEPT", 2),
             (index, "BLOCK_ENTRIES", 2),
         ):
             self.patches.enter_context(mock.patch.object(module, name, value))

@@ -85,7 +85,7 @@ def test_a_store_inside_another_node_is_refused(cli):
 
 
 def test_another_kind_of_store_is_refused(cli):
-    assert "cannot use gs:// stores" in cli.error("nodes", "add", "gs://bucket/log")
+    assert "does not support gs:// stores" in cli.error("nodes", "add", "gs://bucket/log")
 
 
 # Looking

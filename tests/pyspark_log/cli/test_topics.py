@@ -141,7 +141,7 @@ def test_a_setting_without_value_was_typed_wrong(cli):
 
 def test_a_topic_is_created_once(cli):
     cli.run("topics", "create", "t", "--partitions", 2)
-    assert cli.error("topics", "create", "t").startswith("topic 't' exists already; use it")
+    assert cli.error("topics", "create", "t").startswith("topic 't' already exists; use it")
     kept = cli.out("topics", "create", "t", "--partitions", 5, "--if-not-exists")
     assert kept == "topic t already exists with 2 partitions; nothing was changed\n"
     (again,) = cli.documents("topics", "create", "t", "--if-not-exists")
@@ -216,7 +216,7 @@ def test_the_address_may_be_an_option_and_is_needed(cli, tmp_path):
 
 
 def test_an_address_of_another_kind_of_store_is_refused(cli):
-    assert "cannot use gs:// stores" in cli.error("topics", "list", "--path", "gs://bucket/log")
+    assert "does not support gs:// stores" in cli.error("topics", "list", "--path", "gs://bucket/log")
 
 
 def test_a_folder_that_cannot_be_used_is_told_in_one_sentence(cli):

@@ -141,7 +141,7 @@ def test_a_lost_entry_is_told_and_made_again_from_its_spare(cli):
     newest.unlink()
     first, *_ = cli.run("verify", "t", code=1).stdout.splitlines()
     assert newest.name in first
-    assert first.endswith("its spare is whole (verify --repair can fix this)")
+    assert first.endswith("its spare is intact (verify --repair can fix this)")
     assert cli.out("verify", "t", "--repair").splitlines()[1].startswith("t: no problems")
     assert newest.read_bytes() == whole
 

@@ -258,7 +258,7 @@ def test_a_node_that_hangs_is_asked_last_and_not_waited_for_if_the_others_fail(h
     # Once it has answered it is asked again.
     store(hanging, "0").gate.set()
     deadline = time.monotonic() + 10
-    while lane_of(store(hanging, "0"))._overdue.empty() and time.monotonic() < deadline:
+    while lane_of(store(hanging, "0")).hangs and time.monotonic() < deadline:
         time.sleep(0.01)
     assert read(hanging, planned(hanging)) == ROWS
 

@@ -13,8 +13,8 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import follower, reassigner
-from pyspark_log_storage.memory import MemoryStore
 from tests.coordinator.several_nodes import Stores
+from tests.memory_store import MemoryStore
 from tests.plain_log import record
 
 OLD, NEW = ("0", "1", "2"), ("3", "4", "5")

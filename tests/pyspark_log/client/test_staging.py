@@ -12,7 +12,7 @@ from pyspark_log_storage import layout, node
 from pyspark_log_storage.append_file import scan
 from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import InvalidRecord, NodeMissing
-from pyspark_log_storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.plain_log import PlainLog, record
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journals
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
@@ -67,7 +68,7 @@ def test_a_trimmed_version_is_an_error_that_names_those_kept(log, monkeypatch):
     monkeypatch.setattr(journals, "SNAPSHOT_EVERY", 4)
     for i in range(30):
         log.append("t", {0: [b"%d" % i]})
-    log.log.topic("t").journal.trim()
+    trimming.trim(log.log.topic("t").journal)
     with pytest.raises(UnknownVersion, match="versions 16 to 31"):
         as_of(log, 15)
     assert as_of(log, 16) == {0: [b"%d" % i for i in range(15)]}

@@ -1,14 +1,14 @@
-"""Calls at several stores, in an order that a test chooses."""
+"""Stand-ins for `StoreThreads`: calls to several stores, in an order that a test chooses."""
 
 import random
 from collections.abc import Callable
 
-from pyspark_log_coordinator.journal.store_threads import Answer
+from pyspark_log_storage.store_threads import Answer
 from tests.simulator.clock import Clock, Task
 from tests.simulator.store import Crashed
 
 
-class ShuffledCalls:
+class ShuffledThreads:
     """Makes one waiting call at a time, whichever chance says; some stores may hang."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -16,9 +16,11 @@ class ShuffledCalls:
         self._chance = random.Random(seed)
         self._waiting: list[tuple[int, Callable[[], Answer]]] = []
 
-    def start(self, store: int, call: Callable[[], Answer]) -> bool:
-        self._waiting.append((store, call))
-        return True
+    def start(self, store: int, function: Callable[[], object], tag: object = None) -> None:
+        self._waiting.append((store, lambda: Answer.of(store, function, tag)))
+
+    def pending(self, store: int) -> int:
+        return 0
 
     def next(self, seconds: float) -> Answer | None:
         ready = [each for each in self._waiting if each[0] not in self.hanging]
@@ -34,7 +36,7 @@ class ShuffledCalls:
             pass
 
 
-class SimulatedCalls:
+class SimulatedThreads:
     """Makes each call in a task of its own on simulated time, in which the calls of other processes go on, too.
 
     A process that crashes in one call is gone: its calls elsewhere were begun, and may be done or not.
@@ -46,9 +48,11 @@ class SimulatedCalls:
         self._crashed = False
         self._waiter: Task | None = None
 
-    def start(self, store: int, call: Callable[[], Answer]) -> bool:
-        self._clock.spawn("call", lambda: self._make(call))
-        return True
+    def start(self, store: int, function: Callable[[], object], tag: object = None) -> None:
+        self._clock.spawn("call", lambda: self._make(lambda: Answer.of(store, function, tag)))
+
+    def pending(self, store: int) -> int:
+        return 0
 
     def next(self, seconds: float) -> Answer | None:
         until = self._clock.now + seconds

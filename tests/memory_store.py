@@ -1,4 +1,4 @@
-"""A store in the memory of one process: for tests, and for the simulator to wrap."""
+"""A store in the memory of one process, for tests and for the simulator to wrap."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class MemoryWriter:
             raise StoreError(
                 self._store.url,
                 self._key,
-                f"{self._key!r} exists already in {self._store.url}; names are never used twice",
+                f"{self._key!r} already exists in {self._store.url}; names are never reused",
             )
 
     def discard(self) -> None:

@@ -1,0 +1,268 @@
+"""The snapshots and manifests of a journal, on one store or on a majority of several.
+
+They are created once. Processes that create the same one write the same bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pyspark_log_coordinator.journal import manifest, registers, single_store, snapshot
+from pyspark_log_coordinator.journal.obsolete import obsolete_keys
+from pyspark_log_storage import layout, spare
+from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.journal.quorum import Members
+    from pyspark_log_storage.spare import Fault
+    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.store_threads import Answer
+
+T = TypeVar("T")
+
+
+class Objects(Protocol):
+    """The snapshots and manifests of a journal."""
+
+    def name(self, key: str) -> str:
+        """Return what errors call an object."""
+
+    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
+        """Make an object durable. `check` raises if other bytes under the same key are no equivalent."""
+
+    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
+        """Return what `decode` makes of an object's bytes and name; it raises if they are damaged.
+
+        Raises `ObjectMissing`, what `decode` raises, `StoreError`.
+        """
+
+    def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
+        """Yield the numbers of the snapshots, newest first.
+
+        Of several stores a majority is asked, which knows every snapshot that entries were trimmed by; with
+        `everywhere` all stores that answer within a second.
+        """
+
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+        """Return the missing objects, and damaged ones if `contents` are read, each with the URL of its store.
+
+        Only those that can be repaired and that the snapshot of entry `oldest` does not make obsolete. Of several
+        stores those that do not answer are skipped.
+        """
+
+    def repair(self, oldest: int, *, contents: bool) -> list[str]:
+        """Repair what `faults` finds; return what was repaired, for people."""
+
+    def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+        """Delete objects and entries older than an existing snapshot; return the number of deleted objects.
+
+        `check` raises if the bytes of that snapshot are damaged.
+        """
+
+
+def checked(check: Callable[[bytes, str], object]) -> Callable[[bytes, str], bytes]:
+    """Return a decoder that returns the bytes themselves, after `check`."""
+
+    def decode(data: bytes, name: str) -> bytes:
+        check(data, name)
+        return data
+
+    return decode
+
+
+class OneStoreObjects:
+    """The snapshots and manifests of a journal on one store."""
+
+    def __init__(self, store: Store, journal: str) -> None:
+        self._store = store
+        self._journal = journal
+
+    def name(self, key: str) -> str:
+        return _name(self._journal, self._store.url, key)
+
+    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
+        if self._store.create(key, data):
+            spare.add(self._store, self._journal, key, data)
+
+    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
+        return spare.decoded(self._store, self._journal, key, lambda data: decode(data, self.name(key)))
+
+    def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
+        folders = self._journal, f"{self._journal}{spare.FOLDER}"
+        yield from sorted({each for folder in folders for each in snapshot.numbers(self._store, folder)}, reverse=True)
+
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+        return [(self._store.url, fault) for fault in self._faults(oldest, contents=contents)]
+
+    def repair(self, oldest: int, *, contents: bool) -> list[str]:
+        return _repair(self._store, self._faults(oldest, contents=contents))
+
+    def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+        obsolete = self._obsolete(oldest)
+        for key in obsolete:
+            self._store.delete(key)
+        return len(obsolete)
+
+    def _faults(self, oldest: int, *, contents: bool) -> Iterator[Fault]:
+        folders = (f"{self._journal}{kind}/" for kind in ("entries", "snapshots", "manifests"))
+        found = (spare.faults(self._store, self._journal, folder, contents=contents) for folder in folders)
+        return _needed(itertools.chain.from_iterable(found), self._journal, self._obsolete(oldest))
+
+    def _obsolete(self, oldest: int) -> list[str]:
+        return obsolete_keys(self._store, self._journal, oldest, single_store.slot_of)
+
+
+class MajorityObjects:
+    """The snapshots and manifests of a journal on several stores: created on a majority, read from any.
+
+    An object that fewer stores have is valid, too: its writer was interrupted, or a store was unreachable. A snapshot
+    is the fold of decided entries, and the entry that names a manifest has its hash. But only a snapshot that a
+    majority has can replace the entries before it.
+    """
+
+    def __init__(
+        self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
+    ) -> None:
+        self._members = members
+        self._generation = generation
+        self._journal = journal
+        self._environment = environment
+        self._patience_ms = patience_ms
+
+    def name(self, key: str) -> str:
+        return _name(self._journal, self._members.urls, key)
+
+    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
+        def create_in(store: Store) -> None:
+            if not store.create(key, data) and (found := store.read(key)) != data:
+                check(found, _name(self._journal, store.url, key))
+
+        answers = self._ask(create_in, enough=self._members.is_majority)
+        self._members.require_majority(answers, f"{key} cannot be written")
+
+    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
+        def read_in(store: Store) -> T:
+            return decode(store.read(key), _name(self._journal, store.url, key))
+
+        answers = self._ask(read_in, enough=lambda answers: bool(_results(answers)), settled=self._is_hopeless)
+        for result in _results(answers):
+            found: T = result
+            return found
+        if self._is_hopeless(answers):
+            errors = [each.error for each in answers]
+            # An object that a majority lacks is gone, or was never complete; else a damaged one tells more.
+            is_gone = sum(isinstance(error, ObjectMissing) for error in errors) >= self._members.majority
+            worst = ObjectMissing if is_gone else CorruptObject
+            for error in errors:
+                if isinstance(error, worst):
+                    raise error
+        raise self._members.failure(f"{self.name(key)} cannot be read", answers, must=1)
+
+    def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
+        answers = self._ask(
+            lambda store: tuple(snapshot.numbers(store, self._journal)),
+            enough=None if everywhere else self._members.is_majority,
+            settled=self._members.is_majority,
+        )
+        self._members.require_majority(answers, f"the snapshots in {self._journal} cannot be listed")
+        yield from sorted({number for numbers in _results(answers) for number in numbers}, reverse=True)
+
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+        def faults_in(store: Store) -> list[tuple[str, Fault]]:
+            return [(store.url, fault) for fault in self._faults(store, oldest, contents=contents)]
+
+        return [each for found in self._ask_all(faults_in) for each in found]
+
+    def repair(self, oldest: int, *, contents: bool) -> list[str]:
+        def repair_in(store: Store) -> list[str]:
+            return _repair(store, self._faults(store, oldest, contents=contents))
+
+        return [each for made in self._ask_all(repair_in) for each in made]
+
+    def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+        """See `Objects`. A store that does not answer, or lacks the snapshot, keeps its objects until the next time.
+
+        So each store that deletes something has a newer snapshot, and its newest snapshot never becomes older.
+        """
+        key = snapshot.key(self._journal, oldest)
+        # Mostly nothing is left to delete; then the snapshot need not be read and completed.
+        found = self._ask(lambda store: self._obsolete(store, oldest), settled=self._members.is_majority)
+        if self._members.is_majority(found) and not any(_results(found)):
+            return 0
+        try:
+            data = self.read(key, checked(check))
+        except ObjectMissing:
+            return 0  # it was only on a store that has become unreachable
+        self.create(key, data, check)
+
+        def delete_in(store: Store) -> int:
+            if next(snapshot.numbers(store, self._journal), 0) < oldest:
+                return 0
+            obsolete = self._obsolete(store, oldest)
+            for each in obsolete:
+                store.delete(each)
+            return len(obsolete)
+
+        answers = self._ask(delete_in, settled=self._members.is_majority)
+        self._members.require_majority(answers, f"the journal in {self._journal} cannot be trimmed")
+        return sum(_results(answers))
+
+    def _faults(self, store: Store, oldest: int, *, contents: bool) -> Iterator[Fault]:
+        """Yield the faults of a store's registers. Other stores have copies of snapshots and manifests."""
+        folder = layout.entries(self._journal, self._generation)
+        found = spare.faults(store, self._journal, folder, contents=contents)
+        return _needed(found, self._journal, self._obsolete(store, oldest))
+
+    def _obsolete(self, store: Store, oldest: int) -> list[str]:
+        return obsolete_keys(store, self._journal, oldest, registers.slot_of, self._generation)
+
+    def _ask_all(self, act: Callable[[Store], T]) -> list[T]:
+        return _results(self._ask(act, settled=self._members.is_majority))
+
+    def _ask(
+        self,
+        act: Callable[[Store], object],
+        enough: Callable[[Sequence[Answer]], bool] | None = None,
+        settled: Callable[[Sequence[Answer]], bool] | None = None,
+    ) -> list[Answer]:
+        return self._members.ask(act, self._environment, self._patience_ms, enough=enough, settled=settled)
+
+    def _is_hopeless(self, answers: Sequence[Answer]) -> bool:
+        """Return whether a majority has answered that it cannot give the object, however often it is asked."""
+        errors = (each.error for each in answers)
+        lasting = (error for error in errors if isinstance(error, LogError) and not _may_recover(error))
+        return sum(1 for _ in lasting) >= self._members.majority
+
+
+def _may_recover(error: LogError) -> bool:
+    """Return whether the next call may succeed. A disk that is not mounted needs an operator."""
+    return error.retriable and not isinstance(error, NodeMissing)
+
+
+def _results(answers: Sequence[Answer]) -> list[Any]:
+    return [each.result for each in answers if each.error is None]
+
+
+def _needed(faults: Iterable[Fault], journal: str, obsolete: Sequence[str]) -> Iterator[Fault]:
+    """Yield faults, without missing objects that are obsolete or whose spares are: trimming was interrupted there."""
+    doomed = set(obsolete)
+    for fault in faults:
+        if not (fault.is_missing and doomed.intersection([fault.of, spare.key(journal, fault.of)])):
+            yield fault
+
+
+def _repair(store: Store, faults: Iterable[Fault]) -> list[str]:
+    made = []
+    for fault in faults:
+        spare.repair(store, fault)
+        made.append(f"{store.url}/{fault.key}")
+    return made
+
+
+def _name(journal: str, url: str, key: str) -> str:
+    kind = "manifest" if key.startswith(manifest.key(journal, "")) else "snapshot"
+    return f"{kind} {url}/{key}"
