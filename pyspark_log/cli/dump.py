@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from pyspark_log.cli import output
+from pyspark_log_storage import decoding
+from pyspark_log_storage.errors import CorruptObject, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pyspark_log_storage.local import LocalStore
+
+    Document = dict[str, Any]
+    Documents = Iterator[Document]
 
 ROWS_AT_ONCE = 10_000
 """A Python row takes many times the memory of a row in a chunk."""
@@ -33,9 +40,6 @@ def dump(
     The first line of each file has its name and type: node marker, list of journal nodes, journal entry, register,
     manifest, snapshot, topic description, append file, segment, index or checkpoint.
     """
-    from pyspark_log_storage import decoding
-    from pyspark_log_storage.errors import CorruptObject
-
     for file in files:
         try:
             for document in _documents(file, rows=rows):
@@ -45,104 +49,92 @@ def dump(
             raise CorruptObject(str(file), decoding.reason(error)) from error
 
 
-def _documents(file: Path, *, rows: bool) -> Iterator[dict[str, Any]]:
-    from pyspark_log_storage.errors import InvalidInput
+def _documents(file: Path, *, rows: bool) -> Documents:
     from pyspark_log_storage.local import LocalStore
 
-    store, key = LocalStore(str(file.resolve().parent)), file.name
+    store, key, name = LocalStore(str(file.resolve().parent)), file.name, str(file)
     if key.endswith("-checkpoint"):
-        yield from _checkpoint(store, key, str(file))
+        yield _head(name, "checkpoint")
+        yield from _checkpoint(store, key, name)
         return
     magic = store.read(key, 0, 4)
-    readers: dict[bytes, Callable[[Any, str, str], Iterator[dict[str, Any]]]] = {
-        b"PLND": _marker,
-        b"PLJN": _journal_nodes,
-        b"PLRG": _register,
-        b"PLJE": _entry,
-        b"PLMF": _manifest,
-        b"PLSS": _snapshot,
-        b"PLTD": _description,
-        b"PLCK": functools.partial(_append_file, rows=rows),
-        b"PLSG": functools.partial(_segment, rows=rows),
-        b"PLIX": _index,
-    }
-    if magic not in readers:
+    if magic in CHUNKED:
+        kind, chunks = CHUNKED[magic]
+        yield _head(name, kind)
+        for document, header, data in chunks(store, key):
+            yield document
+            yield from _rows(header, data, name) if rows else ()
+    elif magic == b"PLIX":
+        yield from _index(store, key, name)
+    elif magic in WHOLE:
+        yield from WHOLE[magic](store.read(key), name)
+    else:
         raise InvalidInput(
             f"{file} is not a file of a log, or its first bytes are damaged; give a file from the folder of a node"
         )
-    yield from readers[magic](store, key, str(file))
 
 
-def _marker(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    import msgspec
+def _head(name: str, kind: str, **fields: Any) -> Document:
+    return {"file": name, "is": kind, **fields}
 
+
+def _marker(data: bytes, name: str) -> Documents:
     from pyspark_log_storage import node
 
-    yield {"file": name, "is": "node marker", **msgspec.to_builtins(node.decode(store.read(key), name))}
+    yield _head(name, "node marker", **msgspec.to_builtins(node.decode(data, name)))
 
 
-def _journal_nodes(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    import msgspec
-
+def _journal_nodes(data: bytes, name: str) -> Documents:
     from pyspark_log_coordinator.journal import journal_nodes
 
-    yield {"file": name, "is": "journal nodes", **msgspec.to_builtins(journal_nodes.decode(store.read(key), name))}
+    yield _head(name, "journal nodes", **msgspec.to_builtins(journal_nodes.decode(data, name)))
 
 
-def _register(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    """Print a register, and the entry that a vote contains."""
+def _register(data: bytes, name: str) -> Documents:
+    """Yield a register, and the entry that a vote contains."""
     from pyspark_log_coordinator.journal import registers
-    from pyspark_log_storage.errors import CorruptObject
 
-    found = registers.parse(key)
+    found = registers.parse(Path(name).name)
     if found is None:
         raise CorruptObject(name, "its name is not the name of a register")
     slot, register = found
-    content = registers.decode(register, store.read(key), name)
+    content = registers.decode(register, data, name)
     is_a = "claim" if register.is_claim else "vote"
-    document = {"file": name, "is": "register", "entry": slot, "ballot": register.ballot, "register": is_a}
+    head = _head(name, "register", entry=slot, ballot=register.ballot, register=is_a)
     if register.is_claim:
-        yield {**document, "nonce": content.decode("ascii", "backslashreplace")}
+        yield head | {"nonce": content.decode("ascii", "backslashreplace")}
     elif not content:
-        yield {**document, "value": None}
+        yield head | {"value": None}
     else:
-        yield document
-        yield from _entry_in(content, name)
+        yield head
+        yield from _entry(content, name)
 
 
-def _entry(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    yield from _entry_in(store.read(key), name)
-
-
-def _entry_in(data: bytes, name: str) -> Iterator[dict[str, Any]]:
-    import msgspec
-
+def _entry(data: bytes, name: str) -> Documents:
     from pyspark_log_coordinator.journal import journal_entry
 
     entry = journal_entry.decode(data, name)
-    yield {
-        "file": name,
-        "is": "journal entry",
-        "hash": journal_entry.digest(data).hex(),
-        "previous": entry.previous.hex(),
-        "nonce": entry.nonce,
-        "time_ms": entry.time_ms,
-        "manifest": entry.manifest.name if entry.manifest else None,
-    }
+    yield _head(
+        name,
+        "journal entry",
+        hash=journal_entry.digest(data).hex(),
+        previous=entry.previous.hex(),
+        nonce=entry.nonce,
+        time_ms=entry.time_ms,
+        manifest=entry.manifest.name if entry.manifest else None,
+    )
     yield from _events(msgspec.msgpack.decode(entry.events))
 
 
-def _manifest(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    import msgspec
-
+def _manifest(data: bytes, name: str) -> Documents:
     from pyspark_log_coordinator.journal import manifest
 
-    yield {"file": name, "is": "manifest"}
-    yield from _events(msgspec.msgpack.decode(manifest.decode(store.read(key), name)))
+    yield _head(name, "manifest")
+    yield from _events(msgspec.msgpack.decode(manifest.decode(data, name)))
 
 
-def _events(events: list[list[Any]]) -> Iterator[dict[str, Any]]:
-    """Print events with the names of their fields; the fields of an unknown event are numbered."""
+def _events(events: list[list[Any]]) -> Documents:
+    """Yield events with the names of their fields; the fields of an unknown event are numbered."""
     from typing import get_args
 
     from pyspark_log_coordinator.cluster import machine as cluster
@@ -162,77 +154,77 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def _snapshot(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    import msgspec
-
+def _snapshot(data: bytes, name: str) -> Documents:
     from pyspark_log_coordinator.journal import snapshot
 
-    found = snapshot.decode(store.read(key), name)
-    yield {"file": name, "is": "snapshot", "entry": found.number, "hashes": len(found.hashes)}
+    found = snapshot.decode(data, name)
+    yield _head(name, "snapshot", entry=found.number, hashes=len(found.hashes))
     yield {"state": _plain(msgspec.msgpack.decode(found.state))}
 
 
-def _description(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    import msgspec
-
+def _description(data: bytes, name: str) -> Documents:
     from pyspark_log_coordinator.maintenance import topic_description
     from pyspark_log_coordinator.model import topic_state
 
-    found = topic_description.decode(store.read(key), name)
+    found = topic_description.decode(data, name)
     nodes = [msgspec.structs.asdict(each) for each in found.nodes]
-    head = {"entry": found.number, "created_ms": found.created_ms, "nodes": nodes}
-    yield {"file": name, "is": "topic description", **head}
+    yield _head(name, "topic description", entry=found.number, created_ms=found.created_ms, nodes=nodes)
     yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
 
 
-def _append_file(store: Any, key: str, name: str, *, rows: bool) -> Iterator[dict[str, Any]]:
+def _append_file(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
     from pyspark_log_storage import append_file
 
-    yield {"file": name, "is": "append file"}
     for position, header, data in append_file.scan(store, key):
-        yield _chunk(position, header)
-        yield from _rows(header, data, name) if rows else ()
+        yield _chunk(position, header), header, data
 
 
-def _segment(store: Any, key: str, name: str, *, rows: bool) -> Iterator[dict[str, Any]]:
+def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
     from pyspark_log_storage import segment
 
-    yield {"file": name, "is": "segment"}
     for entry, header, data in segment.chunks(store, key.removesuffix(".log")):
-        yield {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch, **_chunk(entry.position, header)}
-        yield from _rows(header, data, name) if rows else ()
+        place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
+        yield place | _chunk(entry.position, header), header, data
 
 
-def _index(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
-    import msgspec
-
+def _index(store: LocalStore, key: str, name: str) -> Documents:
     from pyspark_log_storage.index import Index
 
     index = Index(store, key)
-    yield {
-        "file": name,
-        "is": "index",
-        "base_offset": index.base_offset,
-        "end_offset": index.end_offset,
-        "log_bytes": index.log_bytes,
-        "entries": index.entries,
-    }
+    fields = ("base_offset", "end_offset", "log_bytes", "entries")
+    yield _head(name, "index", **{field: getattr(index, field) for field in fields})
     yield from (msgspec.structs.asdict(entry) for entry in index.read_all())
 
 
-def _checkpoint(store: Any, key: str, name: str) -> Iterator[dict[str, Any]]:
+def _checkpoint(store: LocalStore, key: str, name: str) -> Documents:
     from pyspark_log_storage import checkpoints
 
-    yield {"file": name, "is": "checkpoint"}
+    data = store.read(key)
     if key == checkpoints.LEADER_EPOCH:
-        for epoch, start in checkpoints.decode_epochs(store.read(key), name):
+        for epoch, start in checkpoints.decode_epochs(data, name):
             yield {"leader_epoch": epoch, "start_offset": start}
     else:
-        for (topic, partition), offset in checkpoints.decode_offsets(store.read(key), name).items():
+        for (topic, partition), offset in checkpoints.decode_offsets(data, name).items():
             yield {"topic": topic, "partition": partition, "offset": offset}
 
 
-def _chunk(position: int, header: Any) -> dict[str, Any]:
+WHOLE: dict[bytes, Callable[[bytes, str], Documents]] = {
+    b"PLND": _marker,
+    b"PLJN": _journal_nodes,
+    b"PLRG": _register,
+    b"PLJE": _entry,
+    b"PLMF": _manifest,
+    b"PLSS": _snapshot,
+    b"PLTD": _description,
+}
+"""By the first bytes of a file, for files that are read as a whole."""
+CHUNKED: dict[bytes, tuple[str, Callable[[LocalStore, str], Iterator[tuple[Document, Any, Any]]]]] = {
+    b"PLCK": ("append file", _append_file),
+    b"PLSG": ("segment", _segment),
+}
+
+
+def _chunk(position: int, header: Any) -> Document:
     return {
         "position": position,
         "length": header.length,
@@ -244,7 +236,7 @@ def _chunk(position: int, header: Any) -> dict[str, Any]:
     }
 
 
-def _rows(header: Any, data: Any, name: str) -> Iterator[dict[str, Any]]:
+def _rows(header: Any, data: Any, name: str) -> Documents:
     from pyspark_log_storage import chunk, schema
 
     batch = chunk.decode(data, header, schema.RECORD_SCHEMAS, name)
