@@ -8,6 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_coordinator.retry import RetryPolicy
     from pyspark_log_storage.compression import Compression
 
 
@@ -25,13 +26,10 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     txn_version: int | None
     """Set with txn_app_id in a batch write; None in a stream, which uses the number of the micro-batch."""
     txn_take_over: bool
-    retries: int
-    retry_backoff_ms: int
-    delivery_timeout_ms: int
+    retry: RetryPolicy
     max_message_bytes: int
     auto_create_topics: bool
     num_partitions: int
     replication_factor: int | None
     """None: the default, which depends on the number of nodes."""
     request_timeout_ms: int
-    session_timeout_ms: int

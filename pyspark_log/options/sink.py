@@ -9,6 +9,7 @@ from pyspark_log.options.given import Given, gather, warn
 from pyspark_log.options.option import Kind
 from pyspark_log.options.table import ASYNC_PROGRESS, PATH
 from pyspark_log.sink_options import SinkOptions
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
 
 
@@ -23,15 +24,17 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         txn_app_id=given.find(table.TXN_APP_ID),
         txn_version=given.find(table.TXN_VERSION),
         txn_take_over=given.get(table.TXN_TAKE_OVER),
-        retries=given.get(table.RETRIES),
-        retry_backoff_ms=given.get(table.RETRY_BACKOFF_MS),
-        delivery_timeout_ms=given.get(table.DELIVERY_TIMEOUT_MS),
+        retry=RetryPolicy(
+            given.get(table.RETRIES),
+            given.get(table.RETRY_BACKOFF_MS),
+            given.get(table.DELIVERY_TIMEOUT_MS),
+            given.get(table.BROKER_SESSION_TIMEOUT_MS),
+        ),
         max_message_bytes=given.get(table.MAX_MESSAGE_BYTES),
         auto_create_topics=given.get(table.AUTO_CREATE_TOPICS),
         num_partitions=given.get(table.NUM_PARTITIONS),
         replication_factor=given.find(table.DEFAULT_REPLICATION_FACTOR),
         request_timeout_ms=given.get(table.REQUEST_TIMEOUT_MS),
-        session_timeout_ms=given.get(table.BROKER_SESSION_TIMEOUT_MS),
     )
     given.get(ASYNC_PROGRESS)
     _check_transaction(parsed, given)

@@ -29,7 +29,7 @@ from pyspark_log.client.write.staging import Destination, Staging, destination_o
 from pyspark_log.spark_calls import spark_entry
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
-from pyspark_log_coordinator.retry import RetryPolicy, retry
+from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class _Sink:
         self.options = options
         self._destinations: dict[str, Destination] = {}
         self._works: tuple[RollTask, ...] = ()
-        retry(real_environment(), self._policy, self._plan)
+        retry(real_environment(), options.retry, self._plan)
 
     def _plan(self) -> None:
         """Find the topic and plan the tasks."""
@@ -108,7 +108,7 @@ class _Sink:
                 slower_seconds=options.request_timeout_ms / 1000,
             )
 
-        staging = RetryingStaging(begin, environment, self._policy)
+        staging = RetryingStaging(begin, environment, options.retry)
         now_us = time.time_ns() // 1000
         try:
             for batch in batches:
@@ -136,15 +136,8 @@ class _Sink:
         from pyspark_log_coordinator.commit.commit import detect_failures
 
         handle = self._find(open_log(self.options.path), topic)
-        detect_failures(handle, self._policy)
+        detect_failures(handle, self.options.retry)
         return self._destination(handle)
-
-    @property
-    def _policy(self) -> RetryPolicy:
-        options = self.options
-        return RetryPolicy(
-            options.retries, options.retry_backoff_ms, options.delivery_timeout_ms, options.session_timeout_ms
-        )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         from pyspark_log.client.write.commit import commit_staged
@@ -153,8 +146,8 @@ class _Sink:
         staged = [message for message in messages if isinstance(message, StagedMessage)]
         files = [message.files for message in staged]
         swaps = [swap for message in staged for swap in message.swaps]
-        log = retry(real_environment(), self._policy, lambda: open_log(options.path))
-        commit_staged(log, files, claim, options.acks, self._policy, options.topic, swaps=swaps)
+        log = retry(real_environment(), options.retry, lambda: open_log(options.path))
+        commit_staged(log, files, claim, options.acks, options.retry, options.topic, swaps=swaps)
 
 
 class BatchWriter(DataSourceArrowWriter):

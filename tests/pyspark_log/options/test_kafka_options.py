@@ -22,8 +22,8 @@ class TestKafkaClientOptions:
                 "kafka.max.request.size": "9",
             }
         )
-        assert (parsed.acks, parsed.compression, parsed.retries) == ("1", "zstd", 3)
-        assert (parsed.retry_backoff_ms, parsed.delivery_timeout_ms, parsed.max_message_bytes) == (7, 8, 9)
+        assert (parsed.acks, parsed.compression, parsed.retry.retries) == ("1", "zstd", 3)
+        assert (parsed.retry.retry_backoff_ms, parsed.retry.delivery_timeout_ms, parsed.max_message_bytes) == (7, 8, 9)
 
     def test_that_name_the_readers_rack_mean_ours(self):
         for name in ("client.rack", "kafka.client.rack", "Client.Rack"):

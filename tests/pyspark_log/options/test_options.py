@@ -17,6 +17,7 @@ from pyspark_log.options import (
 )
 from pyspark_log.options.given import names
 from pyspark_log.options.option import Kind
+from pyspark_log_coordinator.retry import RetryPolicy
 from tests.pyspark_log.parsed_options import READ, batch, refusal, stream, write
 
 
@@ -52,15 +53,14 @@ class TestDefaults:
             txn_app_id=None,
             txn_version=None,
             txn_take_over=False,
-            retries=2147483647,
-            retry_backoff_ms=100,
-            delivery_timeout_ms=120_000,
+            retry=RetryPolicy(
+                retries=2147483647, retry_backoff_ms=100, delivery_timeout_ms=120_000, session_timeout_ms=9_000
+            ),
             max_message_bytes=1_048_588,
             auto_create_topics=True,
             num_partitions=1,
             replication_factor=None,
             request_timeout_ms=30_000,
-            session_timeout_ms=9_000,
         )
 
 
