@@ -59,8 +59,8 @@ def filled(urls: tuple[str, ...]) -> Contents:
     client.log.delete_topic("other")
     client.fill(PRODUCER, range(BATCHES - 3))
     client.maintain()
-    client.housekeep()
-    client.tidy()
+    client.clean_up_topic()
+    client.clean_up_cluster()
     client.fill(PRODUCER, range(BATCHES - 3, BATCHES))
     # No snapshot has the newest entries.
     for number in itertools.count():
@@ -129,8 +129,8 @@ class Story:
 
     def maintain(self, client: TopicClient) -> None:
         client.maintain()
-        client.housekeep()
-        client.tidy()
+        client.clean_up_topic()
+        client.clean_up_cluster()
 
     def put_back(self) -> None:
         """Restore the object from a backup, unless a process has changed it."""

@@ -153,7 +153,7 @@ class TopicClient:
         """Roll and merge until nothing is left to do."""
         topic_roll.roll_and_merge(self.handle)
 
-    def housekeep(self) -> None:
+    def clean_up_topic(self) -> None:
         """Do everything else that is due."""
         topic_cleanup.clean_up_topic(self.handle)
 
@@ -201,7 +201,7 @@ class TopicClient:
             assert values or not expected[p], f"partition {p}: all rows are gone"
         return batches
 
-    def tidy(self) -> None:
+    def clean_up_cluster(self) -> None:
         """Remove what belongs to no topic that is there."""
         cluster_cleanup.clean_up_cluster(self.log)
 
@@ -209,8 +209,8 @@ class TopicClient:
         """Go on until nothing is left to do: of orphans, what was marked goes with the third time."""
         self.maintain()
         for _ in range(3):
-            self.housekeep()
-        self.tidy()
+            self.clean_up_topic()
+        self.clean_up_cluster()
 
     def rubbish(self) -> list[str]:
         """Return the keys of what nothing needs, by the journals alone, of what is needed and missing, and half files.

@@ -129,7 +129,7 @@ def maintain(root: str, stop: str) -> int:
     client, times = TopicClient(root), 0
     while not LineFile(stop).lines():
         client.maintain()
-        client.housekeep()
+        client.clean_up_topic()
         times += 1
     return times
 

@@ -100,7 +100,7 @@ def files_of_the_dead(client: TopicClient) -> None:
             client.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")
     leave_undone()
     client.write(PRODUCER, 6)
-    client.housekeep()
+    client.clean_up_topic()
     client.write(PRODUCER, 7)
 
 
@@ -148,10 +148,10 @@ def maintain(client: TopicClient, _: Writing) -> None:
     client.maintain()
 
 
-def housekeep(client: TopicClient, _: Writing) -> None:
+def clean_up_topic(client: TopicClient, _: Writing) -> None:
     """Do all that is due, and then what that has made due: what was given up goes at the next time."""
-    client.housekeep()
-    client.housekeep()
+    client.clean_up_topic()
+    client.clean_up_topic()
 
 
 def delete_records(client: TopicClient, writing: Writing) -> None:
@@ -159,14 +159,14 @@ def delete_records(client: TopicClient, writing: Writing) -> None:
     for p in range(PARTITIONS):
         end = client.handle.journal.state.partitions[p].high_watermark
         client.handle.submit(DeleteRecords(p, end // 2))
-    housekeep(client, writing)
+    clean_up_topic(client, writing)
 
 
-def tidy(client: TopicClient, _: Writing) -> None:
-    """Make and delete so many topics that the cluster's journal gets a snapshot, and tidy up."""
+def clean_up_cluster(client: TopicClient, _: Writing) -> None:
+    """Make and delete so many topics that the cluster's journal gets a snapshot, and clean up."""
     for name in ("new0", "new1"):
         make_and_delete(client, name)
-    client.tidy()
+    client.clean_up_cluster()
 
 
 def all_of_it(client: TopicClient, writing: Writing) -> None:
@@ -174,7 +174,7 @@ def all_of_it(client: TopicClient, writing: Writing) -> None:
     for _ in range(2):
         writing.go_on(client)
     client.maintain()
-    housekeep(client, writing)
+    clean_up_topic(client, writing)
 
 
 _ROLLS = {("link", "segment"), ("link", "index"), ("link", "entry")}
@@ -187,11 +187,11 @@ STEPS = {
     "append and roll in passing": Step(unrolled, append, _ROLLS | {("link", "append file"), ("link", "manifest")}),
     "rolling": Step(unrolled, maintain, _ROLLS),
     "merging": Step(small_segments, maintain, _ROLLS),
-    "removal of replaced files": Step(merged_segments, housekeep, _FORGETS | {("rename", "checkpoint")}),
-    "retention": Step(small_segments, housekeep, _FORGETS | {("link", "entry")}, RETAIN_LITTLE),
+    "removal of replaced files": Step(merged_segments, clean_up_topic, _FORGETS | {("rename", "checkpoint")}),
+    "retention": Step(small_segments, clean_up_topic, _FORGETS | {("link", "entry")}, RETAIN_LITTLE),
     "delete-records": Step(small_segments, delete_records, _FORGETS | {("link", "entry")}),
-    "removal of orphans": Step(files_of_the_dead, housekeep, _FORGETS | {("link", "entry")}),
-    "trimming": Step(unrolled, housekeep, _TRIMS),
-    "tidying up the cluster": Step(deleted_topics, tidy, {("unlink", "append file"), *_TRIMS}),
+    "removal of orphans": Step(files_of_the_dead, clean_up_topic, _FORGETS | {("link", "entry")}),
+    "trimming": Step(unrolled, clean_up_topic, _TRIMS),
+    "cleaning up the cluster": Step(deleted_topics, clean_up_cluster, {("unlink", "append file"), *_TRIMS}),
     "all of it": Step(small_segments, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, RETAIN_LITTLE),
 }

@@ -149,7 +149,7 @@ def test_upkeep_on_a_full_disk_is_refused_and_is_done_when_there_is_space(disk, 
         leave_undone(undone.setattr)
         client.fill(PRODUCER, range(14))
     disk.fill(0)
-    for upkeep in (client.maintain, client.housekeep):
+    for upkeep in (client.maintain, client.clean_up_topic):
         error = error_of(upkeep)
         assert isinstance(error, StoreRefused)
         assert "the disk is full; free some space, then try again" in error.message
@@ -169,7 +169,7 @@ def test_housekeeping_on_a_full_disk_first_removes_what_is_due(disk, monkeypatch
         client.fill(PRODUCER, range(14))
     client.maintain()
     disk.fill(0)
-    client.housekeep()
+    client.clean_up_topic()
     disk.free()
     client.clean_up()
     assert client.rubbish() == []
@@ -183,7 +183,7 @@ def test_a_disk_that_became_read_only_refuses_writes_and_can_be_read(disk, monke
         leave_undone(undone.setattr)
         client.fill(PRODUCER, range(14))
     disk.remount("ro")
-    for act in (lambda: client.write(PRODUCER, 14), client.maintain, client.housekeep):
+    for act in (lambda: client.write(PRODUCER, 14), client.maintain, client.clean_up_topic):
         error = error_of(act)
         assert isinstance(error, StoreRefused)
         assert "the file system is read-only; mount it for writing, then try again" in error.message

@@ -50,7 +50,7 @@ def goes_on(root: str, step: str, acknowledged: int) -> None:
     )
     client.check(PRODUCER, acknowledged)
     client.maintain()
-    client.housekeep()
+    client.clean_up_topic()
     # The killed one's batch again, which may be in the log, and the next one.
     writing.go_on(client)
     writing.go_on(client)

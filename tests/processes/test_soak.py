@@ -61,7 +61,7 @@ def test_all_at_once_see_the_same_rows_without_an_error(fork_server, folder):
     report = client.report()
     assert report.sound, report.findings
     before = count_objects(client)
-    tidy_up_later(root)
+    clean_up_later(root)
     assert client.rubbish() == []
     slowest = max(took for _, took in written.values())
     print(
@@ -73,15 +73,15 @@ def test_all_at_once_see_the_same_rows_without_an_error(fork_server, folder):
     )
 
 
-def tidy_up_later(root: str) -> None:
-    """Let a process tidy up whose clock is so far ahead that everything is due; orphans are by the third time."""
+def clean_up_later(root: str) -> None:
+    """Let a process clean up whose clock is so far ahead that everything is due; orphans are by the third time."""
     for times in range(1, 4):
         ahead_ms = 2 * FILES_STAY_MS * times
         now_ms = real_environment().now_ms() + ahead_ms
         client = TopicClient(root, msgspec.structs.replace(real_environment(), now_ms=lambda now_ms=now_ms: now_ms))
         client.maintain()
-        client.housekeep()
-        client.tidy()
+        client.clean_up_topic()
+        client.clean_up_cluster()
 
 
 def count_objects(client: TopicClient) -> int:

@@ -74,7 +74,7 @@ class Suspension:
         self.client.fill("other", range(begun, begun + 20))
 
     def go_on(self) -> None:
-        """Append and tidy up, until the slot has been collected."""
+        """Append and clean up, until the slot has been collected."""
         self.append()
         self.client.clean_up()
         assert not self.entry.exists()

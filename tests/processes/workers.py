@@ -79,7 +79,7 @@ def write_for_ever(root: str, progress: str) -> None:
         try:
             client.write(PRODUCER, batch)
         except StaleFile:
-            continue  # housekeeping is in a hurry here
+            continue  # cleaning up is frequent here
         written.append(batch)
         batch += 1
 
@@ -90,7 +90,7 @@ def maintain_for_ever(root: str) -> None:
     client = TopicClient(root)
     while True:
         client.maintain()
-        client.housekeep()
+        client.clean_up_topic()
 
 
 def write_suspended(root: str, suspend_at: SuspendAt, producer: str, batch: int) -> str:
@@ -108,7 +108,7 @@ def maintain_suspended(root: str, suspend_at: SuspendAt) -> str:
 
     def act() -> None:
         client.maintain()
-        client.housekeep()
+        client.clean_up_topic()
 
     with watched(suspend_at, (*CHANGES, *READS)):
         return told(error_of(act))

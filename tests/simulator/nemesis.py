@@ -223,11 +223,11 @@ def follower(process: Process, node: str) -> None:
     while world.busy:
         try:
             handle = open_topic(process)
-            observer = failure_detector_of(handle, nodes.session_timeout_ms)
+            detector = failure_detector_of(handle, nodes.session_timeout_ms)
             done = Follower(process.log, node).round()
             world.counts["copied"] += done.objects
             if chance.random() < 0.3:
-                observer.look(handle)
+                detector.look(handle)
             if chance.random() < 0.1:
                 following.delete_unnamed_files(process.log, node)
             if chance.random() < 0.1:

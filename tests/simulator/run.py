@@ -209,7 +209,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
             (roll_plan, "MERGE_COUNT", settings.merge_count),
-            (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.housekeeping_every),
+            (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (roll_run, "CHUNK_BYTES", 400),
             (roll_run, "SMALL_CHUNK_BYTES", 700),
             (roll_run, "TINY_CHUNK_BYTES", 700),

@@ -65,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True):
     unrolled_chunks_max: int
     merge_count: int
     inline_bytes_max: int
-    housekeeping_every: int
+    clean_up_every: int
     nodes: NodeSettings
     acks: tuple[Acks, ...]
     """What a writer chooses from, for each batch."""
@@ -116,7 +116,7 @@ def settings_of(seed: int, operations: int) -> Settings:
         unrolled_chunks_max=roll * chance.choice([2, 4]),
         merge_count=chance.choice([2, 3]),
         inline_bytes_max=chance.choice([200, 600, 10**6]),
-        housekeeping_every=chance.choice([4, 16]),
+        clean_up_every=chance.choice([4, 16]),
         nodes=NodeSettings(),
         acks=chance.choice([("all", "all", "1"), ("all", "all", "1"), ("all", "all", "1", "0")]),
         rewinds=chance.choice([0, 0.1]),

@@ -58,7 +58,7 @@ def test_a_topic_whose_rows_are_all_deleted_is_sound(topic):
     assert audit(topic).sound
 
 
-def test_a_topic_is_sound_after_trimming_and_housekeeping(topic):
+def test_a_topic_is_sound_after_trimming_and_cleaning_up(topic):
     topic.fill(60, partitions=(0, 1))
     topic_roll.roll_and_merge(topic.handle)
     topic.clock.now_ms = 10**9

@@ -183,12 +183,12 @@ def later(disks, *urls):
     return log
 
 
-@pytest.mark.parametrize("tidied_before", [False, True])
-def test_the_files_of_a_deleted_topic_are_deleted_after_a_migration_too(six, tidied_before):
+@pytest.mark.parametrize("cleaned_up_before", [False, True])
+def test_the_files_of_a_deleted_topic_are_deleted_after_a_migration_too(six, cleaned_up_before):
     log = later(six, *URLS)
     [(name, topic_id)] = cluster_cleanup.deleted_topics(log)
     folder = layout.topic_folder(name, topic_id)
-    if tidied_before:
+    if cleaned_up_before:
         cluster_cleanup.clean_up_cluster(log)
     for store in six.at.values():
         store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")

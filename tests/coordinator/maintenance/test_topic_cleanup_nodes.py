@@ -47,7 +47,7 @@ def store_is_away(key):
     raise StoreUnavailable("/disk", key, "it is away")
 
 
-# Housekeeping
+# Cleaning up
 
 
 def test_pending_deletions_are_carried_out_on_every_node(topic):

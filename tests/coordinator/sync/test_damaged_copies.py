@@ -273,8 +273,8 @@ def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest
     for batch, on in enumerate((ALL, ("1",), ("1",))):
         write(cluster.log, handle, batch, {0: [b"%d" % batch]}, on, "1")
     (cluster.folder("1", "t") / "append" / handle.refresh().files[1].name).unlink()
-    observer = failure_detector_of(handle)
-    observer.look(handle)
+    detector = failure_detector_of(handle)
+    detector.look(handle)
     one = handle.refresh().partitions[0]
     assert (one.leader, one.high_watermark, set(handle.journal.state.suspects)) == ("1", 1, {"1"})
     cluster.catch_up("t", "1")
@@ -298,10 +298,10 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
     flip_bit(cluster.folder("1", "t") / "append" / handle.refresh().files[1].name, 100)
     if shrunk:
         handle.submit(AlterConfig({"replica.lag.time.max.ms": "1"}))
-        observer = failure_detector_of(handle)
-        observer.look(handle)
+        detector = failure_detector_of(handle)
+        detector.look(handle)
         cluster.log.environment.sleep(0.005)
-        observer.look(handle)
+        detector.look(handle)
         assert handle.refresh().partitions[0].isr == ("1",)
     set_fenced(cluster.log, "1", fenced=True)
     failure_detector_of(handle).look(handle)

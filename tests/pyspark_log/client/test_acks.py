@@ -170,8 +170,8 @@ def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypa
 
     def meanwhile(handle, node, seconds):
         monkeypatch.setattr(commit_catch_up, "_catch_up", lambda *_: None)
-        observer = failure_detector_of(handle, session_timeout_ms=0)
-        observer.look(handle)
+        detector = failure_detector_of(handle, session_timeout_ms=0)
+        detector.look(handle)
         topic.commit(topic.stage(b"b", b"c"))
         assert topic.partition.high_watermark == 2
 

@@ -62,12 +62,12 @@ def leaderless(disks):
     log.append("u", {0: [b"c"]})
     (disks / "2.away").rename(disks / "2")
     (disks / "1").rename(disks / "1.away")
-    observer = failure_detector_of(handle, session_timeout_ms=0)
+    detector = failure_detector_of(handle, session_timeout_ms=0)
     for _ in range(2):
-        observer.look(handle)
+        detector.look(handle)
     partition = handle.refresh().partitions[0]
     assert (partition.leader, partition.isr, partition.high_watermark) == (None, ("1",), 3)
-    return observer, handle
+    return detector, handle
 
 
 def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leaderless):
@@ -77,9 +77,9 @@ def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leader
     assert [row["value"] for row in stream.batch()] == [b"a", b"b"]
     with pytest.raises(LogError, match=f"{disks}/1"):
         stream.batch()
-    observer, handle = leaderless
+    detector, handle = leaderless
     (disks / "1.away").rename(disks / "1")
-    observer.look(handle)
+    detector.look(handle)
     assert handle.refresh().partitions[0].leader == "1"
     assert [row["value"] for row in stream.batch()] == [b"c"]
 
@@ -91,9 +91,9 @@ def test_rows_that_were_read_and_then_cut_are_a_loss_even_if_others_took_their_o
     stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", **fail)
     assert [row["value"] for row in stream.batch()] == [b"a", b"b", b"c"]
     (disks / "1").rename(disks / "1.away")
-    observer, handle = leaderless
-    observer.look(handle)
-    handle.submit(ElectLeaders(live(handle), observer.unreachable, unclean=True))
+    detector, handle = leaderless
+    detector.look(handle)
+    handle.submit(ElectLeaders(live(handle), detector.unreachable, unclean=True))
     PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
     assert handle.refresh().partitions[0].high_watermark == 4
     if fails:

@@ -240,9 +240,9 @@ def test_a_disk_from_a_backup_is_not_elected():
     topic.disk("2").delete(key)
     topic.disk("1").broken = StoreUnavailable
     topic.refresh()
-    observer = failure_detector_of(topic.handle, session_timeout_ms=0)
-    observer.look(topic.handle)
-    observer.look(topic.handle)
+    detector = failure_detector_of(topic.handle, session_timeout_ms=0)
+    detector.look(topic.handle)
+    detector.look(topic.handle)
     assert topic.partition.leader == "0"
 
 
