@@ -127,7 +127,7 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     size = sum(job.bytes for job in due)
     document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
     if len(log.cluster.state.nodes) > 1:
-        document["copied"] = _catch_up(log, handle, document["failures"], dry_run=dry_run)
+        document["copied"] = _catch_up(handle, document["failures"], dry_run=dry_run)
     if dry_run:
         expired = topic_cleanup.expired_by(state, retention.decide_retention(state, handle.now_ms()))
         document.update(segments=len(due), bytes=size, expired=_expired(expired))
@@ -154,12 +154,12 @@ def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:
     ]
 
 
-def _catch_up(log: Log, handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
+def _catch_up(handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
     """Let the reachable nodes catch up with a topic; return the number of files copied, or to be copied."""
     from pyspark_log_coordinator.cluster.nodes import live
     from pyspark_log_coordinator.sync import catch_up, replica_file
 
-    files = 0
+    files, log = 0, handle.log
     for node in live(log.cluster.state.nodes):
         if node in log.missing_nodes or not any(node in each.replicas for each in handle.journal.state.partitions):
             continue

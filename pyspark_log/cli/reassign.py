@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark_log_coordinator.cluster.placement import Placement
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 
 EXAMPLES = """\b
@@ -56,7 +56,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     log = open_log(path)
     handle = log.topic(name)
-    wanted = _wanted(log, handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
+    wanted = _wanted(handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
     if dry_run:
         show_plan([(handle, wanted)], json=json)
         return
@@ -75,7 +75,6 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
 
 
 def _wanted(
-    log: Log,
     handle: TopicHandle,
     replica_assignment: str | None,
     to_nodes: str | None,
@@ -93,9 +92,9 @@ def _wanted(
         nodes = [node.strip() for node in to_nodes.split(",")]
         if not all(nodes) or len(set(nodes)) != len(nodes):
             arguments.refuse("--to-nodes", f"{to_nodes!r} is not a list of different nodes, such as 3,4,5")
-        return reassigner.placement_on(log, state, nodes, replication_factor)
+        return reassigner.placement_on(handle, nodes, replication_factor)
     if replication_factor is not None:
-        return reassigner.placement_with_factor(log, state, replication_factor)
+        return reassigner.placement_with_factor(handle, replication_factor)
     return reassigner.original_placement(state) if cancel else reassigner.target_placement(state)
 
 

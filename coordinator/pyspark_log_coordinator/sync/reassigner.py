@@ -22,7 +22,7 @@ from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage.errors import InvalidOption, LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
@@ -76,44 +76,37 @@ def reassigning_partitions(topic: Topic) -> tuple[int, ...]:
     return tuple(number for number, each in enumerate(topic.partitions) if each.adding or each.removing)
 
 
-def placement_on(log: Log, topic: Topic, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
+def placement_on(handle: TopicHandle, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
     """Return a placement that spreads all partitions evenly over these nodes. Raises `InvalidOption`."""
-    members = log.cluster.state.nodes
+    members = handle.log.cluster.state.nodes
     for node in wanted:
         if nodes.node_of(members, node).fenced:
             raise InvalidOption("node", f"node {node!r} is fenced; unfence it or choose another node")
-    racks = {node: members[node].rack for node in wanted}
-    return _relocate(topic, racks, replication_factor, even=True)
+    return _relocate(handle, {node: members[node].rack for node in wanted}, replication_factor, even=True)
 
 
-def placement_with_factor(log: Log, topic: Topic, replication_factor: int) -> Placement:
+def placement_with_factor(handle: TopicHandle, replication_factor: int) -> Placement:
     """Return a placement with this number of replicas for each partition. Raises `InvalidOption`."""
-    return _relocated(log, topic, set(), replication_factor)
+    racks = {name: each.rack for name, each in handle.log.cluster.state.nodes.items()}
+    return _relocate(handle, racks, replication_factor)
 
 
-def placement_without(log: Log, topic: Topic, node_id: NodeId) -> Placement:
+def placement_without(handle: TopicHandle, node_id: NodeId) -> Placement:
     """Return a placement that leaves a node without replicas. Raises `InvalidOption`."""
-    return _relocated(log, topic, {node_id}, None)
-
-
-def _relocated(log: Log, topic: Topic, leaving: set[NodeId], replication_factor: int | None) -> Placement:
-    members = log.cluster.state.nodes
-    racks = {name: each.rack for name, each in members.items() if name not in leaving}
-    # No new replicas for nodes that cannot be used now; replicas that they have may stay.
-    closed = {name for name, each in members.items() if each.fenced or name in log.missing_nodes}
-    return _relocate(topic, racks, replication_factor, closed)
+    racks = {name: each.rack for name, each in handle.log.cluster.state.nodes.items() if name != node_id}
+    return _relocate(handle, racks, None)
 
 
 def _relocate(
-    topic: Topic,
-    racks: Mapping[NodeId, str],
-    replication_factor: int | None,
-    closed: Collection[NodeId] = (),
-    *,
-    even: bool = False,
+    handle: TopicHandle, racks: Mapping[NodeId, str], replication_factor: int | None, *, even: bool = False
 ) -> Placement:
+    log, topic = handle.log, handle.journal.state
+    # No new replicas for nodes that cannot be used now; replicas that they have may stay.
+    closed = {name for name, each in log.cluster.state.nodes.items() if each.fenced or name in log.missing_nodes}
     try:
-        return reassignment_plan.relocate(target_placement(topic), racks, replication_factor, closed, even=even)
+        return reassignment_plan.relocate(
+            target_placement(topic), racks, replication_factor, () if even else closed, even=even
+        )
     except InvalidOption as error:
         raise InvalidOption(error.option, f"topic {topic.name!r}, {error.message}") from None
 
@@ -302,4 +295,4 @@ def topics_to_drain(log: Log, node_id: NodeId) -> list[tuple[TopicHandle, Placem
 
     Raises `InvalidOption` if there is no such node, or too few others.
     """
-    return [(handle, placement_without(log, handle.journal.state, node_id)) for handle in log.topics_on(node_id)]
+    return [(handle, placement_without(handle, node_id)) for handle in log.topics_on(node_id)]

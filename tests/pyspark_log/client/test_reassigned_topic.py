@@ -100,7 +100,7 @@ def test_a_topic_moves_to_new_nodes_while_it_is_written_and_read(stores):
 
     log = stores.log(real_environment())
     handle = log.topic("t")
-    wanted = reassigner.placement_on(log, handle.journal.state, list(NEW))
+    wanted = reassigner.placement_on(handle, list(NEW))
     reassigner.begin(handle, wanted)
     writer.stage()
     passes = 0
@@ -157,7 +157,7 @@ def test_the_new_nodes_have_the_bytes_that_the_old_ones_had(stores):
         writer.commit()
     log = stores.log(real_environment())
     handle = log.topic("t")
-    reassigner.begin(handle, reassigner.placement_on(log, handle.journal.state, list(NEW)))
+    reassigner.begin(handle, reassigner.placement_on(handle, list(NEW)))
     reassigner.run(handle)
     for node in NEW:
         follower.Follower(log, node).round()
