@@ -87,7 +87,7 @@ def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> l
     base = folder / "journal"
     roots = [base / f"disk-{number}" for number in range(STORES)]
     for number, root in enumerate(roots):
-        LocalStore(str(root)).create(layout.KEY, node.encode(node.Marker("c", str(number), "life")))
+        LocalStore(str(root)).create(layout.MARKER, node.encode(node.Marker("c", str(number), "life")))
 
     def three() -> SeveralStores:
         stores = [LocalStore(str(root)) for root in roots]

@@ -71,7 +71,7 @@ class MemoryStore:
         keys.check_key(self.url, key)
         return MemoryWriter(self, key, replace=replace)
 
-    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         del dry_run
         return ()  # what is half-written dies with the process
 

@@ -143,8 +143,6 @@ def append_file(topic: str, topic_id: str, name: str) -> str:
     return f"{topic_folder(topic, topic_id)}append/{name}"
 
 
-KEY = "node"
-
-
+MARKER = "node"
 SELF_TEST = "selftest/"
 """The folder of the self-test, which is run before the store has a marker."""

@@ -176,10 +176,10 @@ class LocalStore:
             fd, temporary = self._open_temporary(key)
             return LocalWriter(self, key, fd, temporary, durable=durable, replace=replace)
 
-    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         with _errors(self.url, _TMP):
             self._tree.check(_TMP)
-            return [f"{_TMP}/{name}" for name in self._temporaries.sweep(dry_run=dry_run)]
+            return [f"{_TMP}/{name}" for name in self._temporaries.delete_unfinished(dry_run=dry_run)]
 
     def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
         """Give a complete file its name, in place of an existing file."""

@@ -17,7 +17,7 @@ import msgspec
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import CorruptObject, NodeAway, NodeMissing, ObjectMissing, StoreUnfit
-from pyspark_log_storage.layout import KEY, SELF_TEST
+from pyspark_log_storage.layout import MARKER, SELF_TEST
 from pyspark_log_storage.stored_names import NodeName
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def decode(data: bytes, name: str) -> Marker:
 def read_marker(store: Store) -> Marker | None:
     """Return the store's marker, or None if it has none."""
     try:
-        return decode(store.read(KEY), f"{store.url}/{KEY}")
+        return decode(store.read(MARKER), f"{store.url}/{MARKER}")
     except ObjectMissing:
         return None
 
@@ -67,7 +67,7 @@ def require_marker(store: Store, node: str, incarnation: str) -> None:
         error = NodeAway if found is None else NodeMissing
         raise error(
             store.url,
-            KEY,
+            MARKER,
             f"node {node!r} at {store.url} {state}: is its disk mounted, or was it wiped? "
             "Mount the right one; nothing was written",
         )

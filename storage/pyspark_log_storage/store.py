@@ -58,9 +58,9 @@ class Store(Readable, Protocol):
         """
 
     def exists(self, key: str) -> bool:
-        """Return whether there is an object at `key`: cheaper than a read that finds none.
+        """Return whether the object exists, without the cost of a failed read.
 
-        A store may return False if it cannot tell, so only for an object that is a second chance.
+        May return False if the store cannot tell, so use it only for an object that is optional.
         """
 
     def create_unflushed(self, key: str, data: bytes) -> bool:
@@ -100,7 +100,7 @@ class Store(Readable, Protocol):
         `close` or `discard` in the end.
         """
 
-    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
+    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         """Delete the unfinished objects of killed writers, and return their names; `dry_run` only returns them.
 
         Objects of writers that are alive, even suspended ones, are kept.
@@ -174,4 +174,4 @@ def open_store(url: str) -> Store:
     from pyspark_log_storage import layout
     from pyspark_log_storage.local import LocalStore
 
-    return LocalStore(url, marker=layout.KEY, first=layout.SELF_TEST)
+    return LocalStore(url, marker=layout.MARKER, first=layout.SELF_TEST)

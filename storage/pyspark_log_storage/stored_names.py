@@ -17,7 +17,7 @@ BornName = Annotated[str, Meta(pattern=rf"\A{BORN_NAME}\Z")]
 """The name of an append file or a manifest."""
 SegmentName = Annotated[str, Meta(pattern=rf"\A{SEGMENT_NAME}\Z")]
 """The name of a segment, without ending."""
-ReleasedKey = Annotated[str, Meta(pattern=rf"\A(append/{BORN_NAME}|[0-9]+/{SEGMENT_NAME})\Z")]
+FileKey = Annotated[str, Meta(pattern=rf"\A(append/{BORN_NAME}|[0-9]+/{SEGMENT_NAME})\Z")]
 """The key of an append file or a segment (without ending) in the topic's folder."""
 NodeName = Annotated[str, Meta(pattern=rf"\A(?!\.{{1,2}}\Z)[a-zA-Z0-9._-]{{1,{NAME_LENGTH_MAX}}}\Z")]
 """The id of a node, see `check_node`."""

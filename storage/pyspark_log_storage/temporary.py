@@ -76,13 +76,13 @@ class TemporaryFolder:
             is_locked = _lock(fd)
             if is_locked or not self._host:
                 return fd, temporary
-            # Try another name: `sweep` has locked this one, or files cannot be locked.
+            # Try another name: `delete_unfinished` has locked this one, or files cannot be locked.
             temporary.remove()
             os.close(fd)
             if is_locked is None:
                 self._host = ""
 
-    def sweep(self, *, dry_run: bool) -> list[str]:
+    def delete_unfinished(self, *, dry_run: bool) -> list[str]:
         """Delete the files of dead writers, and return their names; a dry run only returns them."""
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

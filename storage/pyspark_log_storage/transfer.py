@@ -37,7 +37,7 @@ class _Check(Protocol):
         """Check that nothing is missing. Raises `CorruptObject`."""
 
 
-def is_there(store: Store, key: str) -> bool:
+def has_object(store: Store, key: str) -> bool:
     """Return whether the object exists."""
     try:
         store.size(key)

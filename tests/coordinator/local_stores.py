@@ -15,7 +15,7 @@ from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, ItemList, Mov
 def begin(roots: Sequence[str]) -> None:
     """Mark several folders as nodes; one alone needs no marker."""
     for number, root in enumerate(roots if len(roots) > 1 else []):
-        LocalStore(root).create(layout.KEY, node.encode(Marker("c", str(number), f"incarnation-{number}")))
+        LocalStore(root).create(layout.MARKER, node.encode(Marker("c", str(number), f"incarnation-{number}")))
 
 
 def open_at(roots: Sequence[str]) -> Journal[ItemList, AddItems | MoveJournal]:

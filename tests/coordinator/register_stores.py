@@ -56,7 +56,7 @@ class Stores:
 
 
 def mark(store, i, incarnation=None):
-    store.put(layout.KEY, node.encode(Marker("c", f"n{i}", incarnation or f"incarnation-{i}")))
+    store.put(layout.MARKER, node.encode(Marker("c", f"n{i}", incarnation or f"incarnation-{i}")))
 
 
 def content(store, key):

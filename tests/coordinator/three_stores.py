@@ -19,7 +19,7 @@ ENTRIES = "entries/"
 
 def mark(store: MemoryStore, number: int, incarnation: str = "incarnation") -> None:
     """Give a store the marker under which `ThreeStores` expects it."""
-    store.put(layout.KEY, node.encode(Marker("c", str(number), f"{incarnation}-{number}")))
+    store.put(layout.MARKER, node.encode(Marker("c", str(number), f"{incarnation}-{number}")))
 
 
 def marked_stores() -> list[MemoryStore]:
@@ -51,7 +51,7 @@ class ThreeStores:
         """Return the keys on each of the stores, without their markers, once all that was begun is done."""
         for each in self._opened:
             each.finish()
-        return [key for store in self.inner for key in store.list("") if key != layout.KEY]
+        return [key for store in self.inner for key in store.list("") if key != layout.MARKER]
 
     def lose_answers(self, folder: str, times: int = 1, meanwhile: Callable[[], object] | None = None) -> None:
         act = None if meanwhile is None else _once(meanwhile)
@@ -123,7 +123,7 @@ class ThreeStores:
                 slot = registers.slot_of(name)
                 if slot is not None and f"{folder}/".endswith(ENTRIES):
                     found.add(f"{folder}/{slot:020d}")
-                elif key != layout.KEY:
+                elif key != layout.MARKER:
                     found.add(key)
         yield from sorted(key for key in found if _slot(key) is None or self._decided(key) is not None)
 

@@ -112,5 +112,5 @@ class TroubledStore:
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
         return self.inner.open_write(key, durable=durable, replace=replace)
 
-    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
-        return self.inner.sweep(dry_run=dry_run)
+    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
+        return self.inner.delete_unfinished(dry_run=dry_run)

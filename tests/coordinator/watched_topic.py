@@ -27,7 +27,7 @@ class Watched(MemoryStore):
         super().delete(key)
 
     def read(self, key, start=0, length=None):
-        if key == layout.KEY:
+        if key == layout.MARKER:
             self.before_marker(key)
         if "/append/" in key or key.endswith((".log", ".index")):
             self.reads.append(key)

@@ -221,7 +221,7 @@ class TopicClient:
         stored -= {key for key in stored if spare.FOLDER in key and key.replace(spare.FOLDER, "", 1) in stored}
         incarnations = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
         there = {(name, record.topic_id) for name, record in self.log.topics().items()}
-        needed = {layout.KEY, *self._journal(layout.CLUSTER_JOURNAL, stored)}
+        needed = {layout.MARKER, *self._journal(layout.CLUSTER_JOURNAL, stored)}
         for name, topic_id in incarnations - there:
             journal_folder = layout.topic_journal(name, topic_id)
             last = max(int(key.rsplit("/", 1)[1]) for key in stored if key.startswith(f"{journal_folder}entries/"))

@@ -74,7 +74,7 @@ class Disk:
     @property
     def incarnation(self) -> str:
         """What the marker says, empty where there is none."""
-        data = self.real.data.get(layout.KEY)
+        data = self.real.data.get(layout.MARKER)
         try:
             return "" if data is None else node.decode(data, self.url).incarnation
         except CorruptObject:

@@ -95,7 +95,7 @@ class ReplicatedWorld(World):
             known = self.files.data.setdefault(key, data)
             require(data == known, f"{key} is written to node {disk.node_id} with other bytes than elsewhere")
             disk.written(key)
-        if key == layout.KEY:
+        if key == layout.MARKER:
             disk.marked()
         history = self._history(key)
         if history is None:

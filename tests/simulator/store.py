@@ -205,8 +205,8 @@ class SimulatedStore:
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> SimulatedWriter:
         return SimulatedWriter(self, key, self._act("open", key, lambda: self.objects), replace=replace)
 
-    def sweep(self, *, dry_run: bool = False) -> Sequence[str]:
-        return self._act("sweep", "", tuple)
+    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
+        return self._act("delete_unfinished", "", tuple)
 
     def publish(self, key: str, data: bytes, begun: Objects, *, replace: bool) -> None:
         """Let a written object appear, if it was `begun` on the disk that is there now."""

@@ -156,7 +156,7 @@ def test_a_flipped_bit_of_the_newest_journal_entry_names_it_if_its_spare_is_dama
 def test_a_marker_of_another_incarnation_is_refused(log):
     marker = node.read_marker(log.log.store)
     assert marker is not None
-    log.log.store.put(layout.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
+    log.log.store.put(layout.MARKER, node.encode(node.Marker(marker.cluster, marker.node, "another")))
     with refused() as shown:
         log.read(subscribe="t").collect()
     assert f"NodeMissing: node '0' at {log.path} is another node, or of another incarnation" in shown.first_line

@@ -103,7 +103,7 @@ def test_a_damaged_journal_is_refused_and_left_alone(log):
 def test_a_marker_of_another_incarnation_is_refused(log):
     marker = node.read_marker(log.log.store)
     assert marker is not None
-    log.log.store.put(layout.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
+    log.log.store.put(layout.MARKER, node.encode(node.Marker(marker.cluster, marker.node, "another")))
     with refused() as shown:
         log.write(log.spark.sql(GOOD), topic="t")
     assert f"NodeMissing: node '0' at {log.path} is another node, or of another incarnation" in shown.first_line

@@ -91,7 +91,7 @@ def test_nothing_is_written_below_the_mount_point_of_a_disk_that_is_not_mounted(
 
 def test_a_store_that_is_tried_and_marked_is_written_to(mount_point):
     node.self_test(mount_point, "n")
-    assert mount_point.create(layout.KEY, b"")
+    assert mount_point.create(layout.MARKER, b"")
     shutil.rmtree(f"{mount_point.url}/.tmp")  # as may be done by hand
     assert mount_point.create("topics/t", b"")
 

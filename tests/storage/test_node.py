@@ -19,7 +19,7 @@ BITS = [(byte, bit) for byte in range(len(ENCODED)) for bit in range(8)]
 
 def joined(marker=MARKER):
     store = MemoryStore()
-    store.create(layout.KEY, node.encode(marker))
+    store.create(layout.MARKER, node.encode(marker))
     return store
 
 
@@ -69,7 +69,7 @@ def test_the_marker_of_a_store_is_read():
 
 def test_a_damaged_marker_is_no_missing_marker():
     store = MemoryStore("the url")
-    store.create(layout.KEY, ENCODED[:-1])
+    store.create(layout.MARKER, ENCODED[:-1])
     with pytest.raises(CorruptObject, match="the url/node"):
         node.read_marker(store)
 

@@ -238,20 +238,20 @@ def test_a_written_object_does_not_show_before_it_is_closed(store):
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_where_no_writer_was_killed_nothing_is_swept(store, dry_run):
-    assert list(store.sweep(dry_run=dry_run)) == []
+    assert list(store.delete_unfinished(dry_run=dry_run)) == []
     store.create("a/b", b"hello")
     store.put("a/c", b"hello")
     store.open_write("a/d").discard()
-    assert list(store.sweep(dry_run=dry_run)) == []
+    assert list(store.delete_unfinished(dry_run=dry_run)) == []
     assert list(store.list("")) == ["a/b", "a/c"]
 
 
 def test_what_is_being_written_is_not_swept(store):
     writer = store.open_write("a/b")
     writer.write(b"hel")
-    assert list(store.sweep()) == []
+    assert list(store.delete_unfinished()) == []
     writer.write(b"lo")
-    assert list(store.sweep()) == []
+    assert list(store.delete_unfinished()) == []
     writer.close()
     assert store.read("a/b") == b"hello"
 

@@ -113,7 +113,7 @@ def make_old(store, name, seconds=STILL_SECONDS + 60):
 @STEPS
 def test_the_file_of_a_killed_writer_is_swept(local, method, call):
     name = abandoned(local, method, call)
-    assert local.sweep() == [f".tmp/{name}"]
+    assert local.delete_unfinished() == [f".tmp/{name}"]
     assert files(local) == []
     assert list(local.list("")) == ["a/other"]
 
@@ -124,7 +124,7 @@ def test_the_file_of_a_writer_that_sleeps_is_not_swept_however_old_it_is(local, 
         process.send_signal(signal.SIGSTOP)
         [name] = files(local)
         make_old(local, name, 10 * STILL_SECONDS)
-        assert local.sweep() == []
+        assert local.delete_unfinished() == []
         assert files(local) == [name]
         process.send_signal(signal.SIGCONT)
         process.stdin.close()
@@ -135,14 +135,14 @@ def test_the_file_of_a_writer_that_sleeps_is_not_swept_however_old_it_is(local, 
 
 def test_a_dry_run_names_the_file_and_leaves_it(local):
     name = abandoned(local)
-    assert local.sweep(dry_run=True) == [f".tmp/{name}"]
+    assert local.delete_unfinished(dry_run=True) == [f".tmp/{name}"]
     assert files(local) == [name]
-    assert local.sweep() == [f".tmp/{name}"]
+    assert local.delete_unfinished() == [f".tmp/{name}"]
 
 
 def test_an_object_that_has_its_name_stays_when_its_temporary_name_is_swept(local):
     abandoned(local, "create", "unlink")
-    assert len(local.sweep()) == 1
+    assert len(local.delete_unfinished()) == 1
     assert local.read("a/b") == bytes(100_000)
 
 
@@ -152,8 +152,8 @@ def test_many_writers_are_never_disturbed_by_sweeps(tmp_path):
     end, swept = time.monotonic() + SECONDS, []
     try:
         while time.monotonic() < end:
-            swept += store.sweep()
-            swept += store.sweep(dry_run=True)
+            swept += store.delete_unfinished()
+            swept += store.delete_unfinished(dry_run=True)
     finally:
         answers = [writer.communicate()[0] for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * PROCESSES
@@ -169,7 +169,7 @@ def test_of_many_sweeps_at_once_one_names_each_file(local):
         with stopped(local):
             pass
     names, answers = files(local), []
-    threads = [threading.Thread(target=lambda: answers.extend(local.sweep())) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: answers.extend(local.delete_unfinished())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -221,10 +221,10 @@ def test_a_writer_that_ends_between_a_look_and_its_lock_has_left_nothing(local, 
         return real(fd, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    assert local.sweep(dry_run=True) == []
+    assert local.delete_unfinished(dry_run=True) == []
     writer = local.open_write("a/c")
     ended.clear()
-    assert local.sweep() == []
+    assert local.delete_unfinished() == []
     assert list(local.list("")) == ["a/b", "a/c"]
 
 
@@ -261,20 +261,20 @@ def leave(store, monkeypatch):
 
 def test_a_file_that_cannot_be_asked_for_its_writer_stays_for_a_day(untold, monkeypatch):
     name = leave(untold, monkeypatch)
-    assert untold.sweep() == []
+    assert untold.delete_unfinished() == []
     make_old(untold, name, STILL_SECONDS - 60)
-    assert untold.sweep() == []
+    assert untold.delete_unfinished() == []
     make_old(untold, name)
-    assert untold.sweep(dry_run=True) == [f".tmp/{name}"]
-    assert untold.sweep() == [f".tmp/{name}"]
+    assert untold.delete_unfinished(dry_run=True) == [f".tmp/{name}"]
+    assert untold.delete_unfinished() == [f".tmp/{name}"]
 
 
 def test_who_sweeps_without_locks_goes_by_age(local, monkeypatch):
     name = abandoned(local)
     monkeypatch.setattr(fcntl, "flock", refuse_locks)
-    assert local.sweep() == []
+    assert local.delete_unfinished() == []
     make_old(local, name)
-    assert local.sweep() == [f".tmp/{name}"]
+    assert local.delete_unfinished() == [f".tmp/{name}"]
 
 
 def test_a_file_system_without_locks_is_written_to_as_any_other(local, monkeypatch):
@@ -306,12 +306,12 @@ def test_what_is_no_file_is_left_alone(local):
     os.mkfifo(folder / "pipe")
     for each in ("folder", "pipe"):
         os.utime(folder / each, (0, 0))
-    assert local.sweep() == []
+    assert local.delete_unfinished() == []
     assert files(local) == ["folder", "link", "pipe"]
 
 
 def test_a_store_that_was_never_written_to_has_nothing_to_sweep(local):
-    assert local.sweep() == []
+    assert local.delete_unfinished() == []
     assert not Path(local.url).exists()
 
 
@@ -323,7 +323,7 @@ def test_a_sweep_that_is_not_allowed_says_so(local, monkeypatch):
 
     monkeypatch.setattr(os, "unlink", refuse)
     with pytest.raises(StoreRefused, match="permission"):
-        local.sweep()
+        local.delete_unfinished()
 
 
 def test_a_writer_that_is_given_up_twice_closes_nothing_that_is_not_its_own(local):
@@ -352,5 +352,5 @@ def test_what_the_store_does_not_name_is_left_alone_however_old(local):
         (folder / name).write_bytes(b"somebody's")
         make_old(local, name)
     (folder / ("e" * 32)).symlink_to(folder / "notes.txt")
-    assert local.sweep() == [f".tmp/{'0' * 16}-{'f' * 32}", f".tmp/{'f' * 32}"]
+    assert local.delete_unfinished() == [f".tmp/{'0' * 16}-{'f' * 32}", f".tmp/{'f' * 32}"]
     assert files(local) == sorted([*others, "e" * 32])

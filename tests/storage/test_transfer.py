@@ -239,7 +239,7 @@ def test_an_interrupted_copy_leaves_nothing_and_is_made_by_the_next_attempt(kind
     with pytest.raises(KeyboardInterrupt):
         kind.copy(source, target, expected, interrupt)
     assert there(target) == []
-    assert not list(target.sweep())
+    assert not list(target.delete_unfinished())
     kind.copy(source, target, expected)
     kind.check(target, expected)
 
@@ -285,6 +285,6 @@ def test_to_check_a_segment_mends_its_index(source):
 
 
 def test_whether_an_object_is_there(source):
-    assert not transfer.is_there(source, FILE)
+    assert not transfer.has_object(source, FILE)
     write_file(source)
-    assert transfer.is_there(source, FILE)
+    assert transfer.has_object(source, FILE)

@@ -148,7 +148,7 @@ def test_a_link_in_the_place_of_the_folder_of_temporary_files_is_not_followed(ro
     (root.parent / "outside" / name).write_bytes(b"")
     os.utime(root.parent / "outside" / name, (0, 0))
     store = LocalStore(str(root))
-    for use in (store.sweep, lambda: store.create("a/x", b"x"), lambda: store.put("a/x", b"x")):
+    for use in (store.delete_unfinished, lambda: store.create("a/x", b"x"), lambda: store.put("a/x", b"x")):
         with pytest.raises(StoreRefused, match="symbolic link"):
             use()
     assert (root.parent / "outside" / name).exists()

@@ -178,7 +178,7 @@ def _copy(handle: TopicHandle, file: SequencedFile, node: NodeId, source: NodeId
     log, key, incarnation = handle.log, handle.append_file(file.name), handle.journal.state.incarnations[node]
     target = log.node_store(node)
     require_marker(target, node, incarnation)
-    if transfer.is_there(target, key):
+    if transfer.has_object(target, key):
         transfer.check_append_file(target, key, file.chunks)
     else:
         transfer.copy_append_file(log.node_store(source), target, key, file.chunks)

@@ -89,10 +89,10 @@ def check_root(store: Store, marker: Marker | None) -> None:
 
 def create_marker(store: Store, marker: Marker) -> Marker:
     """Create a store's marker; return the stored one, which another process may have created first."""
-    store.create(layout.KEY, node.encode(marker))
+    store.create(layout.MARKER, node.encode(marker))
     found = node.read_marker(store)
     if found is None:
-        raise NodeMissing(store.url, layout.KEY, f"the marker of {store.url} vanished; is the disk mounted?")
+        raise NodeMissing(store.url, layout.MARKER, f"the marker of {store.url} vanished; is the disk mounted?")
     return found
 
 

@@ -58,7 +58,7 @@ def join(log: Log, url: str, node_id: NodeId | None = None, rack: str = "") -> t
         log.cluster.submit(AddNode(Node(found.node, url, rack, found.incarnation)))
     except InvalidInput:
         if marker is None and found == mine:
-            store.delete(layout.KEY)  # another node took the id first
+            store.delete(layout.MARKER)  # another node took the id first
         raise
     return log.cluster.state.nodes[found.node], True
 

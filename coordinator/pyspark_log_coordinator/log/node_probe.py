@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable
-from pyspark_log_storage.layout import KEY
+from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.node import require_marker
 from pyspark_log_storage.store_threads import StoreThreads
 
@@ -70,4 +70,4 @@ class NodeProbe:
 
 def _unreachable(node: Node, store: Store) -> StoreUnavailable:
     message = f"node {node.node_id!r} at {store.url} does not answer; check its disk, mount or network"
-    return StoreUnavailable(store.url, KEY, message)
+    return StoreUnavailable(store.url, MARKER, message)

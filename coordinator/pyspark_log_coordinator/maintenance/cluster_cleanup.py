@@ -1,7 +1,7 @@
 """Cleans up a cluster outside its present topics. Any process may do this, many at once.
 
 deleted topics     their files, `file.delete.delay.ms` after the deletion
-temporary files    what killed writers left (`Store.sweep`)
+temporary files    what killed writers left (`Store.delete_unfinished`)
 cluster journal    entries and snapshots that no process needs (`Journal.trim`)
 
 The delay gives running readers of a deleted topic time to finish; after it they get an error. Each run looks at every
@@ -111,7 +111,7 @@ def abandoned_temporary_files(log: Log) -> list[str]:
 
 
 def _temporary_files(stores: ReachableStores, *, dry_run: bool) -> list[str]:
-    found = stores.each(lambda _, store: store.sweep(dry_run=dry_run))
+    found = stores.each(lambda _, store: store.delete_unfinished(dry_run=dry_run))
     return [name for names in found.values() for name in names]
 
 

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.ranges import Count, Int64
-from pyspark_log_storage.stored_names import BornName, ReleasedKey
+from pyspark_log_storage.stored_names import BornName, FileKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class PendingDeletion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A file that the log no longer needs: its key below the topic's folder, for a segment without the ending."""
 
-    key: ReleasedKey
+    key: FileKey
     at_ms: Int64
     """When the deletion was scheduled, by the clock of the process that scheduled it."""
 

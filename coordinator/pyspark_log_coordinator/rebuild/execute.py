@@ -98,7 +98,7 @@ class _Rebuild:
             if node.read_marker(store) != self._markers[name]:
                 raise NodeMissing(
                     store.url,
-                    layout.KEY,
+                    layout.MARKER,
                     f"the marker of node {name!r} at {store.url} changed during the rebuild: its disk was unmounted, "
                     "or another process rebuilds this cluster too; check both, and start again",
                 )
@@ -135,7 +135,7 @@ class _Rebuild:
         for name, store in self._stores.items():
             is_root = self._is_at_root and store is self._found.journal_stores[0]
             marker = Marker(self._found.cluster_id, name, self._environment.nonce(), is_root)
-            store.put(layout.KEY, node.encode(marker))
+            store.put(layout.MARKER, node.encode(marker))
             self._markers[name] = marker
         if not self._is_at_root:
             data = journal_nodes.encode(self._journal_nodes())

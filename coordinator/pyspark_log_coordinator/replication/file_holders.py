@@ -61,7 +61,7 @@ def decide(topic: Topic, command: HoldFiles) -> list[FilesHeld]:
     if topic.incarnations.get(node) != command.incarnation:
         raise NodeMissing(
             node,
-            layout.KEY,
+            layout.MARKER,
             f"topic {topic.name!r}: the files were copied to an incarnation of node {node!r} that is not the topic's: "
             "the node was wiped and joined again. Read its marker again and copy the files that it lacks",
         )

@@ -80,4 +80,4 @@ def delete_unnamed_files(log: Log, node_id: NodeId) -> int:
     require_marker(store, node_id, member.incarnation)
     unnamed = [key for handle in log.topics_on(node_id) for key in topic_cleanup.orphans(store, handle)]
     delete_all(store, unnamed)
-    return len(unnamed) + len(store.sweep())
+    return len(unnamed) + len(store.delete_unfinished())

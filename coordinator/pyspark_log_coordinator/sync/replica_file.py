@@ -135,7 +135,7 @@ def copy(
 
 def is_stored(store: Store, file: ReplicaFile) -> bool:
     """Return whether a store has a copy of a file, whole or damaged."""
-    return transfer.is_there(store, file.stored_key)
+    return transfer.has_object(store, file.stored_key)
 
 
 def _as_stored(ref: SegmentRef) -> SegmentFile:

@@ -8,7 +8,7 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.transfer import is_there
+from pyspark_log_storage.transfer import has_object
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -51,6 +51,6 @@ def has_newest(handle: TopicHandle, node: NodeId) -> bool:
 
 def _is_there(handle: TopicHandle, node: NodeId, key: str) -> bool:
     try:
-        return is_there(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
+        return has_object(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
     except LogError:
         return False

@@ -72,7 +72,7 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(mon
     monkeypatch.setattr(reader.entries, "confirm", confirm)
     with pytest.raises(StoreUnavailable, match="entry 2 is not flushed"):
         reader.refresh()
-    assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.KEY]] * 3
+    assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
     monkeypatch.undo()
     assert reader.refresh().items == ("book",)
     assert reader.place.generation == 2

@@ -138,7 +138,7 @@ def race(seed, entries=4):
     )  # fmt: skip
     disks = [Objects() for _ in range(3)]
     for i, disk in enumerate(disks):
-        disk.data[layout.KEY] = node.encode(Marker("c", f"n{i}", f"incarnation-{i}"))
+        disk.data[layout.MARKER] = node.encode(Marker("c", f"n{i}", f"incarnation-{i}"))
     told, errors = defaultdict(set), []
     lost = chance.choice([None, 0, 1, 2])
 

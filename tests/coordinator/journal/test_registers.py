@@ -44,7 +44,7 @@ def test_after_its_own_entry_a_process_decides_with_one_create_at_each_store(sto
     slots.calls.finish()  # the one that was not waited for
     for store in slots.stores:
         assert store.creates == [f"{FOLDER}{2:020d}.0"]
-        assert store.reads == [f"{JOURNAL}spares/entries/{2:020d}.0", layout.KEY]
+        assert store.reads == [f"{JOURNAL}spares/entries/{2:020d}.0", layout.MARKER]
 
 
 def test_after_an_entry_of_another_a_process_claims_a_ballot(stores):
@@ -170,31 +170,31 @@ def test_two_stores_in_other_incarnations_decide_nothing(stores):
 
 def test_two_stores_that_are_not_mounted_are_told_at_once_and_may_be_asked_again(stores):
     stores.open().propose(1, b"one")
-    markers = {i: stores.inner[i].read(layout.KEY) for i in (0, 1)}
+    markers = {i: stores.inner[i].read(layout.MARKER) for i in (0, 1)}
     for i in (0, 1):
-        stores.inner[i].delete(layout.KEY)
+        stores.inner[i].delete(layout.MARKER)
     slots = stores.open()
     began = slots._environment.monotonic()
     with pytest.raises(StoreUnavailable, match=r"'n0' at store-a.*is its disk mounted.*try again"):
         slots.read(1)
     assert slots._environment.monotonic() - began < 1
     for i in (0, 1):
-        stores.inner[i].put(layout.KEY, markers[i])
+        stores.inner[i].put(layout.MARKER, markers[i])
     assert slots.read(1) == b"one"
 
 
 def test_a_proposal_that_one_store_has_waits_for_the_stores_that_are_not_mounted(stores):
     slots = stores.open()
     slots.propose(1, b"one")
-    markers = {i: stores.inner[i].read(layout.KEY) for i in (0, 1)}
+    markers = {i: stores.inner[i].read(layout.MARKER) for i in (0, 1)}
     for i in (0, 1):
-        stores.inner[i].delete(layout.KEY)
+        stores.inner[i].delete(layout.MARKER)
 
     def sleep(seconds):
         environment.sleep(seconds)
         if environment.monotonic() >= 8:
             for i in (0, 1):
-                stores.inner[i].put(layout.KEY, markers[i])
+                stores.inner[i].put(layout.MARKER, markers[i])
 
     environment = slots._environment
     slots._environment = msgspec.structs.replace(environment, sleep=sleep)
@@ -205,14 +205,14 @@ def test_an_answer_does_not_count_where_the_marker_went_meanwhile(stores):
     slots = stores.open()
     slots.propose(1, b"one")
     for i in (0, 1):
-        slots.stores[i].be_slow(FOLDER, lambda i=i: stores.inner[i].delete(layout.KEY))
+        slots.stores[i].be_slow(FOLDER, lambda i=i: stores.inner[i].delete(layout.MARKER))
     with pytest.raises(OutcomeUnknown, match="2 of 3 stores"):
         slots.propose(2, b"two")
 
 
 def test_nothing_is_written_below_a_mount_point(stores):
     slots = stores.open()
-    stores.inner[0].delete(layout.KEY)
+    stores.inner[0].delete(layout.MARKER)
     slots.propose(1, b"one")
     slots.read(1)
     assert slots.stores[0].creates == []

@@ -53,7 +53,7 @@ class World:
         )  # fmt: skip
         self.disks = [Objects() for _ in range(self.disk_count)]
         for i, disk in enumerate(self.disks):
-            disk.data[layout.KEY] = node.encode(Marker("c", str(i), f"incarnation-{i}"))
+            disk.data[layout.MARKER] = node.encode(Marker("c", str(i), f"incarnation-{i}"))
             disk.away = False
         self.readings = []
         """States as somebody was told them, with the time of it."""

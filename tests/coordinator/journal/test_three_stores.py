@@ -46,7 +46,7 @@ def test_a_commit_of_who_wrote_last_is_one_call_at_each_store(monkeypatch):
     store.keys()
     for each in store.connections:
         assert (each.reads, each.creates, each.lists) == (
-            [spare_of(f"{ENTRIES}{number(4)}.0"), layout.KEY],
+            [spare_of(f"{ENTRIES}{number(4)}.0"), layout.MARKER],
             [f"{ENTRIES}{number(4)}.0"],
             [SNAPSHOTS],
         )
@@ -64,7 +64,7 @@ def test_a_refresh_without_news_is_one_call_at_each_store():
     store.keys()
     for each in store.connections:
         vote = f"{ENTRIES}{number(4)}.0"
-        assert (each.reads, each.lists) == ([vote, spare_of(vote), layout.KEY], [SNAPSHOTS])
+        assert (each.reads, each.lists) == ([vote, spare_of(vote), layout.MARKER], [SNAPSHOTS])
 
 
 def test_who_leads_and_is_refused_has_seen_the_newest_entry(cluster):

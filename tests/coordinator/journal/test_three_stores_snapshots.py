@@ -244,5 +244,5 @@ def test_a_burial_reaches_it_the_next_time(returned):
     trimming.delete_history(journal)
     returned.finish()
     for store in returned.stores:
-        assert set(store.keys()) - {layout.KEY} <= set(journal.end_keys())
+        assert set(store.keys()) - {layout.MARKER} <= set(journal.end_keys())
     assert returned.open().refresh().items == returned.items

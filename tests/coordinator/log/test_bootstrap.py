@@ -135,7 +135,7 @@ def test_one_store_by_two_addresses_is_refused(disks):
 
 
 def test_a_node_that_is_no_root_does_not_begin_a_cluster(disks):
-    disks.at["/disk/a"].create(layout.KEY, node.encode(node.Marker("c", "7", "i")))
+    disks.at["/disk/a"].create(layout.MARKER, node.encode(node.Marker("c", "7", "i")))
     with pytest.raises(NoCluster, match="node '7' of cluster c, not a root"):
         disks.log("/disk/a", create=True)
 

@@ -80,7 +80,7 @@ def test_a_creation_interrupted_after_the_marker_is_finished_by_the_next_process
 
 
 def test_a_lost_answer_for_the_marker_is_settled_by_the_next_process(store):
-    store.lose_answers(layout.KEY)
+    store.lose_answers(layout.MARKER)
     with pytest.raises(StoreUnavailable):
         open_log(store, create=True)
     open_log(store, create=True)
@@ -88,13 +88,13 @@ def test_a_lost_answer_for_the_marker_is_settled_by_the_next_process(store):
 
 def test_two_processes_that_create_a_cluster_at_once_get_the_same_one(store):
     others = []
-    store.be_slow(layout.KEY, meanwhile=lambda: others.append(open_log(TroubledStore(store.inner), create=True)))
+    store.be_slow(layout.MARKER, meanwhile=lambda: others.append(open_log(TroubledStore(store.inner), create=True)))
     log = open_log(store, create=True)
     assert log.cluster.state == others[0].cluster.state
 
 
 def test_a_root_without_its_marker_is_refused(log, store):
-    store.delete(layout.KEY)
+    store.delete(layout.MARKER)
     with pytest.raises(NodeMissing, match="has no marker"):
         open_log(store)
 
@@ -102,7 +102,7 @@ def test_a_root_without_its_marker_is_refused(log, store):
 def test_a_root_in_another_incarnation_is_refused(log, store):
     marker = node.read_marker(store)
     assert marker
-    store.put(layout.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
+    store.put(layout.MARKER, node.encode(node.Marker(marker.cluster, marker.node, "another")))
     with pytest.raises(NodeMissing, match="another incarnation"):
         open_log(store)
 
@@ -112,7 +112,7 @@ def test_opening_again_reads_the_next_entry_and_the_marker(log, store):
     store.creates.clear()
     log.open(create=True)
     next_entry = f"{CLUSTER_ENTRIES}{layout.number(log.cluster.number + 1)}"
-    assert store.reads == [next_entry, spare_of(next_entry), layout.KEY]
+    assert store.reads == [next_entry, spare_of(next_entry), layout.MARKER]
     assert store.creates == []
 
 

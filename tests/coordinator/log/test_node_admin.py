@@ -125,7 +125,7 @@ def test_a_join_interrupted_after_the_marker_is_finished_by_the_next_process(log
 
 def test_two_processes_that_add_a_store_at_once_get_the_same_node(log, stores):
     others = []
-    stores.open("/disk/1").be_slow(layout.KEY, lambda: others.append(node_admin.join(stores.log(), "/disk/1")))
+    stores.open("/disk/1").be_slow(layout.MARKER, lambda: others.append(node_admin.join(stores.log(), "/disk/1")))
     assert node_admin.join(log, "/disk/1") == (others[0][0], True)
 
 
@@ -150,7 +150,7 @@ def test_reachable_nodes_are_not_missing(stores):
 
 def test_a_node_without_its_marker_is_missing_and_the_others_go_on(stores):
     stores.with_nodes(3)
-    stores.at["/disk/1"].delete(layout.KEY)
+    stores.at["/disk/1"].delete(layout.MARKER)
     missing = opened(stores)
     assert list(missing) == ["1"]
     assert isinstance(missing["1"], NodeMissing)
@@ -158,25 +158,25 @@ def test_a_node_without_its_marker_is_missing_and_the_others_go_on(stores):
 
 def test_a_node_in_another_incarnation_is_missing(stores):
     log = stores.with_nodes(3)
-    stores.at["/disk/1"].put(layout.KEY, node.encode(Marker(log.cluster.state.cluster_id, "1", "another")))
+    stores.at["/disk/1"].put(layout.MARKER, node.encode(Marker(log.cluster.state.cluster_id, "1", "another")))
     assert isinstance(opened(stores)["1"], NodeMissing)
 
 
 def test_the_root_may_be_the_missing_node(stores):
     stores.with_nodes(3)
-    stores.at["/cluster"].delete(layout.KEY)
+    stores.at["/cluster"].delete(layout.MARKER)
     assert list(opened(stores)) == ["0"]
 
 
 def test_a_damaged_marker_is_a_missing_node(stores):
     stores.with_nodes(3)
-    stores.at["/disk/1"].put(layout.KEY, b"?")
+    stores.at["/disk/1"].put(layout.MARKER, b"?")
     assert isinstance(opened(stores)["1"], CorruptObject)
 
 
 def test_a_marker_of_a_newer_version_is_not_guessed_at(stores):
     stores.with_nodes(3)
-    stores.at["/disk/1"].put(layout.KEY, seal(b"PLND", 2, b"{}"))
+    stores.at["/disk/1"].put(layout.MARKER, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
         stores.log()
 
@@ -185,18 +185,18 @@ def test_a_fenced_node_is_not_probed(stores):
     log = stores.with_nodes(3)
     log.cluster.submit(FenceNode("1"))
     stores.at["/disk/1"].reads.clear()
-    stores.at["/disk/1"].delete(layout.KEY)
+    stores.at["/disk/1"].delete(layout.MARKER)
     assert opened(stores) == {}
     assert stores.at["/disk/1"].reads == []
 
 
 def test_a_node_that_comes_back_is_no_longer_missing(stores):
     log = stores.with_nodes(3)
-    marker = stores.at["/disk/1"].read(layout.KEY)
-    stores.at["/disk/1"].delete(layout.KEY)
+    marker = stores.at["/disk/1"].read(layout.MARKER)
+    stores.at["/disk/1"].delete(layout.MARKER)
     log.open(create=False)
     assert list(log.missing_nodes) == ["1"]
-    stores.at["/disk/1"].put(layout.KEY, marker)
+    stores.at["/disk/1"].put(layout.MARKER, marker)
     log.open(create=False)
     assert log.missing_nodes == {}
 
@@ -219,7 +219,7 @@ def test_a_hanging_store_is_given_up_and_not_probed_again_until_it_answers():
     hanging, well = Hanging("/disk/1"), MemoryStore("/disk/2")
     members = [(Node(name, store.url, "", "i"), store) for name, store in (("1", hanging), ("2", well))]
     for name, store in (("1", hanging), ("2", well)):
-        store.create(layout.KEY, node.encode(Marker("c", name, "i")))
+        store.create(layout.MARKER, node.encode(Marker("c", name, "i")))
     probe = NodeProbe(real_environment(), seconds=0.05)
     for _ in range(3):
         missing = probe.missing(members)
@@ -236,7 +236,7 @@ def test_a_hanging_store_is_given_up_and_not_probed_again_until_it_answers():
 def test_threads_find_what_is_missing_as_one_after_another_does():
     stores = {name: MemoryStore(f"/disk/{name}") for name in "123"}
     for name in "13":
-        stores[name].create(layout.KEY, node.encode(Marker("c", name, "i")))
+        stores[name].create(layout.MARKER, node.encode(Marker("c", name, "i")))
     missing = NodeProbe(real_environment()).missing(
         [(Node(name, store.url, "", "i"), store) for name, store in stores.items()]
     )
@@ -245,7 +245,7 @@ def test_threads_find_what_is_missing_as_one_after_another_does():
 
 def test_other_exceptions_pass_through_the_threads():
     newer = MemoryStore("/disk/1")
-    newer.create(layout.KEY, seal(b"PLND", 2, b"{}"))
+    newer.create(layout.MARKER, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
         NodeProbe(real_environment()).missing([(Node("1", newer.url, "", "i"), newer)])
 
@@ -273,7 +273,7 @@ def test_a_healthy_node_is_not_renewed(stores):
 
 def test_a_renewal_interrupted_after_the_marker_is_finished_by_the_next_process(stores):
     log = stores.with_nodes(3)
-    stores.at["/disk/1"].delete(layout.KEY)
+    stores.at["/disk/1"].delete(layout.MARKER)
     stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
     with pytest.raises(StoreRefused):
         node_admin.renew(log, "1")
@@ -306,7 +306,7 @@ def test_a_node_with_a_new_address_keeps_its_files(stores):
 def test_a_node_cannot_take_the_store_of_another(stores):
     log = stores.with_nodes(3)
     assert "is node '2', not '1'" in refusal(node_admin.renew, log, "1", "/disk/2")
-    stores.at["/disk/1"].put(layout.KEY, node.encode(Marker("another", "1", "x")))
+    stores.at["/disk/1"].put(layout.MARKER, node.encode(Marker("another", "1", "x")))
     assert "of another cluster" in refusal(node_admin.renew, log, "1")
 
 

@@ -67,11 +67,11 @@ def test_journals_migrate_back_and_forth(six):
 def test_who_was_given_the_addresses_before_goes_on_when_nodes_that_left_are_gone(six, how):
     move(six, "2", "3", "4")
     for url in ("/disk/a", "/disk/b"):
-        marker = six.at[url].read(layout.KEY)
+        marker = six.at[url].read(layout.MARKER)
         for key in list(six.at[url].list("")):
             six.at[url].delete(key)
         if how in {"only the marker", "marker damaged"}:
-            six.at[url].create(layout.KEY, marker if how == "only the marker" else marker[:-1])
+            six.at[url].create(layout.MARKER, marker if how == "only the marker" else marker[:-1])
         elif how == "away":
             six.away.add(url)
     write(six.log(), "t", 2)

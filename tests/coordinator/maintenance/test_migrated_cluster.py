@@ -56,7 +56,7 @@ def test_who_slept_until_the_stores_were_gone_that_he_knew_finds_the_journals(si
     write(six.log(*NEW), "t", 2)
     for url in URLS:
         for key in list(six.at[url].list("")):
-            if key == layout.KEY or key.startswith(("topics/", "cluster/entries", "cluster/snapshots")):
+            if key == layout.MARKER or key.startswith(("topics/", "cluster/entries", "cluster/snapshots")):
                 six.at[url].delete(key)
     assert handle.refresh().config.retention_ms == 2
     assert written(log, "t") == 2

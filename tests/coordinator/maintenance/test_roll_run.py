@@ -206,6 +206,6 @@ def test_an_index_that_is_damaged_does_not_stop_a_merge(topic):
 def test_another_disk_than_the_one_mounted_fails_the_job(topic):
     topic.fill(3)
     job = topic.job()
-    topic.store.delete(layout.KEY)
+    topic.store.delete(layout.MARKER)
     with pytest.raises(NodeMissing):
         topic.carry_out(job)

@@ -199,7 +199,7 @@ def test_a_slow_catch_up_submits_in_time(topic):
 
 def test_the_marker_is_read_before_anything_is_written(topic):
     topic.append()
-    topic.log.node_store("1").delete(layout.KEY)
+    topic.log.node_store("1").delete(layout.MARKER)
     with pytest.raises(NodeMissing):
         copy(topic)
     assert topic.keys("1") == []
@@ -207,9 +207,9 @@ def test_the_marker_is_read_before_anything_is_written(topic):
 
 def test_copies_on_a_disk_that_failed_are_not_submitted(topic):
     topic.append()
-    marker = topic.log.node_store("1").read(layout.KEY)
+    marker = topic.log.node_store("1").read(layout.MARKER)
     with pytest.raises(NodeMissing):
-        copy(topic, moved=lambda _: topic.log.node_store("1").delete(layout.KEY))
+        copy(topic, moved=lambda _: topic.log.node_store("1").delete(layout.MARKER))
     assert topic.partition().log_end_offsets["1"] == 0
-    topic.log.node_store("1").create(layout.KEY, marker)
+    topic.log.node_store("1").create(layout.MARKER, marker)
     assert copy(topic).objects == 1

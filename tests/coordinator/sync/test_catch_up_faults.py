@@ -188,7 +188,7 @@ def test_what_was_copied_while_the_disk_was_not_mounted_is_not_counted(topic):
     below = iter([key])
 
     def mount(read):
-        if read == layout.KEY and store.size(layout.KEY) and key in store.list(""):
+        if read == layout.MARKER and store.size(layout.MARKER) and key in store.list(""):
             for written in below:
                 store.delete(written)  # what lay below the mount point is hidden by the disk
 

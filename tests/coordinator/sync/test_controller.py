@@ -70,8 +70,10 @@ def test_the_controller_looks_every_half_of_the_lag_time_while_all_is_well(monke
 
 def test_a_look_asks_each_node_once_for_its_newest_file(monkeypatch):
     topic = Watched()
-    asked, is_there = [], replica_probe.is_there
-    monkeypatch.setattr(replica_probe, "is_there", lambda store, key: asked.append(store.url) or is_there(store, key))
+    asked, has_object = [], replica_probe.has_object
+    monkeypatch.setattr(
+        replica_probe, "has_object", lambda store, key: asked.append(store.url) or has_object(store, key)
+    )
     failure_detector_of(topic.handle).look(topic.handle)
     assert sorted(asked) == ["/cluster", "/disk/1", "/disk/2"]
     topic.take_away("1")

@@ -159,6 +159,6 @@ def test_a_node_that_became_another_during_the_write_is_noticed(log):
     task.add(Rows(record([b"x"]), None, None))
     marker = node.read_marker(store)
     assert marker is not None
-    store.put(layout.KEY, node.encode(node.Marker(marker.cluster, marker.node, "another")))
+    store.put(layout.MARKER, node.encode(node.Marker(marker.cluster, marker.node, "another")))
     with pytest.raises(NodeMissing, match="of another incarnation: is its disk mounted, or was it wiped"):
         task.finish()
