@@ -113,19 +113,11 @@ class SegmentWriter:
         self._writer.discard()
 
 
-def entries_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
+def indexed_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
     """Return the chunks of the segment at `key` (without ending) that have any row of `[start, end)`.
 
-    Reads a few blocks of the index or, if that is missing or damaged, the whole .log.
+    Reads only a few blocks of the index. Raises `CorruptObject`, `ObjectMissing`.
     """
-    try:
-        return indexed_between(store, key, start, end)
-    except (CorruptObject, ObjectMissing):
-        return scanned_between(store, key, start, end)
-
-
-def indexed_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return `entries_between` from the index alone. Raises `CorruptObject`, `ObjectMissing`."""
     found = Index(store, f"{key}.index")
     first, last = max(start, found.base_offset), min(end, found.end_offset)
     if first >= last:
@@ -134,27 +126,22 @@ def indexed_between(store: Readable, key: str, start: int, end: int) -> list[Ind
 
 
 def scanned_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return `entries_between` from the whole .log."""
+    """Return `indexed_between` from the .log, which is read as a whole."""
     return [entry for entry in scan(store, key) if max(start, entry.base_offset) < min(end, entry.end_offset)]
 
 
-def entry_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return the first chunk with a row at or after `timestamp` (microseconds), or None."""
-    try:
-        return indexed_reaching(store, key, timestamp)
-    except (CorruptObject, ObjectMissing):
-        return scanned_reaching(store, key, timestamp)
-
-
 def indexed_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return `entry_reaching` from the index alone. Raises `CorruptObject`, `ObjectMissing`."""
+    """Return the first chunk with a row at or after `timestamp` (microseconds), or None.
+
+    Reads only a few blocks of the index. Raises `CorruptObject`, `ObjectMissing`.
+    """
     found = Index(store, f"{key}.index")
     number = found.find_time(timestamp)
     return None if number is None else found.read(number, number)[0]
 
 
 def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return `entry_reaching` from the whole .log."""
+    """Return `indexed_reaching` from the .log, which is read as a whole."""
     return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
 
 

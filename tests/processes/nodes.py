@@ -14,8 +14,8 @@ from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.append_file import read_chunk
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.segment import entries_between
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
+from tests.segment_reads import entries_between
 
 NODES = ("0", "1", "2")
 

@@ -17,6 +17,7 @@ from pyspark_log_storage import append_file, chunk, index, recovery, segment
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.schema import RECORD_SCHEMAS
 from tests.memory_store import MemoryStore
+from tests.segment_reads import entries_between, entry_reaching
 from tests.storage import hostile_chunks as hostile
 
 KEY = "t/0/00000000000000001000-00000000000000000007-abc"
@@ -87,8 +88,8 @@ def read_segment(log, index_bytes):
     errors = []
     for read in (
         lambda: segment.scan_rows(store, KEY, RECORD_SCHEMAS),
-        lambda: segment.entries_between(store, KEY, 0, 2**63),
-        lambda: segment.entry_reaching(store, KEY, 5),
+        lambda: entries_between(store, KEY, 0, 2**63),
+        lambda: entry_reaching(store, KEY, 5),
         lambda: recovery.recover(store, "t/0/", 0, dry_run=True),
         lambda: list(index.Index(store, f"{KEY}.index").read_all()),
         lambda: read_by_index(store),

@@ -14,6 +14,7 @@ from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, Obj
 from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore
+from tests.segment_reads import entries_between, entry_reaching
 
 FOLDER = "topics/t/1/0/"
 NAME = "00000000000000001000-00000000000000000007-abc"
@@ -77,7 +78,7 @@ def test_every_row_is_read_back_at_its_offset(chunks, compression):
     store = MemoryStore()
     done = write(store, chunks, compression=compression)
     expected = [(BASE + number, *row) for number, row in enumerate(row for each in chunks for row in each)]
-    assert rows_of(store, segment.entries_between(store, KEY, done.base_offset, done.end_offset)) == expected
+    assert rows_of(store, entries_between(store, KEY, done.base_offset, done.end_offset)) == expected
     assert rows_of(store, segment.scan(store, KEY)) == expected
 
 
@@ -108,7 +109,7 @@ def test_the_chunks_between_two_offsets_are_those_that_hold_a_row_of_them(chunks
     expected = [e for e in segment.scan(store, KEY) if max(start, e.base_offset) < min(end, e.end_offset)]
     if not indexed:
         store.delete(f"{KEY}.index")
-    assert segment.entries_between(store, KEY, start, end) == expected
+    assert entries_between(store, KEY, start, end) == expected
 
 
 @given(stored_chunks, st.integers(-55, 55), st.booleans())
@@ -118,13 +119,13 @@ def test_the_chunk_reaching_a_time_is_the_first_with_a_row_so_late(chunks, time,
     expected = next((e for e in segment.scan(store, KEY) if e.max_timestamp >= time), None)
     if not indexed:
         store.delete(f"{KEY}.index")
-    assert segment.entry_reaching(store, KEY, time) == expected
+    assert entry_reaching(store, KEY, time) == expected
 
 
 def test_chunks_carry_the_leader_epoch_of_their_rows(memory):
     write(memory, SMALL)  # epoch 5 begins at 1004, inside the second chunk, which began before
     assert [entry.leader_epoch for entry in segment.scan(memory, KEY)] == [3, 3, 5]
-    assert [entry.leader_epoch for entry in segment.entries_between(memory, KEY, BASE, BASE + 6)] == [3, 3, 5]
+    assert [entry.leader_epoch for entry in entries_between(memory, KEY, BASE, BASE + 6)] == [3, 3, 5]
 
 
 def test_a_first_chunk_that_the_log_start_cuts_is_of_the_oldest_epoch_that_is_kept(memory):
@@ -150,7 +151,7 @@ def test_chunks_are_copied_bit_by_bit(memory):
 
 def test_a_segment_is_read_from_any_kind_of_store(store):
     done = write(store, SMALL)
-    assert [row[1] for row in rows_of(store, segment.entries_between(store, KEY, BASE, done.end_offset))] == [
+    assert [row[1] for row in rows_of(store, entries_between(store, KEY, BASE, done.end_offset))] == [
         b"a",
         b"b",
         b"c",
@@ -178,7 +179,7 @@ def large():
 @pytest.mark.parametrize("offset", [0, 12_345, 55_555, 99_999])
 def test_one_offset_among_ten_thousand_chunks_reads_less_than_64_kib(large, offset):
     large.forget()
-    [entry] = segment.entries_between(large, KEY, BASE + offset, BASE + offset + 1)
+    [entry] = entries_between(large, KEY, BASE + offset, BASE + offset + 1)
     assert entry.base_offset == BASE + offset // 10 * 10
     assert large.bytes < 64 * 1024
     assert large.reads <= 10
@@ -187,7 +188,7 @@ def test_one_offset_among_ten_thousand_chunks_reads_less_than_64_kib(large, offs
 @pytest.mark.parametrize("time", [-7, 12_345, 99_999, 100_000])
 def test_one_time_among_ten_thousand_chunks_reads_less_than_64_kib(large, time):
     large.forget()
-    found = segment.entry_reaching(large, KEY, time)
+    found = entry_reaching(large, KEY, time)
     assert (found and found.base_offset) == (None if time == 100_000 else BASE + max(time, 0) // 10 * 10)
     assert large.bytes < 64 * 1024
 
@@ -203,7 +204,7 @@ def test_the_chunks_of_a_whole_segment_are_found_by_few_reads():
     entries = [index.IndexEntry(BASE + n, 1, 64 + 64 * n, 64, 0, 0, 0, 0, 0) for n in range(5_000)]
     store.put(f"{KEY}.index", index.encode(BASE, 64 * 5_001, entries))
     store.forget()
-    assert segment.entries_between(store, KEY, 0, BASE + 9_999) == entries
+    assert entries_between(store, KEY, 0, BASE + 9_999) == entries
     assert store.reads == 1 + 5  # the header, and 65 blocks of 78 entries by 16
 
 
@@ -260,15 +261,15 @@ def test_every_flipped_bit_of_a_log_is_an_error_of_a_scan(memory):
 
 def test_every_flipped_bit_of_an_index_is_met_by_the_log(memory):
     write(memory, SMALL)
-    expected = segment.entries_between(memory, KEY, BASE + 1, BASE + 5)
-    reaching = [segment.entry_reaching(memory, KEY, time) for time in (0, 10, 30, 31)]
+    expected = entries_between(memory, KEY, BASE + 1, BASE + 5)
+    reaching = [entry_reaching(memory, KEY, time) for time in (0, 10, 30, 31)]
     whole = memory.read(f"{KEY}.index")
     # All bits of the header and the entries; of the zeros behind them and the checksum, some.
     some = [*changed(whole[: 64 + 8 + 3 * 52])], [*changed(whole[64 + 8 + 3 * 52 :], random.Random(1), 200)]
     for damaged in [each + whole[len(each) :] for each in some[0]] + [whole[: -len(each)] + each for each in some[1]]:
         memory.put(f"{KEY}.index", damaged)
-        assert segment.entries_between(memory, KEY, BASE + 1, BASE + 5) == expected
-        assert [segment.entry_reaching(memory, KEY, time) for time in (0, 10, 30, 31)] == reaching
+        assert entries_between(memory, KEY, BASE + 1, BASE + 5) == expected
+        assert [entry_reaching(memory, KEY, time) for time in (0, 10, 30, 31)] == reaching
 
 
 @settings(max_examples=50)
@@ -279,7 +280,7 @@ def test_a_flipped_bit_of_a_large_log_is_never_other_rows(dice, chunks):
     good = rows_of(store, segment.scan(store, KEY))
     for damaged in changed(store.read(f"{KEY}.log"), dice, 20):
         store.put(f"{KEY}.log", damaged)
-        found = segment.entries_between(store, KEY, done.base_offset, done.end_offset)
+        found = entries_between(store, KEY, done.base_offset, done.end_offset)
         try:
             read = rows_of(store, found)
         except CorruptObject:
@@ -303,11 +304,11 @@ def test_every_cut_of_a_log_is_an_error_or_whole_chunks(memory):
 
 def test_every_cut_of_an_index_is_met_by_the_log(memory):
     write(memory, SMALL)
-    expected = segment.entries_between(memory, KEY, BASE, BASE + 6)
+    expected = entries_between(memory, KEY, BASE, BASE + 6)
     whole = memory.read(f"{KEY}.index")
     for length in range(len(whole)):
         memory.put(f"{KEY}.index", whole[:length])
-        assert segment.entries_between(memory, KEY, BASE, BASE + 6) == expected
+        assert entries_between(memory, KEY, BASE, BASE + 6) == expected
 
 
 def test_a_missing_log_is_missing_with_and_without_its_index(memory):
@@ -317,7 +318,7 @@ def test_a_missing_log_is_missing_with_and_without_its_index(memory):
         segment.scan(memory, KEY)
     memory.delete(f"{KEY}.index")
     with pytest.raises(ObjectMissing):
-        segment.entries_between(memory, KEY, BASE, BASE + 6)
+        entries_between(memory, KEY, BASE, BASE + 6)
 
 
 def test_an_index_is_not_made_from_a_damaged_log(memory):
@@ -371,7 +372,7 @@ def test_a_newer_index_is_not_taken_for_a_damaged_one(memory):
     header = whole[:4] + b"\2\0" + whole[6:60]
     memory.put(f"{KEY}.index", header + google_crc32c.value(header).to_bytes(4, "little") + whole[64:])
     with pytest.raises(NewerFormat, match="index format 2"):
-        segment.entries_between(memory, KEY, BASE, BASE + 6)
+        entries_between(memory, KEY, BASE, BASE + 6)
 
 
 @pytest.mark.parametrize("base", [-1, 2**62 + 1, 2**63 - 1])
