@@ -113,18 +113,7 @@ def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry]) -> b
         block = entries[first : first + BLOCK_ENTRIES]
         table = np.array(
             [
-                (
-                    entry.base_offset - base_offset,
-                    entry.rows,
-                    entry.position,
-                    entry.length,
-                    entry.leader_epoch,
-                    entry.schema_id,
-                    entry.min_timestamp,
-                    entry.max_timestamp,
-                    entry.crc,
-                    0,
-                )
+                (entry.base_offset - base_offset, *msgspec.structs.astuple(entry)[1:], 0)  # the fields of _ENTRY
                 for entry in block
             ],
             _ENTRY,

@@ -82,12 +82,8 @@ class LocalStore:
         """Folders, relative to the root, whose names this object has flushed."""
 
     def create(self, key: str, data: bytes) -> bool:
-        with _errors(self.url, key):
-            temporary = self._write_temporary(key, data)
-            try:
-                return self.publish(temporary, key)
-            finally:
-                temporary.remove()
+        with _errors(self.url, key), self._written(key, data) as temporary:
+            return self.publish(temporary, key)
 
     def exists(self, key: str) -> bool:
         with _errors(self.url, key):
@@ -106,12 +102,8 @@ class LocalStore:
         return True
 
     def put(self, key: str, data: bytes) -> None:
-        with _errors(self.url, key):
-            temporary = self._write_temporary(key, data)
-            try:
-                self.replace(temporary, key)
-            finally:
-                temporary.remove()
+        with _errors(self.url, key), self._written(key, data) as temporary:
+            self.replace(temporary, key)
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         with _errors(self.url, key):
@@ -245,7 +237,9 @@ class LocalStore:
             self._make_folders(self._temporaries.path)
             return self._temporaries.open()
 
-    def _write_temporary(self, key: str, data: bytes) -> Temporary:
+    @contextlib.contextmanager
+    def _written(self, key: str, data: bytes) -> Iterator[Temporary]:
+        """Write a temporary file, durably, and remove its temporary name in the end."""
         fd, temporary = self._open_temporary(key)
         try:
             try:
@@ -253,10 +247,9 @@ class LocalStore:
                 os.fdatasync(fd)
             finally:
                 os.close(fd)
-        except BaseException:
+            yield temporary
+        finally:
             temporary.remove()
-            raise
-        return temporary
 
     def _flush_name(self, key: str) -> None:
         """Make the name of an existing object durable.

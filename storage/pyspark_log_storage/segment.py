@@ -106,7 +106,15 @@ class SegmentWriter:
         data = index.encode(self._base_offset, self._position, self.entries)
         self._store.create(f"{self._folder}{self._name}.index", data)
         self._writer.close()
-        return _summary(self._name, self._position, self.entries)
+        return SegmentFile(
+            self._name,
+            self._base_offset,
+            self.end_offset,
+            len(self.entries),
+            self._position,
+            min(entry.min_timestamp for entry in self.entries),
+            max(entry.max_timestamp for entry in self.entries),
+        )
 
     def discard(self) -> None:
         """Remove the unfinished segment."""
@@ -243,16 +251,4 @@ def entry_of(header: chunk.Header, offset: int, position: int, epochs: EpochStar
         header.min_timestamp,
         header.max_timestamp,
         header.crc,
-    )
-
-
-def _summary(name: str, log_bytes: int, entries: Sequence[IndexEntry]) -> SegmentFile:
-    return SegmentFile(
-        name,
-        entries[0].base_offset,
-        entries[-1].end_offset,
-        len(entries),
-        log_bytes,
-        min(entry.min_timestamp for entry in entries),
-        max(entry.max_timestamp for entry in entries),
     )

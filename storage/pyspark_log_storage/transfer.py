@@ -9,6 +9,7 @@ The index of a segment is not copied but written anew, before the .log as everyw
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -17,11 +18,11 @@ from pyspark_log_storage import chunk, index, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark_log_storage.index import IndexEntry
     from pyspark_log_storage.staged_chunk import StagedChunk
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.store import ObjectWriter, Store
 
 RANGE_BYTES = 4 * 1024 * 1024
 """How much is read, checked and written at once."""
@@ -60,13 +61,8 @@ def copy_append_file(
     The target must not exist, unless it is to `replace` a damaged copy. `moved` is called with the number of bytes
     after each range; it may wait. Raises `CorruptObject` and `NewerFormat` for the source, `StoreError` for either.
     """
-    writer = target.open_write(key, replace=replace)
-    try:
+    with _published(target.open_write(key, replace=replace)) as writer:
         _pass(source, key, _AppendFileCheck(places, f"{source.url}/{key}"), writer.write, moved)
-        writer.close()
-    except BaseException:
-        writer.discard()
-        raise
 
 
 def check_append_file(
@@ -91,14 +87,9 @@ def copy_segment(
     """
     log = f"{key}.log"
     check = _SegmentCheck(source, log, expected)
-    writer = target.open_write(log, replace=replace)
-    try:
+    with _published(target.open_write(log, replace=replace)) as writer:
         _pass(source, log, check, writer.write, moved)
         _put_index(target, key, check.index())
-        writer.close()
-    except BaseException:
-        writer.discard()
-        raise
 
 
 def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool) -> bool:
@@ -110,6 +101,17 @@ def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: 
     check = _SegmentCheck(store, log, expected)
     _pass(store, log, check, bool, moved)
     return _put_index(store, key, check.index())
+
+
+@contextlib.contextmanager
+def _published(writer: ObjectWriter) -> Iterator[ObjectWriter]:
+    """Close the writer at the end, or discard its object after an error."""
+    try:
+        yield writer
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
 
 
 def _pass(

@@ -6,7 +6,7 @@ They are created once. Processes that create the same one write the same bytes.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pyspark_log_coordinator.journal import manifest, registers, single_store, snapshot
 from pyspark_log_coordinator.journal.obsolete import obsolete_keys
@@ -23,45 +23,6 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store_threads import Answer
 
 T = TypeVar("T")
-
-
-class Objects(Protocol):
-    """The snapshots and manifests of a journal."""
-
-    def name(self, key: str) -> str:
-        """Return what errors call an object."""
-
-    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
-        """Make an object durable. `check` raises if other bytes under the same key are no equivalent."""
-
-    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
-        """Return what `decode` makes of an object's bytes and name; it raises if they are damaged.
-
-        Raises `ObjectMissing`, what `decode` raises, `StoreError`.
-        """
-
-    def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
-        """Yield the numbers of the snapshots, newest first.
-
-        Of several stores a majority is asked, which knows every snapshot that entries were trimmed by; with
-        `everywhere` all stores that answer within a second.
-        """
-
-    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
-        """Return the missing objects, and damaged ones if `contents` are read, each with the URL of its store.
-
-        Only those that can be repaired and that the snapshot of entry `oldest` does not make obsolete. Of several
-        stores those that do not answer are skipped.
-        """
-
-    def repair(self, oldest: int, *, contents: bool) -> list[str]:
-        """Repair what `faults` finds; return what was repaired, for people."""
-
-    def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
-        """Delete objects and entries older than an existing snapshot; return the number of deleted objects.
-
-        `check` raises if the bytes of that snapshot are damaged.
-        """
 
 
 def checked(check: Callable[[bytes, str], object]) -> Callable[[bytes, str], bytes]:
@@ -82,26 +43,47 @@ class OneStoreObjects:
         self._journal = journal
 
     def name(self, key: str) -> str:
+        """Return the name of an object in errors."""
         return _name(self._journal, self._store.url, key)
 
     def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
+        """Make an object durable. `check` raises if other bytes under the same key are no equivalent."""
         if self._store.create(key, data):
             spare.add(self._store, self._journal, key, data)
 
     def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
+        """Return the result of `decode` for an object's bytes and name; it raises if they are damaged.
+
+        Raises `ObjectMissing`, what `decode` raises, `StoreError`.
+        """
         return spare.decoded(self._store, self._journal, key, lambda data: decode(data, self.name(key)))
 
     def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
+        """Yield the numbers of the snapshots, newest first.
+
+        Of several stores a majority is asked, which knows every snapshot that entries were trimmed by; with
+        `everywhere` all stores that answer within a second.
+        """
         folders = self._journal, f"{self._journal}{spare.FOLDER}"
         yield from sorted({each for folder in folders for each in snapshot.numbers(self._store, folder)}, reverse=True)
 
     def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+        """Return the missing objects, and damaged ones if `contents` are read, each with the URL of its store.
+
+        Only those that can be repaired and that the snapshot of entry `oldest` does not make obsolete. Of several
+        stores those that do not answer are skipped.
+        """
         return [(self._store.url, fault) for fault in self._faults(oldest, contents=contents)]
 
     def repair(self, oldest: int, *, contents: bool) -> list[str]:
+        """Repair what `faults` finds; return what was repaired, for people."""
         return _repair(self._store, self._faults(oldest, contents=contents))
 
     def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+        """Delete objects and entries older than an existing snapshot; return the number of deleted objects.
+
+        `check` raises if the bytes of that snapshot are damaged.
+        """
         obsolete = self._obsolete(oldest)
         for key in obsolete:
             self._store.delete(key)
@@ -117,7 +99,7 @@ class OneStoreObjects:
 
 
 class MajorityObjects:
-    """The snapshots and manifests of a journal on several stores: created on a majority, read from any.
+    """The snapshots and manifests on several stores: created on a majority, read from any. See `OneStoreObjects`.
 
     An object that fewer stores have is valid, too: its writer was interrupted, or a store was unreachable. A snapshot
     is the fold of decided entries, and the entry that names a manifest has its hash. But only a snapshot that a
@@ -184,7 +166,7 @@ class MajorityObjects:
         return [each for made in self._ask_all(repair_in) for each in made]
 
     def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
-        """See `Objects`. A store that does not answer, or lacks the snapshot, keeps its objects until the next time.
+        """A store that does not answer, or lacks the snapshot, keeps its objects until the next time.
 
         So each store that deletes something has a newer snapshot, and its newest snapshot never becomes older.
         """
@@ -236,6 +218,9 @@ class MajorityObjects:
         errors = (each.error for each in answers)
         lasting = (error for error in errors if isinstance(error, LogError) and not _may_recover(error))
         return sum(1 for _ in lasting) >= self._members.majority
+
+
+Objects: TypeAlias = OneStoreObjects | MajorityObjects
 
 
 def _may_recover(error: LogError) -> bool:

@@ -6,64 +6,28 @@ On one store an entry is one object, created once (`single_store`). On several a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark_log_coordinator.journal import registers, single_store
-from pyspark_log_coordinator.journal.objects import MajorityObjects, Objects, OneStoreObjects
+from pyspark_log_coordinator.journal.objects import MajorityObjects, OneStoreObjects
 from pyspark_log_coordinator.journal.registers import Registers
 from pyspark_log_coordinator.journal.single_store import EntryLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.quorum import Members
     from pyspark_log_storage.store import Store
 
 
-class Entries(Protocol):
-    """The slots of a journal. `EntryLog` and `Registers` say what each method does, and raises."""
-
-    def name(self, n: int) -> str: ...
-    def keys(self, n: int) -> tuple[str, ...]: ...
-    def read(self, n: int) -> bytes | None: ...
-    def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes: ...
-    def confirm(self, n: int) -> None: ...
-    def leads(self, n: int) -> bool: ...
-    def newest_snapshot(self) -> int: ...
-    def newest_behind(self, n: int) -> int: ...
-    def numbers_below(self, n: int) -> Iterator[int]: ...
-    def numbers_after(self, n: int) -> Iterator[int]: ...
-
-
-class JournalPlace(Protocol):
-    """The store or stores of journals."""
-
-    certain: bool
-    """Whether every listed object can be read. Of several stores only a few may have it, which is no fault."""
-    generation: int
-    """The number of the list of stores, from 1. Each migration of the journals begins the next one."""
-    stores: Sequence[Store]
-
-    @property
-    def url(self) -> str:
-        """The address, or addresses, for people."""
-
-    def slot_of(self, name: str) -> int | None:
-        """Return the number of the entry to which a file among the entries belongs, or None for a foreign file."""
-
-    def entries(self, journal: str, environment: Environment, patience_ms: int) -> Entries:
-        """Return the slots of the journal in the folder `journal`, which ends with "/"."""
-
-    def objects(self, journal: str, environment: Environment, patience_ms: int) -> Objects:
-        """Return the snapshots and manifests of the journal in the folder `journal`."""
-
-
 class OneStore:
     """Journals on one store."""
 
     certain = True
+    """Whether every listed object can be read. Of several stores only a few may have it, which is no fault."""
     generation = 1
+    """The number of the list of stores, from 1. Each migration of the journals begins the next one."""
 
     def __init__(self, store: Store) -> None:
         self.stores: Sequence[Store] = (store,)
@@ -71,20 +35,24 @@ class OneStore:
 
     @property
     def url(self) -> str:
+        """The address, or addresses, for people."""
         return self._store.url
 
     def slot_of(self, name: str) -> int | None:
+        """Return the number of the entry to which a file among the entries belongs, or None for a foreign file."""
         return single_store.slot_of(name)
 
     def entries(self, journal: str, environment: Environment, patience_ms: int) -> EntryLog:
+        """Return the slots of the journal in the folder `journal`, which ends with "/"."""
         return EntryLog(self._store, journal, environment, patience_ms)
 
     def objects(self, journal: str, environment: Environment, patience_ms: int) -> OneStoreObjects:
+        """Return the snapshots and manifests of the journal in the folder `journal`."""
         return OneStoreObjects(self._store, journal)
 
 
 class SeveralStores:
-    """Journals on several stores, any minority of which may be lost."""
+    """Journals on several stores, any minority of which may be lost. Methods as those of `OneStore`."""
 
     certain = False
 
@@ -105,3 +73,7 @@ class SeveralStores:
 
     def objects(self, journal: str, environment: Environment, patience_ms: int) -> MajorityObjects:
         return MajorityObjects(self.members, journal, environment, patience_ms, self.generation)
+
+
+Entries: TypeAlias = EntryLog | Registers
+JournalPlace: TypeAlias = OneStore | SeveralStores

@@ -160,7 +160,7 @@ class Replay(Generic[S, C]):
         return self.objects.name(snapshot.key(self.folder, number))
 
     def snapshot_numbers(self, *, everywhere: bool = False) -> Iterator[int]:
-        """Return the numbers of the snapshots, newest first; see `Objects.snapshots`."""
+        """Return the numbers of the snapshots, newest first; see `OneStoreObjects.snapshots`."""
         return self.objects.snapshots(everywhere=everywhere)
 
     def newest_snapshot(self) -> int:
