@@ -63,9 +63,18 @@ def test_modules_exist(page):
 
 
 def test_the_tour_names_what_is_in_the_code():
-    names = in_backticks(ROOT / "docs" / "architecture.md", r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?<!\.toml)")
+    names = in_backticks(ROOT / "docs" / "architecture.md", r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?<!\.toml)(?<!\.py)")
     unknown = {name for name in names for part in name.split(".") if not re.search(rf"\b{part}\b", source())}
     assert not unknown
+
+
+def test_the_tour_says_where_each_function_is():
+    told = re.findall(r"`([\w.]+)`\s+\(`([\w/]+\.py)`\)", (ROOT / "docs" / "architecture.md").read_text())
+    assert told
+    for name, path in told:
+        file = next(parent / path for parent in PARENTS if (parent / path).exists())
+        for part in name.split("."):
+            assert re.search(rf"\b(?:class|def) {part}\b", file.read_text()), f"{name} is not in {path}"
 
 
 @pytest.mark.parametrize("machine", [cluster, topic], ids=["cluster", "topic"])
