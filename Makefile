@@ -16,9 +16,9 @@ OLDER_VENV := .venv-spark-$(OLDER_SPARK)
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
 
-# The tests run in a process per core, in the order of tests/conftest.py: first those with the Spark session, in one
+# The tests run in a process per core, as tests/conftest.py divides them: first those with the Spark session, in one
 # process. PARALLEL= runs all in one, to look at the output of a single test (ARGS="-s ...").
-PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder
+PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # How many worlds `make simulate` runs.
 SEEDS ?= 2000
@@ -78,7 +78,7 @@ $(OLDER_VENV)/stamp: $(REQUIREMENTS)
 	$(call make_venv,$(OLDER_VENV))
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' requirements/dev.txt > $(OLDER_VENV)/constraints.txt
 	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt pip
-	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable . pytest pytest-timeout pytest-xdist
+	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable . pytest pytest-timeout
 	touch $@
 
 $(BIN)/python:

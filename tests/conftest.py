@@ -3,8 +3,8 @@
 The environment is set on import, so that programs started by tests inherit it. pytest-timeout ends a test that hangs
 (`timeout` in pyproject.toml).
 
-`make test` runs several processes with pytest-xdist (`--dist=loadgroup`). Tests that share an expensive fixture stay in
-one process: those with the Spark session, and those of a module with a module fixture.
+`make test` runs several processes with pytest-xdist (`--dist=loadfile`). The tests of a file stay in one process, and
+all with the Spark session in one.
 """
 
 import atexit
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 << 30
+WITH_SESSION = ("tests/spark/", "tests/spark_facts/")
+WITHOUT_SESSION = ("tests/spark/test_examples.py",)
 PACKAGE_FOLDERS = [str(ROOT), str(ROOT / "storage"), str(ROOT / "coordinator")]
-IS_XDIST_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
 # A shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,7 +50,7 @@ def make_spark_home() -> str:
 # Most tests spend more time flushing files than computing. tests/storage stays on the disk.
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES_MIN:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-if not IS_XDIST_WORKER:  # the workers inherit it
+if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers inherit it
     os.environ["SPARK_HOME"] = make_spark_home()
 # The client compiler and the serial collector start sooner; most JVMs here live for seconds.
 os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -66,29 +67,19 @@ def tracebacks_stay_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the groups in this hook, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make quick` leaves out, group those that share a fixture, and put the longest first."""
+    """Mark the tests that `make quick` leaves out, and put the longest first."""
     for item in items:
         if ROOT / "tests" / "processes" in item.path.parents:
             item.add_marker(pytest.mark.slow)
         if has_session(item) or ROOT / "tests" / "spark" in item.path.parents:
             item.add_marker(pytest.mark.spark)
-        if has_session(item):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif shares_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     items.sort(key=dispatch_order)
 
 
 def dispatch_order(item: pytest.Item) -> int:
     """Return the rank of a test: long ones are dispatched first, so that all processes end at about the same time."""
-    ranks = [
-        has_session(item),  # the longest group
-        item.get_closest_marker("spark") is not None,
-        item.get_closest_marker("slow") is not None,
-        item.get_closest_marker("xdist_group") is not None,
-    ]
+    ranks = [has_session(item), *(item.get_closest_marker(name) is not None for name in ("spark", "slow"))]
     return ranks.index(True) if True in ranks else len(ranks)
 
 
@@ -97,17 +88,19 @@ def has_session(item: pytest.Item) -> bool:
     return "spark" in getattr(item, "fixturenames", ())
 
 
-def shares_fixture(item: pytest.Item) -> bool:
-    """Whether a test shares a fixture with others of its module."""
-    fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
-    return any(definition.scope == "module" for definitions in fixtures for definition in definitions)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Keep the tests of a file in one process, and those with the Spark session in one, for `--dist=loadfile`."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
 
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "spark" if file.startswith(WITH_SESSION) and file not in WITHOUT_SESSION else file
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remove the group that pytest-xdist appends to a test's id, so that a printed id can be run again."""
-    if not IS_XDIST_WORKER and report.nodeid.rfind("@") > report.nodeid.rfind("]"):
-        report.nodeid = report.nodeid.rpartition("@")[0]
+    return Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

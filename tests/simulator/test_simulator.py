@@ -16,8 +16,6 @@ SEEDS_A_TEST = 20
 ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 8, 5, 7
 """A seed of each kind of world."""
 
-pytestmark = pytest.mark.xdist_group("simulator")  # they share results
-
 
 @functools.cache
 def result_of(seed):
