@@ -106,8 +106,8 @@ class Writer:
 
     def ride(self) -> list[SwapSegments]:
         """Do the inline maintenance of the tasks of a batch."""
-        works, nonce = plan_inline(self.handle)[: self.tasks], self.log.environment.nonce
-        swaps = [swap for work in works for swap in roll_inline(self.log.store_at, work, nonce())]
+        works = plan_inline(self.handle)[: self.tasks]
+        swaps = [swap for work in works for swap in roll_inline(self.log.store_at, work, self.log.environment)]
         self.segments += len(swaps)
         return swaps
 
@@ -142,7 +142,7 @@ class SmallBatches(Writer):
             self.log.store_at,
             lambda _: destination,
             self.handle.name,
-            nonce=self.log.environment.nonce,
+            environment=self.log.environment,
             durable=True,
             sticky=task,
         )

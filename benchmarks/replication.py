@@ -191,7 +191,7 @@ def _write(handle: TopicHandle, values: Sequence[bytes], acks: Acks, patience: R
     handle.refresh()
     destination = destination_of(handle, None, 2**31 - 1, acks)
     staging = Staging(
-        log.store_at, lambda _: destination, handle.name, nonce=log.environment.nonce, durable=True, sticky=0
+        log.store_at, lambda _: destination, handle.name, environment=log.environment, durable=True, sticky=0
     )
     columns = [pa.nulls(len(values), pa.binary()), pa.array(values, pa.binary())]
     times = pa.repeat(pa.scalar(log.environment.now_ms() * 1000, schema.TIMESTAMP), len(values))

@@ -71,7 +71,7 @@ class PlainLog:
             self.log.store_at,
             lambda _: destination_of(handle, None, MESSAGE_BYTES_MAX),
             topic,
-            nonce=self.log.environment.nonce,
+            environment=self.log.environment,
             durable=False,
             sticky=0,
         )

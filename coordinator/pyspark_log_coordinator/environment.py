@@ -1,4 +1,4 @@
-"""The environment of a process: clocks, sleep and randomness, passed in so that tests can replace them."""
+"""The environment of a process: clocks, sleep, randomness and threads, passed in so that tests can replace them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_storage.store_threads import StoreThreads
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """The clocks, sleep and randomness of one process."""
+    """The clocks, sleep, randomness and threads of one process."""
 
     now_ms: Callable[[], int]
     """Return milliseconds since 1970. No decision about safety depends on them."""
@@ -26,6 +28,8 @@ class Environment(msgspec.Struct, frozen=True):
     """Return a random number between two bounds."""
     nonce: Callable[[], str]
     """Return 32 hex digits that no other process draws."""
+    store_threads: Callable[[str], StoreThreads] = StoreThreads
+    """Return threads for calls to several stores at once, named by their purpose."""
 
 
 def real_environment() -> Environment:

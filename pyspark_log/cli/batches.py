@@ -107,7 +107,7 @@ class Batches:
             self._log.store_at,
             lambda _: destination,
             self._handle.name,
-            nonce=self._log.environment.nonce,
+            environment=self._log.environment,
             durable=self._acks != "0",
             sticky=destination.born,  # grows with every batch, so rows without key take turns
         )

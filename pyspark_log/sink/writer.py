@@ -102,7 +102,7 @@ class _Sink:
                 store_at,
                 self._destination_now if again else self._destination_named,
                 options.topic,
-                nonce=environment.nonce,
+                environment=environment,
                 durable=options.acks != "0",
                 sticky=sticky,
                 slower_seconds=options.request_timeout_ms / 1000,
@@ -124,7 +124,7 @@ class _Sink:
         if (task := context.partitionId()) < len(self._works):
             from pyspark_log_coordinator.commit import inline_maintenance
 
-            swaps = inline_maintenance.roll_inline(store_at, self._works[task], environment.nonce())
+            swaps = inline_maintenance.roll_inline(store_at, self._works[task], environment)
         return StagedMessage(tuple(files), swaps, query_id, run_id)
 
     def _destination_named(self, topic: str) -> Destination:

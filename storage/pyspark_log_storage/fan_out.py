@@ -60,6 +60,7 @@ class FanOutWriter:
         durable: bool = True,
         enough: int | None = None,
         slower_seconds: float = SLOWER_SECONDS,
+        store_threads: Callable[[str], StoreThreads] = StoreThreads,
     ) -> None:
         """`stores` are by node. `close` waits for `enough` of them (None: all); the others go on in the background."""
         assert stores
@@ -67,7 +68,7 @@ class FanOutWriter:
         self._key = key
         self._enough = len(stores) if enough is None else enough
         self._slower_seconds = slower_seconds
-        self._threads = StoreThreads("write to")
+        self._threads = store_threads("write to")
         self._copies = {name: _Copy(store, key, durable=durable) for name, store in stores.items()}
         self._closed: list[str] = []
         self.failures: dict[str, LogError] = {}

@@ -68,7 +68,7 @@ class LostCluster:
         one = handle.refresh().partitions[partition]
         taken = tuple(one.chunks[:chunks])
         job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
-        swap = run_roll(self.log.store_at, roll_task_of(handle, job), self.log.environment.nonce())
+        swap = run_roll(self.log.store_at, roll_task_of(handle, job), self.log.environment)
         handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 

@@ -76,7 +76,7 @@ class ReplicatedTopic:
         taken = tuple(one.chunks[:chunks])
         job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
         work = msgspec.structs.replace(roll_job.roll_task_of(self.handle, job), targets=(on,))
-        swap = roll_run.run_roll(self.log.store_at, work, self.log.environment.nonce())
+        swap = roll_run.run_roll(self.log.store_at, work, self.log.environment)
         self.handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 

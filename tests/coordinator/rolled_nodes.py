@@ -36,7 +36,7 @@ def roll(topic, chunks=None):
     """Roll the oldest chunks as a task does, without opening the log."""
     work = roll_task_of(topic.handle, job(topic, chunks))
     task = topic.stores.task()
-    swap = run_roll(task.store_at, work, topic.log.environment.nonce())
+    swap = run_roll(task.store_at, work, topic.log.environment)
     topic.handle.submit(MaintainSegments((swap,)))
     return swap.segment
 

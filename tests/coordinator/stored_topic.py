@@ -117,7 +117,7 @@ class StoredTopic:
 
     def carry_out(self, job: roll_plan.RollJob) -> SwapSegments:
         """Write a job's segment, and swap nothing in."""
-        return run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment.nonce())
+        return run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment)
 
     def roll(self, chunks: int | None = None, partition: int = 0) -> None:
         """Roll the oldest chunks of a partition into one segment."""

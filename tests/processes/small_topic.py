@@ -106,7 +106,7 @@ class TopicClient:
             self.log.store_at,
             lambda _: destination_of(handle, None, 10**6, acks),
             self.topic,
-            nonce=self.log.environment.nonce,
+            environment=self.log.environment,
             durable=True,
             sticky=0,
         )
@@ -140,8 +140,7 @@ class TopicClient:
         """
         works = plan_inline(self.handle)
         files = self.stage(rows_of(producer, batch), acks)
-        nonce = self.log.environment.nonce
-        swaps = [swap for work in works[:1] for swap in roll_inline(self.log.store_at, work, nonce())]
+        swaps = [swap for work in works[:1] for swap in roll_inline(self.log.store_at, work, self.log.environment)]
         claim = ProducerClaim(producer, producer, "", batch) if named else None
         commit_staged(self.log, [files], claim, acks, patience or RetryPolicy(retries=0), self.topic, swaps=swaps)
 

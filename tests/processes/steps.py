@@ -95,7 +95,7 @@ def files_of_the_dead(client: TopicClient) -> None:
     handle = client.handle
     roll_plan.ROLL_CHUNKS = 4
     for job in roll_plan.plan(handle.journal.state, handle.now_ms(), NEVER):
-        swap = run_roll(client.log.store_at, roll_task_of(handle, job), client.log.environment.nonce())
+        swap = run_roll(client.log.store_at, roll_task_of(handle, job), client.log.environment)
         if swap.partition == 1:  # its roller was killed between the two files
             client.log.store.delete(f"{handle.segment(1, swap.segment.name)}.log")
     leave_undone()

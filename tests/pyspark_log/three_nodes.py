@@ -41,7 +41,7 @@ class ThreeNodes:
 
     def write(self, destination, *values, partition=0):
         log = self.log
-        staging = Staging(log.store_at, lambda _: destination, "t", nonce=log.environment.nonce, durable=True, sticky=0)
+        staging = Staging(log.store_at, lambda _: destination, "t", environment=log.environment, durable=True, sticky=0)
         staging.add(Rows(record(values), None, pa.array([partition] * len(values), pa.int32())))
         return staging.finish()
 

@@ -166,7 +166,7 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
                 continue
             done: tuple[SwapSegments, ...] = ()
             if task < len(works):
-                done = roll_inline(process.log.store_at, works[task], process.environment.nonce())
+                done = roll_inline(process.log.store_at, works[task], process.environment)
             if attempt > 0 or chance.random() > 0.1:  # else another attempt of the task wins
                 break
         files.append(staged)
@@ -186,7 +186,7 @@ def _stage(process: Process, handle: TopicHandle, rows: list[tuple[int, bytes]],
         handle.log.store_at,
         lambda _: destination_of(handle, None, 10**6, acks),
         TOPIC,
-        nonce=process.environment.nonce,
+        environment=process.environment,
         durable=acks != "0",
         sticky=0,
     )
@@ -231,7 +231,7 @@ def maintainer(process: Process) -> None:
                     cluster_cleanup.clean_up_cluster(process.log)
                 case 4:
                     for work in plan_inline(handle):
-                        swap = roll_run.run_roll(process.log.store_at, work, process.environment.nonce())
+                        swap = roll_run.run_roll(process.log.store_at, work, process.environment)
                         process.wait(chance.choice([0, 0.1]))
                         handle.submit(MaintainSegments((swap,)))
         except LogError as error:

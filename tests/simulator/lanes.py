@@ -77,6 +77,11 @@ class ChanceThreads:
         return self._waiting.pop(self._chance.randrange(len(self._waiting)))()
 
 
+def threads(purpose: str, chance: random.Random) -> InlineThreads | ChanceThreads:
+    """Return what makes a process's calls to several stores. The calls of a fan-out to one store stay in order."""
+    return InlineThreads(purpose) if purpose == "write to" else ChanceThreads(chance)
+
+
 def probe(members: Sequence[tuple[object, Store]]) -> dict[str, LogError]:
     """Ask for the markers, one after another."""
     asked = [(node.node_id, check_node(node, store)) for node, store in members]  # type: ignore[attr-defined, arg-type]

@@ -22,8 +22,6 @@ from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.journal import (
     journal,
     journal_entry,
-    journal_nodes,
-    quorum,
     replay,
     spare_repair,
     trimming,
@@ -32,7 +30,6 @@ from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_storage import fan_out
 from pyspark_log_storage.errors import LogError
 from tests.simulator import actors, lanes, losses, nemesis, readers
 from tests.simulator.invariants import require
@@ -238,17 +235,11 @@ def _simulated(world: World) -> Iterator[None]:
     def lane_of(store: Any) -> lanes.InlineReads:
         return reads.setdefault(store, lanes.InlineReads(lambda: world.clock.now, AVOID_SECONDS))
 
-    def chance_threads(purpose: str) -> lanes.ChanceThreads:
-        return lanes.ChanceThreads(world.chance)
-
     logger = logging.getLogger("pyspark_log")
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(opening, "open_log", open_log))
         stack.enter_context(mock.patch.object(opening, "stores_at", stores_at))
-        stack.enter_context(mock.patch.object(fan_out, "StoreThreads", lanes.InlineThreads))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
-        stack.enter_context(mock.patch.object(quorum, "StoreThreads", chance_threads))
-        stack.enter_context(mock.patch.object(journal_nodes, "StoreThreads", chance_threads))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
         yield

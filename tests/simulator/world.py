@@ -17,6 +17,7 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
+from tests.simulator import lanes
 from tests.simulator.clock import Clock
 from tests.simulator.invariants import History, Rows, Violation, require
 from tests.simulator.store import CALM, Objects, ProcessState, SimulatedStore, Weather
@@ -177,6 +178,7 @@ class Process:
             sleep=self.store.wait,
             uniform=self.chance.uniform,
             nonce=lambda: f"{self.chance.getrandbits(128):032x}",
+            store_threads=lambda purpose: lanes.threads(purpose, self.chance),
         )
         self.place = "driver"
         self._logs: dict[str, Log] = {}

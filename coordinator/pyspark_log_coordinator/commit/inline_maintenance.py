@@ -19,6 +19,7 @@ from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.partition import NodeId
@@ -41,10 +42,10 @@ def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
     return tuple(roll_job.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
 
 
-def roll_inline(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> tuple[SwapSegments, ...]:
+def roll_inline(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> tuple[SwapSegments, ...]:
     """Roll or merge; return the swap, or nothing after an error. `store_at` opens a node's store by its address."""
     try:
-        return (roll_run.run_roll(store_at, work, nonce),)
+        return (roll_run.run_roll(store_at, work, environment),)
     except LogError as error:
         _logger.warning(
             "maintenance of topic %r, partition %d was left for later: %s", work.topic, work.job.partition, error
@@ -55,7 +56,7 @@ def roll_inline(store_at: Callable[[str], Store], work: RollTask, nonce: str) ->
 def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
     """Do the most urgent roll of a topic that no task could know beforehand."""
     for work in plan_inline(handle)[:1]:
-        return roll_inline(handle.log.store_at, work, handle.log.environment.nonce())
+        return roll_inline(handle.log.store_at, work, handle.log.environment)
     return ()
 
 
@@ -72,7 +73,7 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
         swaps = []
         for work in works:
             try:
-                swaps.append(roll_run.run_roll(handle.log.store_at, work, handle.log.environment.nonce()))
+                swaps.append(roll_run.run_roll(handle.log.store_at, work, handle.log.environment))
             except (CorruptObject, ObjectMissing) as error:
                 _logger.warning(
                     "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled, so it grows; find "

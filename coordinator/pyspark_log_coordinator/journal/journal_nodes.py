@@ -33,7 +33,6 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_cluster, number
 from pyspark_log_storage.node import read_marker
 from pyspark_log_storage.ranges import Count
-from pyspark_log_storage.store_threads import StoreThreads
 from pyspark_log_storage.stored_names import NodeName
 
 if TYPE_CHECKING:
@@ -116,13 +115,13 @@ def tell(nodes: JournalNodes, store: Store) -> bool:
     return store.create(key, encode(nodes))
 
 
-def newest(stores: Sequence[Store]) -> JournalNodes | None:
+def newest(stores: Sequence[Store], environment: Environment) -> JournalNodes | None:
     """Return the newest list on those of the stores that answer, or None if they have none."""
-    lists, _, _ = _read_all(stores, lambda *_: False)
+    lists, _, _ = _read_all(stores, environment, lambda *_: False)
     return max(lists.values(), key=lambda each: each.generation, default=None)
 
 
-def find(stores: Sequence[Store]) -> JournalNodes | None:
+def find(stores: Sequence[Store], environment: Environment) -> JournalNodes | None:
     """Return the journal nodes of the cluster that has these stores, or None if its journals are on one store.
 
     One store that answers suffices. But a store that is not among its journal nodes must have a list of the same
@@ -136,7 +135,7 @@ def find(stores: Sequence[Store]) -> JournalNodes | None:
         known = {*answered, *(url for nodes in lists.values() for url in nodes.urls)}
         return bool(lists) and all(each.url in known for each in stores)
 
-    lists, errors, without = _read_all(stores, suffices)
+    lists, errors, without = _read_all(stores, environment, suffices)
     if not lists:
         raise _no_list(stores, errors, without)
     first, nodes = max(lists.items(), key=lambda each: each[1].generation)
@@ -161,7 +160,9 @@ def _may_have_left(store: Store, nodes: JournalNodes) -> bool:
 
 
 def _read_all(
-    stores: Sequence[Store], suffices: Callable[[Mapping[str, JournalNodes], Collection[str]], bool]
+    stores: Sequence[Store],
+    environment: Environment,
+    suffices: Callable[[Mapping[str, JournalNodes], Collection[str]], bool],
 ) -> tuple[dict[str, JournalNodes], dict[str, LogError], list[str]]:
     """Read the lists of all stores at once, until `suffices` accepts the lists and the addresses that have answered.
 
@@ -171,7 +172,7 @@ def _read_all(
     errors: dict[str, LogError] = {}
     without: list[str] = []
     waited = 0.0
-    threads = StoreThreads("journal nodes of")
+    threads = environment.store_threads("journal nodes of")
     for position, store in enumerate(stores):
         threads.start(position, partial(read, store))
     while len(lists) + len(errors) + len(without) < len(stores):

@@ -42,7 +42,7 @@ class ClusterJournals:
 
         If not, the journals are on the root, or do not exist yet. Raises what `journal_nodes.find` raises.
         """
-        nodes = None if self.are_located else journal_nodes.find(self._stores.roots)
+        nodes = None if self.are_located else journal_nodes.find(self._stores.roots, self._environment)
         if nodes is None:
             return False
         self.cluster = self._cluster_journal(self._place_of(nodes))
@@ -123,7 +123,8 @@ class ClusterJournals:
         if known is not None and known[0] == nodes:
             return known[1]
         members = [Member(self._stores.at(each.url), each.node, each.incarnation) for each in nodes.nodes]
-        place = SeveralStores(Members(members), nodes.generation)
+        threads = self._environment.store_threads("journal store")
+        place = SeveralStores(Members(members, threads), nodes.generation)
         self._generations[nodes.generation] = nodes, place
         return place
 
@@ -139,7 +140,7 @@ class ClusterJournals:
             if generation < journals.generation and (previous := self.previous_place) is not None:
                 return previous
             return self._place_of(JournalNodes(self.nodes.cluster, journals.nodes, journals.generation))
-        told = journal_nodes.newest(self._stores.all())
+        told = journal_nodes.newest(self._stores.all(), self._environment)
         is_later = told is not None and told.cluster == self.nodes.cluster and told.generation > generation
         return self._place_of(told) if told is not None and is_later else self.place
 

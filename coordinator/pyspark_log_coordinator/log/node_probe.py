@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable
 from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.node import require_marker
-from pyspark_log_storage.store_threads import StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +41,7 @@ class NodeProbe:
         """`seconds` is how long a store may take."""
         self._environment = environment
         self._seconds = seconds
-        self._threads = StoreThreads("marker of")
+        self._threads = environment.store_threads("marker of")
 
     def missing(self, members: Sequence[tuple[Node, Store]]) -> dict[NodeId, LogError]:
         """Return why nodes cannot be used, without those that can."""

@@ -23,6 +23,7 @@ from pyspark_log_storage.node import require_marker, require_written
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_storage.store import Store
 
 SMALL_CHUNK_BYTES = CHUNK_BYTES // 8
@@ -31,7 +32,7 @@ TINY_CHUNK_BYTES = 32 * 1024
 """The same for a roll, which every row goes through: more encoding would slow the writers."""
 
 
-def run_roll(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> SwapSegments:
+def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> SwapSegments:
     """Write the job's segment; return the swap that puts it in its place.
 
     `store_at` opens a node's store by its address. Keeps one or two chunks in memory. Raises `CorruptObject`,
@@ -39,9 +40,9 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> Sw
     """
     job = work.job
     folder = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/"
-    name = layout.segment_name(job.base_offset, work.born, nonce)
+    name = layout.segment_name(job.base_offset, work.born, environment.nonce())
     stores = {each: store_at(work.addresses[each]) for each in work.targets}
-    fan_out = _SegmentFanOut(stores) if len(stores) > 1 else None
+    fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
     place = fan_out or next(iter(stores.values()))
     writer = segment.SegmentWriter(place, folder, name, job.base_offset, job.epoch_starts)
     try:
@@ -64,8 +65,9 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, nonce: str) -> Sw
 class _SegmentFanOut:
     """Writes a segment to several stores at once, and leaves out stores that fail."""
 
-    def __init__(self, stores: Mapping[NodeId, Store]) -> None:
+    def __init__(self, stores: Mapping[NodeId, Store], environment: Environment) -> None:
         self._stores = stores
+        self._store_threads = environment.store_threads
         self._log: FanOutWriter | None = None
         self._index: FanOutWriter | None = None
 
@@ -77,12 +79,13 @@ class _SegmentFanOut:
         return tuple(each for each in self._log.done if each in self._index.done)
 
     def open_write(self, key: str) -> FanOutWriter:
-        self._log = FanOutWriter(self._stores, key)
+        self._log = FanOutWriter(self._stores, key, store_threads=self._store_threads)
         return self._log
 
     def create(self, key: str, data: bytes) -> bool:
         assert self._log is not None, "a segment's index is made from its .log"
-        self._index = FanOutWriter({each: self._stores[each] for each in self._log.done}, key)
+        stores = {each: self._stores[each] for each in self._log.done}
+        self._index = FanOutWriter(stores, key, store_threads=self._store_threads)
         self._index.write(data)
         self._index.close()
         return True

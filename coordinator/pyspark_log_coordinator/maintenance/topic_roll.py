@@ -34,7 +34,7 @@ def roll_and_merge(
         # Plan all tasks before the first swap: the state after it no longer has what other processes changed meanwhile.
         for task in [roll_task_of(handle, job) for job in jobs]:
             try:
-                swap = run_roll(log.store_at, task, log.environment.nonce())
+                swap = run_roll(log.store_at, task, log.environment)
             except LogError as error:
                 if isinstance(error, StoreError) and task.job not in _due(handle):
                     continue  # another process did it, and the files are deleted

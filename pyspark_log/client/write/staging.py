@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +33,7 @@ from pyspark_log_storage.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_storage.store import ObjectWriter
@@ -101,7 +103,7 @@ class Staging:
         destination: Callable[[str], Destination],
         topic: str | None,
         *,
-        nonce: Callable[[], str],
+        environment: Environment,
         durable: bool,
         sticky: int,
         slower_seconds: float = SLOWER_SECONDS,
@@ -114,7 +116,7 @@ class Staging:
         self._store_at = store_at
         self._destination = destination
         self._topic = topic
-        self._nonce = nonce
+        self._environment = environment
         self._durable = durable
         self._slower_seconds = slower_seconds
         self._sticky = sticky
@@ -199,8 +201,10 @@ class Staging:
 
     def _open(self, destination: Destination, nodes: Sequence[NodeId]) -> _File:
         stores = {each: self._store_at(destination.nodes[each].url) for each in nodes}
-        name = layout.born_name(destination.born, self._nonce())
-        return _File(destination, stores, name, durable=self._durable, slower_seconds=self._slower_seconds)
+        name = layout.born_name(destination.born, self._environment.nonce())
+        store_threads = self._environment.store_threads
+        open_several = partial(FanOutWriter, slower_seconds=self._slower_seconds, store_threads=store_threads)
+        return _File(destination, stores, name, open_several, durable=self._durable)
 
 
 class _TopicFiles:
@@ -235,7 +239,13 @@ class _File:
     """One append file, on one node or on several."""
 
     def __init__(
-        self, destination: Destination, stores: dict[NodeId, Store], name: str, *, durable: bool, slower_seconds: float
+        self,
+        destination: Destination,
+        stores: dict[NodeId, Store],
+        name: str,
+        open_several: Callable[..., FanOutWriter],
+        *,
+        durable: bool,
     ) -> None:
         self._destination = destination
         self._stores = stores
@@ -246,9 +256,7 @@ class _File:
             (store,) = stores.values()
             target: ObjectWriter = store.open_write(key, durable=durable)
         else:
-            target = self._fan_out = FanOutWriter(
-                stores, key, durable=durable, enough=destination.enough, slower_seconds=slower_seconds
-            )
+            target = self._fan_out = open_several(stores, key, durable=durable, enough=destination.enough)
         self.writer = AppendFileWriter(target)
 
     def close(self) -> StagedFile:

@@ -65,7 +65,7 @@ def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
     job = roll_plan.RollJob(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
-    roll_run.run_roll(topic.log.store_at, roll_job.roll_task_of(topic.handle, job), topic.log.environment.nonce())
+    roll_run.run_roll(topic.log.store_at, roll_job.roll_task_of(topic.handle, job), topic.log.environment)
     (found,) = returned_node.inspect(topic.handle, "0")
     assert found.strays == ()
 

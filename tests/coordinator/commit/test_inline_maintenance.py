@@ -201,6 +201,6 @@ def test_a_roll_in_a_task_returns_its_swap(log):
     fill(log, ROLL_CHUNKS)
     handle = log.log.topic("t")
     [work] = inline_maintenance.plan_inline(handle)
-    [swap] = roll_inline(log.log.store_at, work, log.log.environment.nonce())
+    [swap] = roll_inline(log.log.store_at, work, log.log.environment)
     assert (swap.partition, swap.segment.base_offset, swap.segment.end_offset) == (0, 0, ROLL_CHUNKS)
     assert one(log).segments == ()

@@ -209,7 +209,7 @@ def test_a_hanging_store_delays_no_other(founded):
         raise StoreUnavailable("/disk/a", "", "it was away")
 
     hanging.read = hanging.create = hang
-    nodes = journal_nodes.find([hanging, founded.open("/disk/b"), founded.open("/disk/c")])
+    nodes = journal_nodes.find([hanging, founded.open("/disk/b"), founded.open("/disk/c")], fake_environment())
     release.set()
     assert nodes.urls == URLS
 

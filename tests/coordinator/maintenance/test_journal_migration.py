@@ -5,6 +5,7 @@ import contextlib
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.history import state_at
 from pyspark_log_coordinator.log import node_admin
@@ -228,5 +229,5 @@ def test_a_store_tells_the_newest_list_and_is_told_each_once():
     new = MemoryStore("/disk/b")
     assert journal_nodes.tell(lists[-1], new)
     assert list(new.list("")) == [layout.JOURNAL_NODES]
-    assert journal_nodes.newest([store, new]) == lists[-1]
-    assert journal_nodes.find([new, store]) == lists[-1]
+    assert journal_nodes.newest([store, new], real_environment()) == lists[-1]
+    assert journal_nodes.find([new, store], real_environment()) == lists[-1]

@@ -99,7 +99,7 @@ def test_a_store_that_does_not_answer_is_asked_once_for_all_chunks(topic, monkey
         raise StoreUnavailable("", key, "no answer")
 
     monkeypatch.setattr(disk(topic, "0"), "read", read)
-    swap = run_roll(topic.log.store_at, work, topic.log.environment.nonce())
+    swap = run_roll(topic.log.store_at, work, topic.log.environment)
     assert (holders(swap.segment), swap.segment.end_offset, len(asked)) == (["1", "2"], 4, 1)
 
 
@@ -114,7 +114,7 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     flip(topic, "0", f"{topic.handle.segment(0, second.name)}.log", -5)
     one = topic.partition()
     merge = roll_plan.RollJob(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)
-    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, merge), topic.log.environment.nonce())
+    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, merge), topic.log.environment)
     topic.handle.submit(MaintainSegments((swap,)))
     assert [offset for offset, _ in rolled(topic, "0", "1", "2")][-1] < 6
     assert sum(rows for _, rows in rolled(topic, "0", "1", "2")) == 6
@@ -134,7 +134,7 @@ def test_a_roll_without_a_reachable_holder_says_so(topic):
     work = roll_task_of(topic.handle, job(topic))
     bare = {number: roll_job.RollSource(each.name, ()) for number, each in work.files.items()}
     with pytest.raises(StoreUnavailable, match=r"none of the nodes that hold .* is reachable; bring one back"):
-        run_roll(topic.log.store_at, msgspec.structs.replace(work, files=bare), "ab" * 16)
+        run_roll(topic.log.store_at, msgspec.structs.replace(work, files=bare), topic.log.environment)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreUnwritable])
@@ -176,12 +176,12 @@ def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     fill(topic, 2)
     work = roll_task_of(topic.handle, job(topic))
     disk(topic, "1").delete("node")
-    swap = run_roll(topic.log.store_at, work, topic.log.environment.nonce())
+    swap = run_roll(topic.log.store_at, work, topic.log.environment)
     assert holders(swap.segment) == ["0", "2"]
     for name in ("0", "2"):
         disk(topic, name).delete("node")
     with pytest.raises(NodeMissing):
-        run_roll(topic.log.store_at, work, topic.log.environment.nonce())
+        run_roll(topic.log.store_at, work, topic.log.environment)
 
 
 def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
@@ -195,5 +195,5 @@ def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
 def test_inline_maintenance_does_the_same(topic):
     fill(topic, roll_plan.ROLL_CHUNKS)
     [work] = inline_maintenance.plan_inline(topic.handle)
-    [swap] = inline_maintenance.roll_inline(topic.stores.task().store_at, work, "ab" * 16)
+    [swap] = inline_maintenance.roll_inline(topic.stores.task().store_at, work, topic.log.environment)
     assert holders(swap.segment) == ["0", "1", "2"]

@@ -87,13 +87,13 @@ class SegmentedLog(RuleBasedStateMachine):
     @rule()
     def crash_before_segments_are_swapped_in(self) -> None:
         for job in roll_plan.plan(self.handle.journal.state, self.now):
-            roll_run.run_roll(self.log.store_at, roll_job.roll_task_of(self.handle, job), next(self.nonces))
+            roll_run.run_roll(self.log.store_at, roll_job.roll_task_of(self.handle, job), self.log.environment)
         self.restart()
 
     @rule()
     def roll_or_merge_a_little(self) -> None:
         for job in roll_plan.plan(self.handle.journal.state, self.now)[:1]:
-            swap = roll_run.run_roll(self.log.store_at, roll_job.roll_task_of(self.handle, job), next(self.nonces))
+            swap = roll_run.run_roll(self.log.store_at, roll_job.roll_task_of(self.handle, job), self.log.environment)
             self.handle.submit(MaintainSegments((swap,)))
 
     @rule()

@@ -33,7 +33,7 @@ def orphan(log: PlainLog, topic: str) -> None:
     handle = log.log.topic(topic)
     destination = destination_of(handle, None, MESSAGE_BYTES_MAX)
     environment = log.log.environment
-    staging = Staging(log.log.store_at, lambda _: destination, topic, nonce=environment.nonce, durable=False, sticky=0)
+    staging = Staging(log.log.store_at, lambda _: destination, topic, environment=environment, durable=False, sticky=0)
     staging.add(Rows(record([b"lost"]), None, None))
     staging.finish()
 

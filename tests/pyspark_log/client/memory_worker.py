@@ -45,9 +45,8 @@ def write(log, topic, count):
 
     def begin(*, again):
         assert not again, "nothing fails here"
-        nonce = log.environment.nonce
         destination = destination_of(handle, None, 10**6)
-        return Staging(log.store_at, lambda _: destination, topic, nonce=nonce, durable=True, sticky=0)
+        return Staging(log.store_at, lambda _: destination, topic, environment=log.environment, durable=True, sticky=0)
 
     staging = RetryingStaging(begin, log.environment, RetryPolicy(retries=0))
     for batch in batches(count):

@@ -29,7 +29,7 @@ def task(log, topic, *values):
         log.log.store_at,
         lambda name: destination_of(log.log.topic(name), None, 1000),
         topic,
-        nonce=log.log.environment.nonce,
+        environment=log.log.environment,
         durable=True,
         sticky=0,
     )

@@ -43,7 +43,7 @@ class Writer:
             self.log.store_at,
             lambda _: destination,
             "t",
-            nonce=self.log.environment.nonce,
+            environment=self.log.environment,
             durable=True,
             sticky=0,
         )

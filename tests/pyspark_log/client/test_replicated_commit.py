@@ -161,7 +161,7 @@ def test_a_batch_is_one_entry_however_many_nodes_and_partitions_there_are(nodes,
 
     def stage():
         destination = destination_of(handle, None, 1000)
-        staging = Staging(log.store_at, lambda _: destination, "t", nonce=log.environment.nonce, durable=True, sticky=0)
+        staging = Staging(log.store_at, lambda _: destination, "t", environment=log.environment, durable=True, sticky=0)
         staging.add(Rows(record([b"row"] * partitions), None, pa.array(range(partitions), pa.int32())))
         return staging.finish()
 

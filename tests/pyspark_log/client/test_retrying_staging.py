@@ -66,8 +66,9 @@ class TwoNodes:
             if again:
                 detect_failures(self.handle, policy)
             destination = destination_of(self.handle, None, 10**6, acks)
-            nonce = self.log.environment.nonce
-            return Staging(self.log.store_at, lambda _: destination, "t", nonce=nonce, durable=True, sticky=0)
+            return Staging(
+                self.log.store_at, lambda _: destination, "t", environment=self.log.environment, durable=True, sticky=0
+            )
 
         return RetryingStaging(begin, self.log.environment, policy, **options)
 

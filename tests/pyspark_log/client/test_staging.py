@@ -29,7 +29,7 @@ def staging(log, topic="t", *, sticky=0, max_message_bytes=2**30):
         log.log.store_at,
         lambda name: destination_of(log.log.topic(name), None, max_message_bytes),
         topic,
-        nonce=log.log.environment.nonce,
+        environment=log.log.environment,
         durable=True,
         sticky=sticky,
     )
