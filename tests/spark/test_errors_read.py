@@ -19,11 +19,11 @@ def log(spark, tmp_path):
 READS = [
     (
         {"subscribe": "t", "failOnDataLos": "false"},
-        "there is no option failondatalos for a read",
+        "unknown option failondatalos for a",
         "Did you mean failOnDataLoss?",
     ),
-    ({}, "a read needs exactly one of the options subscribe, subscribePattern and assign", "none is given"),
-    ({"subscribe": "t", "assign": '{"t":[0]}'}, "exactly one of the options", "subscribe and assign are given"),
+    ({}, "set exactly one of the options subscribe, subscribePattern and assign", "found none of them"),
+    ({"subscribe": "t", "assign": '{"t":[0]}'}, "set exactly one of the options", "found subscribe and assign"),
     ({"subscribe": "x"}, "UnknownTopic: topic 'x' does not exist", "create it first (existing: t)"),
     ({"subscribe": ".."}, "option subscribe is '..'", "a topic name cannot be '..'"),
     (
