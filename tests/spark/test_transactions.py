@@ -70,7 +70,7 @@ def test_a_new_checkpoint_with_a_known_application_id_is_refused_until_it_takes_
         new.run(log.spark)
     shown = str(refused.value)
     assert f"txnAppId 'app' belongs to query {old.id}, which wrote up to batch 0; this is query {new.id}" in shown
-    assert "its checkpoint is new or another's" in shown
+    assert "with a new or different checkpoint" in shown
     assert "txnTakeOver=true" in shown
     assert log.contents() == before
 
@@ -105,7 +105,7 @@ def test_a_batch_write_that_is_repeated_is_skipped(log: Log) -> None:
 
 def test_a_batch_write_with_a_lower_version_is_refused(log: Log) -> None:
     log.write(log.numbers(0, 10), txnAppId="app", txnVersion=7)
-    with pytest.raises(PySparkException, match="sends batch 6 after batch 7 is in the log"):
+    with pytest.raises(PySparkException, match="sends batch 6 after batch 7: batch ids went backwards"):
         log.write(log.numbers(10, 20), txnAppId="app", txnVersion=6)
     assert log.sorted_numbers() == list(range(10))
 

@@ -190,5 +190,5 @@ def test_nodes_of_other_names_are_errors_where_they_are_read(name):
 
 
 def test_a_checkpoint_of_another_name_is_an_error():
-    with pytest.raises(CorruptObject, match="names no topic"):
+    with pytest.raises(CorruptObject, match="has no valid topic name"):
         checkpoints.decode_offsets(b"0\n1\n../t 0 5\n", "the file")
