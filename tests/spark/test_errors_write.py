@@ -31,7 +31,11 @@ WRITES = [
     (GOOD, {"topic": "t", "acks": "2"}, "option acks is '2': it is not a known value"),
     (GOOD, {"topic": "t", "compression.type": "gzip"}, "option compression.type is 'gzip': chunks are Arrow data"),
     (GOOD, {"topic": "t", "txnAppId": "a"}, "option txnAppId is given without txnVersion"),
-    (GOOD, {"topic": "t", "asyncProgressTrackingEnabled": "true"}, "which breaks exactly-once; expected false (default: false)"),
+    (
+        GOOD,
+        {"topic": "t", "asyncProgressTrackingEnabled": "true"},
+        "which breaks exactly-once; expected false (default: false)",
+    ),
     ("select 1 id", {"topic": "t"}, "the frame has no column 'value' (it has id)"),
     ("select 1 value", {"topic": "t"}, "column 'value' has type int, expected binary or string"),
     (f"{GOOD}, 0L partition", {"topic": "t"}, "column 'partition' has type bigint, expected int"),
