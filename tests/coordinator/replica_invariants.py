@@ -6,7 +6,7 @@ from tests.coordinator.replica_disks import Disks, Known, State, words
 
 
 def acknowledged_rows_stay(state: State, known: Known, disks: Disks, min_insync: int) -> str | None:
-    """Hold that what was acknowledged with acks=all is kept while one store of the ISR lives."""
+    """Require that rows acknowledged with acks=all are kept while one store of the ISR survives."""
     members = [disks[name] for name in known.partition.isr if name in disks]
     # Whoever rebuilds a log does not know how far it was committed.
     end = known.partition.log_end if state.rebuilds else known.partition.high_watermark

@@ -8,7 +8,7 @@ from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition
 
 BASE = 10
-"""Where the chunks begin: what came before them is gone."""
+"""The offset of the first chunk: earlier rows have expired."""
 
 
 def partition(rows, timestamps=None):

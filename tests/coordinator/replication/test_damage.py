@@ -82,7 +82,7 @@ def test_a_leader_with_a_damaged_copy_gives_the_lead_to_one_that_has_every_row()
     assert state.partitions[1].leader == "A"
 
 
-def test_rows_that_are_not_committed_put_nobody_out_of_the_isr():
+def test_damage_to_rows_that_are_not_committed_shrinks_no_isr():
     state = after(filled(), commit(None, file({0: 1}, on=("A", "C")), acks="1"))
     assert decide(state, bad("C", (2, 0))) == [CopiesDamaged("C", ((2, 0),), ())]
 
@@ -101,7 +101,7 @@ def test_a_copy_is_not_given_up_for_one_on_a_node_under_suspicion():
     assert decide(after(state, Suspect("A", incarnation("A"))), bad("B", (0, 0))) == []
 
 
-def test_a_segment_that_waits_for_the_isr_is_held_by_somebody():
+def test_a_staged_segment_keeps_a_holder():
     state = after(filled(), MaintainSegments((swap(0, 2, on=("B", "C")),)))
     (staged,) = state.partitions[0].staged
     assert decide(after(state, Suspect("B", incarnation("B"))), bad("C", segments=[(0, staged.name, 0)])) == []
@@ -111,7 +111,7 @@ def test_a_segment_that_waits_for_the_isr_is_held_by_somebody():
     assert decide(state, bad("C", segments=[(0, staged.name, 0)])) == []
 
 
-def test_a_leader_stays_where_nobody_else_has_every_row():
+def test_a_leader_stays_if_no_other_replica_has_every_row():
     state = after(filled(), commit(None, file({0: 1}, on=("A",)), acks="1"))
     assert decide(state, bad("A", (1, 0))) == []
 
@@ -144,7 +144,7 @@ def test_a_fenced_node_does_not_count_for_the_majority_that_is_left():
 
 
 def test_no_report_true_or_not_costs_a_row_or_the_promise_of_min_insync():
-    """Random histories, of which each ends with everybody's copying again: then all is as if nothing had been said."""
+    """After random histories, all nodes catch up: the state is as if nothing had been reported."""
     counted = 0
     for seed in range(300):
         dice = random.Random(seed)

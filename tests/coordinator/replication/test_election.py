@@ -176,7 +176,7 @@ def back(node, *files, segments=()):
 
 
 def only_a_has_all():
-    """Return a topic whose ISR is A; B holds the first two of three batches, and A is gone; and the suspicion."""
+    """Return a topic whose ISR is A; B holds the first two of three batches; and the suspicion of A."""
     state = after(started(replicas=("A", "B")), commit(claim(0), file({0: 2}, on=("A", "B"))))
     state = after(state, commit(claim(1), file({0: 2}, on=("A", "B"))))
     return lost(after(state, commit(claim(2), file({0: 2}))))
@@ -219,7 +219,7 @@ def test_a_disk_that_was_set_back_is_no_leader_in_another_life_or_when_it_is_fen
     assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))[-1].leader is None
 
 
-def test_a_member_whose_disk_was_set_back_just_now_may_yet_be_restored_and_nobody_leads():
+def test_no_leader_is_elected_while_the_disk_of_a_member_may_still_be_restored():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A",))))
     state, gone = lost(state)
     leads = ElectLeaders(holders("B"), (), unclean=True, set_back=(back("A", 0),))

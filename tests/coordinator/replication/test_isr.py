@@ -33,7 +33,7 @@ def at_ends(leader_epoch=0, **ends):
 
 
 def looks(*sights):
-    """Return what an observer knows of B, and who lags, after it saw A and B at these times with these LEOs."""
+    """Return what is known of B, and the members that lag, after looks at these times at A and B with these LEOs."""
     lags = {}
     for now, leader, follower in sights:
         state = at_ends(A=leader, B=follower)
@@ -134,7 +134,7 @@ def test_only_followers_in_the_isr_are_watched():
     assert set(observe_all({}, state, 0)) == {(0, "B")}
 
 
-def test_where_nobody_leads_nobody_lags():
+def test_no_member_of_a_leaderless_partition_lags():
     state = at_ends(A=9, B=0)
     state = msgspec.structs.replace(state, partitions=(msgspec.structs.replace(state.partitions[0], leader=None),))
     assert observe_all({}, state, 0) == {}
@@ -168,7 +168,7 @@ def test_a_change_that_comes_while_others_wait_lets_all_wait_and_one_that_is_gon
 
 
 def behind():
-    """Return a topic of two partitions; B and C are behind in the first, nobody is in the other."""
+    """Return a topic of two partitions; B and C are behind in the first, no replica in the other."""
     state = after(started(2, ABC), commit(None, file({0: 2, 1: 2}, on=ABC)))
     return after(state, commit(None, file({0: 1}), acks="1"))
 

@@ -25,7 +25,7 @@ def test_the_percentage_is_of_the_partitions_that_prefer_the_node_and_must_be_pa
     assert imbalanced({"t": ten}, percentage=9) == {"t": (0,)}
 
 
-def test_a_partition_that_nobody_leads_or_that_moves_counts_for_nothing():
+def test_leaderless_and_moving_partitions_do_not_count():
     moving = msgspec.structs.replace(led("B", "A", "B"), adding=("A",))
     leaving = msgspec.structs.replace(led("B", "A", "B"), removing=("B",))
     assert imbalanced({"t": [led(None, "A", "B"), moving, leaving]}) == {}

@@ -183,7 +183,7 @@ def test_nothing_is_rolled_in_a_partition_whose_last_segment_is_still_being_copi
     assert plan(after(two, MaintainSegments((swap(0, 1),))), 0) == []
 
 
-def test_a_segment_that_nobody_holds_is_no_segment():
+def test_a_swap_of_a_segment_without_current_holders_is_stale():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
     assert decide(state, MaintainSegments((swap(0, 1, on=()),))) == []
     assert decide(after(state, AlterReplicaNode("A", "another")), MaintainSegments((swap(0, 1, epoch=1),))) == []

@@ -26,7 +26,7 @@ def search(**bounds):
 
 def assert_holds(result):
     assert result.violation is None, "\n".join([result.violation, *result.scenario])
-    # A search in which nothing was ever committed or nobody elected would find nothing wrong either.
+    # A search without commits or elections would find nothing wrong either.
     assert result.committed > result.states / 10
     assert result.elected > result.states / 2
 

@@ -119,7 +119,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(node=nodes, chosen=st.sets(st.integers(0, 40)), all_of_it=st.booleans(), old_life=st.booleans())
     def damage(self, node: str, chosen: set[int], all_of_it: bool, old_life: bool) -> None:
-        """Report copies of a node, true or not: whatever is reported, a row costs that not."""
+        """Report copies of a node, true or not: no report costs a row."""
         before = self.state
         chunks = [chunk for one in before.partitions for chunk in one.chunks]
         files = {each.file: each.position for each in chunks if all_of_it or each.file % 40 in chosen}
@@ -262,7 +262,7 @@ class Replicas(RuleBasedStateMachine):
             assert one.isr != () or one.leader is None
             for node in one.isr if not quorum else ():
                 assert one.log_end_offsets[node] >= one.high_watermark
-            # Each member can read all that it is said to have, whoever else is lost.
+            # Each member can read all rows that it should have, whichever others are lost.
             for segment in one.segments if not quorum else ():
                 assert {holder.node for holder in segment.holders} >= set(one.isr)
 

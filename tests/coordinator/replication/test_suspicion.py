@@ -41,7 +41,7 @@ def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node,
         AlterReplicaNode("A", "another"),
         CancelSuspicion("A", incarnation("A"), 1),
     ],
-    ids=["a batch", "a report", "another incarnation", "somebody reaches it"],
+    ids=["a batch", "a report", "another incarnation", "a cancellation"],
 )
 def test_an_entry_that_shows_that_the_node_is_alive_cancels_the_suspicion(command):
     assert after(suspected(), command).suspects == {}
@@ -78,7 +78,7 @@ def test_a_suspicion_that_was_cancelled_and_raised_again_is_another_one():
     assert observe(standing, again, 90) == {"A": ObservedSuspicion(2, 90)}
 
 
-def test_who_did_not_see_that_it_was_raised_again_elects_nobody():
+def test_a_process_that_missed_that_a_suspicion_was_raised_again_elects_no_leader():
     again = after(after(suspected(), HoldFiles("A", incarnation("A"))), Suspect("A", incarnation("A")))
     assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 1),))) == []
     assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 2),))) != []

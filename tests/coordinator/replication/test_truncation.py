@@ -30,7 +30,7 @@ def test_who_asks_for_an_epoch_that_left_no_rows_is_told_of_the_one_before():
         (LINEAGE, 700, LINEAGE, 800, 700),  # it missed rows
         (LINEAGE, 800, LINEAGE, 800, 800),
         (((0, 0),), 250, LINEAGE, 800, 250),
-        (((0, 0),), 310, LINEAGE, 800, 300),  # it led, and wrote what nobody copied
+        (((0, 0),), 310, LINEAGE, 800, 300),  # it led, and wrote rows that no other node copied
         (((0, 0), (1, 300)), 600, LINEAGE, 800, 500),
         (LINEAGE, 900, LINEAGE, 800, 800),
         (((0, 0), (1, 10)), 20, ((0, 0), (2, 15)), 30, 10),  # KIP-279: the answer is about epoch 0

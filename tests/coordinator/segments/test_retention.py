@@ -114,7 +114,7 @@ def test_each_partition_has_its_own_log_start():
     assert [each.log_start for each in state.partitions] == [10, 20]
 
 
-def test_offsets_go_on_where_they_were_when_all_rows_have_gone():
+def test_offsets_continue_after_all_rows_are_deleted():
     state = rolled(configured(filled(2), retention_ms=10 * SECOND), 0, 20, max_timestamp=1)
     state = at(state, ApplyRetention(), 60 * SECOND)
     one = state.partitions[0]

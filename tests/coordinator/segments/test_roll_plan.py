@@ -219,7 +219,7 @@ def test_a_chunk_larger_than_the_budget_is_rolled_by_itself():
         (2**24, 64, INLINE_ROLL_BYTES_MAX),  # not half of 1 GiB
     ],
 )
-def test_a_job_in_passing_is_half_of_what_is_unrolled_within_bounds(chunk, count, expected):
+def test_an_inline_job_is_half_of_what_is_unrolled_within_bounds(chunk, count, expected):
     state = started()
     for _ in range(count):
         state = after(state, commit(None, heavy(1, chunk)))
@@ -236,7 +236,7 @@ def test_a_partition_past_the_hard_cap_must_be_rolled():
     assert must_roll(after(state, commit(None, file({1: 1}))))
 
 
-# A long life
+# A long history
 
 
 def carried_out(state, job, writes):

@@ -86,7 +86,7 @@ def test_another_partition_is_left_alone():
     assert pieces(state, 1) == [("segment", 0, 20)]
 
 
-# What has gone stale
+# Stale swaps
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_deleted_topic_does_not_begin_again():
     assert decide(state, StartTopic("t", "1", TopicConfig(), (), {"A": "x"}, (("A",),))) == []
 
 
-def test_a_batch_for_a_journal_that_nobody_has_begun_is_a_bug():
+def test_a_batch_before_the_journal_has_begun_is_a_bug():
     with pytest.raises(AssertionError):
         decide(topic.Topic(), commit(claim(0), file({0: 1})))
 
