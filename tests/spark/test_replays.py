@@ -147,7 +147,7 @@ def test_the_same_batch_with_another_number_of_rows_is_refused(
     fail_at(spark, query, COMMITTED, 1)
     before = read_topic(query.path, "out")
     changed = replace(query, where="CAST(CAST(value AS STRING) AS INT) % 2 = 0")
-    with pytest.raises(StreamingQueryException, match=r"sends batch 1 again with \d+ rows, and \d+ are in the log"):
+    with pytest.raises(StreamingQueryException, match=r"sends batch 1 again with \d+ rows, but \d+ are in the log"):
         changed.run(spark)
     assert read_topic(query.path, "out") == before
 
