@@ -88,9 +88,7 @@ def inject_faults(processes: Processes, nodes: Nodes, dice: random.Random) -> Co
 
 
 @pytest.mark.timeout(SECONDS + 300)
-def test_whatever_happens_to_processes_and_nodes_no_acknowledged_row_is_lost_and_nobody_sees_another_log(
-    fork_server, folder
-):
+def test_no_fault_of_processes_and_nodes_loses_an_acknowledged_row_or_shows_another_log(fork_server, folder):
     nodes = Nodes(folder, journals=3, config=CONFIG)
     stop, end, progress_paths = (
         str(folder / "stop"),

@@ -114,7 +114,7 @@ def test_an_entry_on_a_slot_that_was_collected_is_not_believed_and_the_batch_is_
     assert not case.entry.exists(), "what means nothing goes with the next trimming"
 
 
-def test_a_batch_whose_file_was_tidied_away_while_its_writer_slept_is_an_error(suspension):
+def test_a_batch_whose_file_was_deleted_while_its_writer_was_suspended_is_an_error(suspension):
     case = suspension(AT_ONCE)
     case.suspend(workers.write_suspended, "suspended", 0, at=AN_ENTRY)
     case.go_on()
@@ -125,7 +125,7 @@ def test_a_batch_whose_file_was_tidied_away_while_its_writer_slept_is_an_error(s
     case.check()
 
 
-def test_an_entry_that_was_collected_after_its_writer_fell_asleep_counted(suspension):
+def test_an_entry_that_was_trimmed_while_its_writer_was_suspended_counted(suspension):
     case = suspension(AT_ONCE)
     case.suspend(workers.write_suspended, "suspended", 0, at=AN_ENTRY, after=True)
     assert case.entry.exists()
@@ -136,7 +136,7 @@ def test_an_entry_that_was_collected_after_its_writer_fell_asleep_counted(suspen
     case.check()
 
 
-def test_who_asks_about_a_batch_that_is_there_and_whose_entry_goes_meanwhile_is_told_so(suspension):
+def test_a_replayed_batch_is_recognized_although_its_entry_is_trimmed_meanwhile(suspension):
     """The entry is made durable once more, which finds it there; then it is trimmed, before it can be looked at."""
     case = suspension(AT_ONCE)
     case.suspend(workers.write_suspended, "other", 5, at=AN_ENTRY, after=True)
@@ -146,7 +146,9 @@ def test_who_asks_about_a_batch_that_is_there_and_whose_entry_goes_meanwhile_is_
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_who_slept_longer_than_the_journal_remembers_says_so_and_can_ask_again(suspension, monkeypatch, after):
+def test_a_writer_suspended_for_longer_than_hashes_are_kept_raises_an_error_and_can_retry(
+    suspension, monkeypatch, after
+):
     monkeypatch.setattr(replay, "HASHES_MAX", 8)
     case = suspension(AT_ONCE)
     case.suspend(workers.write_suspended, "suspended", 0, at=AN_ENTRY, after=after)
@@ -169,7 +171,7 @@ def test_who_slept_longer_than_the_journal_remembers_says_so_and_can_ask_again(s
         AN_ENTRY,
     ],
 )
-def test_wherever_a_writer_sleeps_its_batch_is_in_the_log_once_or_not_at_all(suspension, at):
+def test_wherever_a_writer_is_suspended_its_batch_is_in_the_log_once_or_not_at_all(suspension, at):
     case = suspension(AT_ONCE)
     case.suspend(workers.write_suspended, "suspended", 0, at=at)
     case.go_on()
@@ -196,7 +198,7 @@ def test_wherever_a_writer_sleeps_its_batch_is_in_the_log_once_or_not_at_all(sus
         ("rename", "-checkpoint"),
     ],
 )
-def test_wherever_a_maintainer_sleeps_it_does_no_harm_when_it_wakes(suspension, monkeypatch, at):
+def test_wherever_maintenance_is_suspended_it_does_no_harm_when_it_continues(suspension, monkeypatch, at):
     case = suspension(AT_ONCE)
     with monkeypatch.context() as undone:
         leave_undone(undone.setattr)
@@ -210,7 +212,7 @@ def test_wherever_a_maintainer_sleeps_it_does_no_harm_when_it_wakes(suspension, 
     case.check()
 
 
-def test_a_segment_that_was_tidied_away_while_its_maker_slept_is_never_swapped_in(suspension, monkeypatch):
+def test_a_segment_that_was_deleted_while_its_writer_was_suspended_is_never_swapped_in(suspension, monkeypatch):
     case = suspension(AT_ONCE)
     with monkeypatch.context() as undone:
         leave_undone(undone.setattr)
@@ -223,7 +225,7 @@ def test_a_segment_that_was_tidied_away_while_its_maker_slept_is_never_swapped_i
 
 @pytest.mark.parametrize("stray", [False, True])
 @pytest.mark.parametrize("at", [("read", "/journal/entries/"), ("scandir", "/journal/snapshots")])
-def test_a_reader_that_slept_shows_nothing_stale_as_the_tail(suspension, stray, at):
+def test_a_suspended_reader_shows_no_stale_tail(suspension, stray, at):
     case = suspension(PATIENT)
     writer = case.suspend(workers.write_suspended, "suspended", 0, at=AN_ENTRY)
     reader = case.suspend(workers.look_suspended, at=at)
@@ -238,7 +240,7 @@ def test_a_reader_that_slept_shows_nothing_stale_as_the_tail(suspension, stray, 
 
 
 @pytest.mark.parametrize("part", ["/append/", ".index", ".log"])
-def test_a_reader_whose_files_went_while_it_slept_finds_its_rows_again(suspension, part):
+def test_a_suspended_reader_whose_files_were_deleted_finds_its_rows_again(suspension, part):
     case = suspension(AT_ONCE)
     rows = case.client.read(0)
     case.suspend(workers.read_suspended, at=("read", part))
@@ -246,7 +248,7 @@ def test_a_reader_whose_files_went_while_it_slept_finds_its_rows_again(suspensio
     assert case.resume() == rows
 
 
-def test_a_reader_whose_rows_expired_while_it_slept_says_so(suspension):
+def test_a_suspended_reader_whose_rows_expired_raises_an_error(suspension):
     case = suspension(AT_ONCE)
     case.suspend(workers.read_suspended, at=("read", "/append/"))
     case.go_on()
@@ -255,7 +257,7 @@ def test_a_reader_whose_rows_expired_while_it_slept_says_so(suspension):
     assert "DataLoss: topic 't', partition 0: offsets" in case.resume()
 
 
-def test_ten_processes_append_while_another_trims_as_fast_as_it_can_and_some_sleep(fork_server, folder):
+def test_ten_processes_append_while_another_trims_and_some_are_suspended(fork_server, folder):
     root, progress, stop, dice = (
         str(folder / "root"),
         str(folder / "progress"),

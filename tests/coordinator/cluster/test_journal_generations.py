@@ -104,7 +104,7 @@ def test_a_move_ends_when_all_topics_that_were_there_have_moved(six):
         assert cluster.decide(settled, FinishJournalMigration(2, frozenset()), NOW) == []
 
 
-def test_who_ends_an_older_move_ends_none(six):
+def test_the_end_of_an_older_migration_ends_none(six):
     state = after(six, move("034"), FinishJournalMigration(2, frozenset({"id t"})), move("345"))
     assert cluster.decide(state, FinishJournalMigration(2, frozenset({"id t"})), NOW) == []
     assert state.journals.previous == (journal_node("0"), journal_node("3"), journal_node("4"))

@@ -45,14 +45,14 @@ def test_all_move_where_none_may_stay_and_leaders_are_even():
     assert leads(after) == {"3": 2, "4": 2, "5": 2}
 
 
-def test_a_node_that_goes_is_replaced_by_those_with_the_fewest_replicas():
+def test_a_removed_node_is_replaced_by_those_with_the_fewest_replicas():
     before = (("0", "1"), ("1", "0"), ("2", "0"), ("0", "2"))
     after = relocate(before, nodes("1234"))
     assert as_text(after) == ["3 1", "1 4", "2 3", "4 2"]
     assert moved(before, after) == loads(before)["0"]
 
 
-def test_a_preferred_leader_that_goes_is_followed_by_whoever_leads_least():
+def test_a_removed_preferred_leader_is_replaced_by_the_node_that_leads_least():
     after = relocate((("0", "1"), ("0", "2"), ("1", "2")), nodes("12"), replication_factor=1)
     assert as_text(after) == ["1", "2", "1"]
     assert as_text(relocate((("0", "1", "2"), ("1", "2", "0")), nodes("12"), 2)) == ["2 1", "1 2"]

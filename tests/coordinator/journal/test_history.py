@@ -57,7 +57,7 @@ def test_asking_for_a_version_changes_nothing(store):
     assert (journal.number, len(journal.state.items)) == (50, 50)
 
 
-def test_a_trimming_that_is_cut_short_and_a_sleeper_in_its_slot_are_no_damage(store):
+def test_an_interrupted_trimming_and_a_void_entry_in_its_slot_are_no_damage(store):
     journal, stranger = open_list(store), MemoryStore()
     fill(journal, 3 * KEPT)
     kept = {n: store.read(entry_key(n)) for n in entries_in(store)}
@@ -83,7 +83,7 @@ def test_history_is_every_entry_from_the_first_that_is_kept(store):
     assert [state.items for n, _, state in told] == [journal.state.items[:n] for n in range(37, 51)]
 
 
-def test_history_that_is_trimmed_while_it_is_read_goes_on_behind_the_gap(store):
+def test_a_history_trimmed_while_it_is_read_continues_after_the_gap(store):
     journal = open_list(store)
     fill(journal, 50)
     told = []

@@ -84,7 +84,7 @@ def test_trimming_may_end_at_any_object(store, deletes):
 
 
 @pytest.mark.parametrize("deletes", range(20))
-def test_what_a_trimming_that_was_cut_short_left_goes_with_the_next_one(store, monkeypatch, deletes):
+def test_the_next_trimming_deletes_what_an_interrupted_one_left(store, monkeypatch, deletes):
     monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
     journal = open_list(store)
     fill(journal, 18)
@@ -111,7 +111,7 @@ def test_a_snapshot_that_comes_after_its_entries_have_been_trimmed_is_no_version
     assert_readable(store)
 
 
-def test_who_finds_its_slot_taken_by_an_entry_that_is_trimmed_before_it_is_read_decides_again(store):
+def test_a_writer_whose_slot_has_an_entry_that_is_trimmed_before_it_is_read_decides_again(store):
     sleeper, other = open_list(store), open_list(store)
     fill(other, 3)
     sleeper.refresh()

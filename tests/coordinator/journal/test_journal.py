@@ -63,7 +63,7 @@ def test_what_ten_processes_append_at_once_is_all_there_once_and_in_one_chain(tm
         previous = digest(data)
 
 
-def test_who_was_beaten_to_an_entry_decides_again_on_what_is_there(store):
+def test_a_writer_that_lost_the_race_for_an_entry_decides_again_on_the_new_state(store):
     one, other = open_list(store), open_list(another(store))
     store.be_slow(ENTRIES, meanwhile=lambda: add(other, "book"))
     outcome = add(one, "book")
@@ -71,7 +71,7 @@ def test_who_was_beaten_to_an_entry_decides_again_on_what_is_there(store):
     assert outcome.number == 1
 
 
-def test_who_was_beaten_to_an_entry_takes_the_next_one(store):
+def test_a_writer_that_lost_the_race_for_an_entry_takes_the_next_one(store):
     one, other = open_list(store), open_list(another(store))
     store.be_slow(ENTRIES, meanwhile=lambda: add(other, "vase"))
     outcome = add(one, "book")
@@ -157,7 +157,7 @@ def test_a_permission_error_is_passed_on_and_nothing_is_written(journal, store):
     assert list(store.list("")) == []
 
 
-def test_a_journal_goes_on_after_a_permission_error(journal, store):
+def test_a_journal_continues_after_a_permission_error(journal, store):
     store.refuse(ENTRIES, times=1)
     with pytest.raises(StoreRefused):
         add(journal, "book")

@@ -46,7 +46,7 @@ class MovingJournal:
         return Journal(self.place(generation), FOLDER, MACHINE, fake_environment(), 10_000, follow=self.place)
 
 
-def test_who_moved_the_journal_writes_the_next_entry_at_the_new_stores():
+def test_the_process_that_migrates_the_journal_writes_the_next_entry_at_the_new_stores():
     journals = MovingJournal()
     journal = journals.open()
     for item in ("book", "vase"):
@@ -78,7 +78,7 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(mon
     assert reader.place.generation == 2
 
 
-def test_what_several_may_have_proposed_gives_nobody_the_lead():
+def test_an_entry_that_several_processes_may_have_proposed_makes_none_the_leader():
     journals = MovingJournal()
     for shared, proposed in ((True, b"same"), (False, b"own")):
         slots = journals.place(1).entries(f"{shared}/", fake_environment(), 10_000)
@@ -86,7 +86,7 @@ def test_what_several_may_have_proposed_gives_nobody_the_lead():
         assert slots.leads(2) is not shared
 
 
-def test_who_slept_and_finds_the_beginning_of_the_move_after_next_finishes_that():
+def test_a_suspended_process_completes_a_later_migration_that_it_finds_begun():
     """A snapshot of the third generation lies on stores of the first, before the journal has begun there."""
     journals = MovingJournal()
     slept, journal = journals.open(), journals.open()

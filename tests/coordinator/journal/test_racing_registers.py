@@ -86,7 +86,7 @@ def test_confirm_creates_what_it_found_on_a_majority(stores):
 # Threads, and many processes
 
 
-def test_a_store_that_hangs_holds_up_nobody(stores):
+def test_a_store_that_hangs_delays_no_process(stores):
     release = threading.Event()
 
     class Hanging(TroubledStore):

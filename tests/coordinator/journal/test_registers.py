@@ -57,7 +57,7 @@ def test_after_an_entry_of_another_a_process_claims_a_ballot(stores):
     assert all("1.claim" in held and held["0"] == NIL for held in claimed)
 
 
-def test_who_led_and_was_overtaken_reads_what_was_decided_and_claims_nothing(stores):
+def test_a_former_leader_reads_the_decided_entry_and_claims_nothing(stores):
     slots, other = stores.open(), stores.open()
     slots.propose(1, b"one")
     other.propose(2, b"another")
@@ -67,7 +67,7 @@ def test_who_led_and_was_overtaken_reads_what_was_decided_and_claims_nothing(sto
     assert all(len([key for key in store.creates if f"{2:020d}" in key]) <= 1 for store in slots.stores)
 
 
-def test_nobody_leads_twice_at_one_entry(stores):
+def test_no_process_leads_twice_at_one_entry(stores):
     slots = stores.open()
     slots.propose(1, b"one")
     slots.calls.hanging = {0, 1, 2}
@@ -133,7 +133,7 @@ def test_what_one_store_has_taken_of_a_leader_may_be_decided_yet(stores):
     assert stores.open().propose(2, b"other") in {b"two", b"other"}
 
 
-def test_two_stores_that_refuse_are_told_at_once_and_nothing_was_proposed(stores):
+def test_two_stores_that_refuse_are_an_error_at_once_and_nothing_is_proposed(stores):
     slots = stores.open()
     slots.propose(1, b"one")
     for store in range(3):
@@ -168,7 +168,7 @@ def test_two_stores_in_other_incarnations_decide_nothing(stores):
         stores.open().propose(1, b"mine")
 
 
-def test_two_stores_that_are_not_mounted_are_told_at_once_and_may_be_asked_again(stores):
+def test_two_unmounted_stores_are_an_error_at_once_that_can_be_retried(stores):
     stores.open().propose(1, b"one")
     markers = {i: stores.inner[i].read(layout.MARKER) for i in (0, 1)}
     for i in (0, 1):

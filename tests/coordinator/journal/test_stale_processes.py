@@ -31,7 +31,7 @@ def fill_and_trim(store, count=3 * KEPT, name="other"):
 # Writers that slept
 
 
-def test_who_slept_does_not_believe_an_entry_on_a_slot_that_was_collected(store):
+def test_a_suspended_writer_does_not_count_its_entry_in_a_trimmed_slot(store):
     sleeper = open_list(store)
     fill(sleeper, 5)
     store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
@@ -44,7 +44,7 @@ def test_who_slept_does_not_believe_an_entry_on_a_slot_that_was_collected(store)
     assert state.items[-1] == "late"
 
 
-def test_who_slept_and_finds_that_another_did_it_writes_nothing_more(store):
+def test_a_suspended_writer_whose_command_was_done_by_another_writes_nothing(store):
     sleeper = open_list(store)
     fill(sleeper, 5)
 
@@ -58,7 +58,7 @@ def test_who_slept_and_finds_that_another_did_it_writes_nothing_more(store):
     assert open_list(another(store)).refresh().items.count("late") == 1
 
 
-def test_who_slept_after_its_entry_was_written_finds_that_it_counted(store):
+def test_a_writer_suspended_after_its_entry_was_written_finds_that_it_counted(store):
     sleeper = open_list(store)
     fill(sleeper, 5)
     # The answer is lost, and the slot is collected before it is asked again.
@@ -70,7 +70,7 @@ def test_who_slept_after_its_entry_was_written_finds_that_it_counted(store):
     assert state.items[5] == "late"
 
 
-def test_who_slept_longer_than_hashes_are_kept_does_not_know(store, monkeypatch):
+def test_a_writer_suspended_for_longer_than_hashes_are_kept_has_an_unknown_outcome(store, monkeypatch):
     monkeypatch.setattr(replay, "HASHES_MAX", 10)
     sleeper = open_list(store)
     fill(sleeper, 5)
@@ -81,7 +81,7 @@ def test_who_slept_longer_than_hashes_are_kept_does_not_know(store, monkeypatch)
     assert sleeper.submit(AddItems(("late",))).state.items.count("late") == 1
 
 
-def test_an_entry_that_means_nothing_goes_with_the_next_trimming(store):
+def test_the_next_trimming_deletes_a_void_entry(store):
     sleeper = open_list(store)
     fill(sleeper, 5)
     store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
@@ -132,7 +132,7 @@ def test_a_store_that_fails_for_a_moment_after_the_entry_was_written_does_not_fa
 
 
 @pytest.mark.parametrize("asleep_at", [0, 1, 5, EVERY, KEPT])
-def test_a_reader_that_slept_shows_the_newest(store, asleep_at):
+def test_a_suspended_reader_shows_the_newest_state(store, asleep_at):
     reader, writer = open_list(store), open_list(another(store))
     fill(writer, asleep_at)
     reader.refresh()
@@ -141,7 +141,7 @@ def test_a_reader_that_slept_shows_the_newest(store, asleep_at):
     assert reader.number == asleep_at + 3 * KEPT
 
 
-def test_a_reader_that_slept_and_cannot_read_the_snapshot_keeps_what_it_knew_until_it_can(store, monkeypatch):
+def test_a_suspended_reader_keeps_its_state_until_it_can_read_the_snapshot(store, monkeypatch):
     reader = open_list(store)
     fill(open_list(another(store)), 2)
     known = reader.refresh()
@@ -159,7 +159,7 @@ def test_a_reader_that_slept_and_cannot_read_the_snapshot_keeps_what_it_knew_unt
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_reader_that_slept_does_not_show_what_another_sleeper_wrote_on_collected_slots(store, count):
+def test_a_suspended_reader_does_not_show_void_entries_in_trimmed_slots(store, count):
     writer, reader = open_list(another(store)), open_list(another(store))
     fill(writer, 5)
     reader.refresh()

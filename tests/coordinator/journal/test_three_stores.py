@@ -67,7 +67,7 @@ def test_a_refresh_without_news_is_one_call_at_each_store():
         assert (each.reads, each.lists) == ([vote, spare_of(vote), layout.MARKER], [SNAPSHOTS])
 
 
-def test_who_leads_and_is_refused_has_seen_the_newest_entry(cluster):
+def test_a_leader_whose_command_is_refused_has_seen_the_newest_entry(cluster):
     one, other = cluster.open(), cluster.open()
     add(one, "book")
     add(other, "vase")
@@ -109,7 +109,7 @@ def live_through(cluster):
 
 
 @pytest.mark.parametrize("away", [0, 1, 2])
-def test_with_one_store_away_everything_goes_on(cluster, away):
+def test_a_journal_works_with_one_store_unreachable(cluster, away):
     journal = cluster.open()
     fill(journal, 10)
     cluster.away(away)
@@ -242,7 +242,7 @@ def test_an_entry_that_two_of_three_stores_have_outlives_the_loss_of_a_register(
     assert cluster.open().refresh().items == ("item-0", "item-1", "item-2", "other")
 
 
-def test_who_led_does_not_overrule_a_vote_that_was_closed_and_lost():
+def test_a_former_leader_does_not_overrule_a_vote_that_was_closed_and_lost():
     cluster = Cluster()
     leader = cluster.open()
     fill(leader, 2)

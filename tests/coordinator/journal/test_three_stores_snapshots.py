@@ -196,11 +196,11 @@ def test_what_it_still_has_is_not_shown(returned):
     assert_whole(returned, returned.items)
 
 
-def test_a_reader_that_slept_too_shows_the_newest(returned):
+def test_a_suspended_reader_shows_the_newest_state_despite_the_returned_store(returned):
     assert returned.sleepers[0].refresh().items == returned.items
 
 
-def test_a_writer_that_slept_too_writes_behind_the_newest(returned):
+def test_a_suspended_writer_appends_after_the_newest_entry_despite_the_returned_store(returned):
     assert add(returned.sleepers[0], "late").number == len(returned.items) + 1
     assert_whole(returned, (*returned.items, "late"))
     returned.away()

@@ -62,7 +62,7 @@ def test_a_trimmed_journal_opens_as_it_was(store):
     assert (opened.refresh(), opened.number) == (journal.state, 50)
 
 
-def test_a_trimmed_journal_goes_on(store):
+def test_a_trimmed_journal_takes_more_entries(store):
     journal = open_list(store)
     for _ in range(5):
         fill(journal, 30)
@@ -152,7 +152,7 @@ def test_of_a_journal_that_is_buried_the_last_entry_and_its_snapshot_stay(store)
 
 
 @pytest.mark.parametrize("asleep_at", [0, 1, 5, 20, 49, 50])
-def test_who_slept_through_a_burial_finds_the_end(store, asleep_at):
+def test_a_process_suspended_during_the_deletion_of_a_journal_finds_its_end(store, asleep_at):
     journal, sleeper = open_list(another(store)), open_list(another(store))
     fill(journal, asleep_at)
     sleeper.refresh()
@@ -162,7 +162,7 @@ def test_who_slept_through_a_burial_finds_the_end(store, asleep_at):
     assert add(sleeper, "late").number == 51
 
 
-def test_an_entry_that_a_sleeper_writes_after_a_burial_does_not_count(store):
+def test_an_entry_written_after_the_deletion_of_a_journal_does_not_count(store):
     sleeper = open_list(store)
     fill(sleeper, 5)
 

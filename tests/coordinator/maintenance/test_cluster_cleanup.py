@@ -193,7 +193,7 @@ def test_files_of_a_slow_writer_are_refused_and_deleted_by_the_next_run(deleted)
 
 
 @pytest.mark.parametrize("slept_from", [1, 3, 9])
-def test_a_writer_that_slept_is_refused_although_its_slot_is_free_again(topic, slept_from):
+def test_a_suspended_writer_is_refused_although_its_slot_is_free_again(topic, slept_from):
     asleep = topic.open().topic("t")
     journal = asleep.journal
     journal._reset()

@@ -65,7 +65,7 @@ def test_journals_migrate_back_and_forth(six):
 
 
 @pytest.mark.parametrize("how", ["empty", "only the marker", "away", "marker damaged"])
-def test_who_was_given_the_addresses_before_goes_on_when_nodes_that_left_are_gone(six, how):
+def test_a_process_with_old_addresses_continues_after_the_former_nodes_are_gone(six, how):
     move(six, "2", "3", "4")
     for url in ("/disk/a", "/disk/b"):
         marker = six.at[url].read(layout.MARKER)
@@ -216,7 +216,7 @@ def test_any_store_may_be_lost_at_any_call_of_a_migration(url):
 # The lists
 
 
-def test_a_store_tells_the_newest_list_and_is_told_each_once():
+def test_a_store_has_the_newest_list_and_gets_each_list_once():
     store = MemoryStore("/disk/a")
     first = journal_nodes.JournalNodes("c", ())
     lists = [first, *(msgspec.structs.replace(first, generation=generation) for generation in (2, 9, 10, 11))]

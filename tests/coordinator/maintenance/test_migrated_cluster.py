@@ -31,7 +31,7 @@ def six():
 # Who slept
 
 
-def test_who_slept_goes_on_where_the_journals_are(six):
+def test_a_suspended_process_continues_at_the_new_journal_nodes(six):
     slept = [six.log() for _ in range(3)]
     for log in slept:
         log.topic("t")
@@ -46,7 +46,7 @@ def test_who_slept_goes_on_where_the_journals_are(six):
 
 
 @pytest.mark.parametrize("also", [(), ("3", "4", "0")], ids=["one move", "two moves"])
-def test_who_slept_until_the_stores_were_gone_that_he_knew_finds_the_journals(six, also):
+def test_a_suspended_process_finds_the_journals_after_the_stores_it_knew_are_gone(six, also):
     log = Log([six.open(URLS[0])], fake_environment(), open_node=six.open, probe=one_after_another)
     log.open(create=False)
     handle = log.topic("t")
@@ -62,7 +62,7 @@ def test_who_slept_until_the_stores_were_gone_that_he_knew_finds_the_journals(si
     assert written(log, "t") == 2
 
 
-def test_nobody_leads_by_the_entry_with_which_a_journal_begins_for_several_write_it(six):
+def test_the_first_entry_of_a_generation_makes_no_process_the_leader(six):
     logs = [six.log(), six.log()]
     handles = [log.topic("t") for log in logs]
     log = six.log()
@@ -77,7 +77,7 @@ def test_nobody_leads_by_the_entry_with_which_a_journal_begins_for_several_write
     finish(six, 5)
 
 
-def test_who_slept_and_finds_none_of_the_stores_says_so(six):
+def test_a_suspended_process_that_finds_none_of_the_stores_raises_an_error(six):
     log = six.log()
     handle = log.topic("t")
     move(six, "3", "4", "5")
@@ -89,7 +89,7 @@ def test_who_slept_and_finds_none_of_the_stores_says_so(six):
         six.log(*URLS)
 
 
-def test_who_slept_holds_on_to_a_topic_that_was_deleted_meanwhile_in_vain(six):
+def test_a_suspended_process_cannot_use_a_topic_that_was_deleted(six):
     slept = six.log()
     handle = slept.topic("u")
     six.log().delete_topic("u")
@@ -137,7 +137,7 @@ def moving_entry(log):
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told where they went", "not told"])
-def test_what_is_left_on_the_stores_that_the_journals_left_does_not_keep_from_rebuilding(six, told):
+def test_the_remains_on_former_journal_nodes_do_not_prevent_a_rebuild(six, told):
     move(six, "3", "4", "5")
     for url in NEW:
         six.at[url] = MemoryStore(url)

@@ -42,7 +42,7 @@ def test_only_the_partitions_that_are_asked_for_get_a_leader():
     assert [each.partition for each in events] == [2, 1]
 
 
-def test_a_leader_that_lives_stays_though_it_is_suspected():
+def test_a_live_leader_stays_although_it_is_suspected():
     assert elect(started(replicas=ABC), "A", "B") == []
 
 
@@ -56,7 +56,7 @@ def test_a_suspicion_that_was_cancelled_does_not_count_though_the_node_is_suspec
     assert event.leader == "B"
 
 
-def test_one_that_lives_in_another_life_is_not_the_one_who_may_lead():
+def test_a_node_of_another_incarnation_cannot_lead():
     state, suspicions = lost(started(replicas=ABC))
     (event,) = decide(state, ElectLeaders((Holder("B", "another"), *holders("C")), suspicions))
     assert event.leader == "C"
@@ -74,7 +74,7 @@ def test_the_dead_leave_the_isr_and_who_was_not_looked_at_stays():
     assert event == LeaderElected(0, "B", 1, 0, ("B", "C"))
 
 
-def test_rows_that_are_cut_are_told_with_their_batches():
+def test_cut_rows_are_reported_with_their_batches():
     state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=ABC)))
     state = after(state, commit(claim(1), file({0: 3}), acks="1"))
     state = after(state, commit(None, file({0: 1}), acks="1"))
@@ -94,7 +94,7 @@ def test_a_replay_of_a_batch_that_lost_rows_in_one_of_its_partitions_says_how_ma
         decide(state, commit(claim(1), file({0: 3, 1: 2}, on=("B", "C"))))
 
 
-def test_the_next_batch_goes_on_after_rows_were_lost():
+def test_the_next_batch_is_appended_after_rows_were_lost():
     state = after(started(replicas=ABC), commit(claim(1), file({0: 3}), acks="1"))
     state, suspicions = lost(state)
     state = after(state, ElectLeaders(holders("B", "C"), suspicions))
@@ -182,7 +182,7 @@ def only_a_has_all():
     return lost(after(state, commit(claim(2), file({0: 2}))))
 
 
-def test_a_disk_that_was_set_back_leads_with_what_it_has_and_the_rest_is_told_as_lost():
+def test_a_disk_from_a_backup_leads_with_its_rows_and_the_others_are_reported_as_lost():
     state, gone = only_a_has_all()
     assert decide(state, ElectLeaders((), gone, set_back=(back("B", 1),))) == [
         LeaderElected(0, None, 1, 6, ("A",)),
@@ -196,7 +196,7 @@ def test_a_disk_that_was_set_back_leads_with_what_it_has_and_the_rest_is_told_as
         decide(state, commit(claim(2), file({0: 2}, on=("B",))))
 
 
-def test_a_replica_that_lives_and_lacks_an_old_file_counts_with_what_it_really_has():
+def test_a_live_replica_that_lacks_an_old_file_counts_up_to_the_gap():
     state, gone = only_a_has_all()
     (cut, _) = decide(state, ElectLeaders(holders("B"), gone, unclean=True, set_back=(back("B", 0),)))
     assert (cut.start, cut.end) == (0, 6)

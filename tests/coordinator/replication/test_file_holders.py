@@ -42,7 +42,7 @@ def test_a_file_that_was_rolled_meanwhile_is_left_out():
 
 
 @pytest.mark.parametrize(("node", "named"), [("B", "another"), ("Z", incarnation("Z"))])
-def test_a_node_that_is_not_the_one_the_topic_knows_is_told_so(node, named):
+def test_a_report_of_an_unknown_node_is_refused(node, named):
     with pytest.raises(NodeMissing, match=f"an incarnation of node '{node}' that is not the topic's"):
         decide(three_files(), HoldFiles(node, named, (1,)))
 

@@ -41,7 +41,7 @@ def looks(*sights):
     return [each.nodes for each in lagging(lags, state, now)]
 
 
-def test_who_looks_for_the_first_time_takes_everybody_to_be_caught_up():
+def test_at_the_first_look_every_follower_counts_as_caught_up():
     assert looks((0, 10, 0)) == []
     assert looks((0, 10, 0), (LAG_MAX, 10, 0)) == []
 
@@ -111,7 +111,7 @@ def test_how_long_a_follower_may_lag_is_a_configuration_of_the_topic():
     assert lagging(lags, slower, LAG_MAX + 1) == ()
 
 
-def test_who_has_caught_up_since_the_observer_looked_does_not_lag():
+def test_a_follower_that_caught_up_since_the_last_look_does_not_lag():
     lags = observe_all({}, at_ends(A=10, B=0), 0)
     assert lagging(lags, at_ends(A=10, B=9), LAG_MAX + 1) != ()
     assert lagging(lags, at_ends(A=10, B=10), LAG_MAX + 1) == ()
@@ -173,14 +173,14 @@ def behind():
     return after(state, commit(None, file({0: 1}), acks="1"))
 
 
-def test_a_lagging_member_leaves_and_the_high_watermark_goes_on():
+def test_a_lagging_member_leaves_and_the_high_watermark_advances():
     events = decide(behind(), ShrinkIsr((Lagging(0, ("C",), 0, 9),)))
     assert events == [IsrShrunk(0, ("A", "B"))]
     state = after(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
     assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 3)
 
 
-def test_whom_one_observation_takes_out_another_does_not_bring_back():
+def test_a_member_removed_by_one_observation_is_not_added_by_another():
     both = ShrinkIsr((Lagging(0, ("B",), 0, 9), Lagging(0, ("C",), 0, 9)))
     assert decide(behind(), both) == decide(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
 
@@ -201,11 +201,11 @@ def test_many_changes_are_one_entry():
     ],
     ids=["another epoch", "has caught up", "leads", "no member", "no partition"],
 )
-def test_who_does_not_lag_by_now_stays(stale):
+def test_a_member_that_no_longer_lags_stays(stale):
     assert decide(behind(), ShrinkIsr((stale,))) == []
 
 
-def test_who_has_caught_up_since_and_is_behind_again_stays():
+def test_a_member_that_caught_up_and_is_behind_again_stays():
     state = after(behind(), HoldFiles("C", incarnation("C"), (1,)))
     state = after(state, commit(None, file({0: 1}), acks="1"))
     assert state.partitions[0].log_end_offsets == {"A": 4, "B": 2, "C": 3}
@@ -219,13 +219,13 @@ def suspected(state, node):
     return state, (Suspicion(node, state.suspects[node]),)
 
 
-def test_who_is_gone_leaves_the_isrs_in_which_it_misses_rows():
+def test_an_unreachable_node_leaves_the_isrs_in_which_it_lacks_rows():
     state, gone = suspected(behind(), "C")
     assert decide(state, ShrinkIsr((), gone)) == [IsrShrunk(0, ("A", "B"))]
     assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0, 3),), gone)) == [IsrShrunk(0, ("A",))]
 
 
-def test_who_was_reached_again_is_not_gone_and_stays():
+def test_a_node_that_was_reached_again_stays():
     state, gone = suspected(behind(), "C")
     reached = after(state, CancelSuspicion("C", incarnation("C"), gone[0].number))
     assert decide(reached, ShrinkIsr((), gone)) == []

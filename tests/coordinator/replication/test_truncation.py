@@ -15,11 +15,11 @@ LINEAGE = ((0, 0), (1, 300), (2, 500))
     ("asked", "answer"),
     [(0, EpochEnd(0, 300)), (1, EpochEnd(1, 500)), (2, EpochEnd(2, 800)), (7, EpochEnd(2, 800)), (-1, None)],
 )
-def test_who_asks_for_an_epoch_is_told_where_it_ends(asked, answer):
+def test_the_end_of_an_epoch_is_returned(asked, answer):
     assert end_of_epoch(LINEAGE, 800, asked) == answer
 
 
-def test_who_asks_for_an_epoch_that_left_no_rows_is_told_of_the_one_before():
+def test_for_an_epoch_without_rows_the_epoch_before_is_returned():
     assert end_of_epoch(((0, 0), (3, 500)), 800, 2) == EpochEnd(0, 500)
 
 

@@ -87,7 +87,7 @@ def test_offsets_follow_the_order_of_tasks_and_then_of_a_tasks_chunks():
     assert places(state, 1) == [(0, 1, 0, 64)]
 
 
-def test_the_next_batch_goes_on_where_the_last_one_ended():
+def test_the_next_batch_begins_where_the_last_one_ended():
     state = after(started(), commit(claim(0), file({0: 3})))
     state = after(state, commit(claim(1), file({0: 2})))
     assert places(state, 0) == [(0, 3, 0, 0), (3, 2, 1, 0)]

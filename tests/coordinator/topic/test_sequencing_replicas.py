@@ -108,7 +108,7 @@ def test_a_batch_behind_rows_that_no_holder_has_is_refused():
         decide(state, commit(claim(1), file({0: 3}, on=("B", "C"))))
 
 
-def test_a_batch_that_nobody_holds_is_refused():
+def test_a_batch_without_a_holder_is_refused():
     with pytest.raises(NotEnoughReplicas, match="no in-sync replica holds the batch"):
         decide(started(replicas=ABC), commit(claim(1), file({0: 3}, on=())))
 

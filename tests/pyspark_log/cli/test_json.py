@@ -122,7 +122,7 @@ def test_a_command_that_is_typed_wrong_prints_nothing_on_stdout(cli):
         assert (result.stdout, result.stderr.splitlines()[0].split()[:2]) == ("", ["Usage:", "pyspark-log"]), name
 
 
-def test_what_is_half_done_is_told_on_both_and_is_an_error(cli, tmp_path):
+def test_a_partial_result_is_reported_on_both_streams_and_is_an_error(cli, tmp_path):
     cli.run("topics", "create", "t", "--replica-assignment", "0:1")
     cli.run("produce", "t", stdin="v\n")
     [file] = tmp_path.glob("disk1/topics/t/*/append/*")
