@@ -39,8 +39,6 @@ class EntryLog:
         self._folder = f"{journal}entries/"
         self._environment = environment
         self._patience_ms = patience_ms
-        self._free = 0
-        """The slot of which neither the entry nor its spare was there when this process looked last."""
 
     def name(self, n: int) -> str:
         """Return the name of entry `n` in errors."""
@@ -52,9 +50,7 @@ class EntryLog:
 
     def read(self, n: int) -> bytes | None:
         """Return the bytes that are decided for slot `n`, or None if none are yet."""
-        data = spare.read(self._store, self._journal, self._key(n))
-        self._free = n if data is None else 0
-        return data
+        return spare.read(self._store, self._journal, self._key(n))
 
     def newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, or 0 if there is none."""
@@ -107,12 +103,10 @@ class EntryLog:
         backoff, doubtful = 0.01, False
         while True:
             try:
-                if self._free != n:
-                    # An entry that was lost is not there to refuse another.
-                    kept = spare.spare_of(self._store, self._journal, self._key(n))
-                    if kept not in {None, data}:
-                        self._store.create(self._key(n), kept)
-                self._free = 0
+                # If another process created the entry, and it was lost since this process looked, its spare tells.
+                kept = spare.spare_of(self._store, self._journal, self._key(n))
+                if kept not in {None, data}:
+                    self._store.create(self._key(n), kept)
                 created = self._store.create(self._key(n), data)
                 if created or (found := self.read(n)) == data:
                     return spare.add(self._store, self._journal, self._key(n), data)
