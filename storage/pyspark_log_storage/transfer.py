@@ -62,14 +62,14 @@ def copy_append_file(
     after each range; it may wait. Raises `CorruptObject` and `NewerFormat` for the source, `StoreError` for either.
     """
     with _published(target.open_write(key, replace=replace)) as writer:
-        _pass(source, key, _AppendFileCheck(places, f"{source.url}/{key}"), writer.write, moved)
+        _read_through(source, key, _AppendFileCheck(places, f"{source.url}/{key}"), writer.write, moved)
 
 
 def check_append_file(
     store: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = bool
 ) -> None:
     """Check an append file as a copy would. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-    _pass(store, key, _AppendFileCheck(places, f"{store.url}/{key}"), bool, moved)
+    _read_through(store, key, _AppendFileCheck(places, f"{store.url}/{key}"), bool, moved)
 
 
 def copy_segment(
@@ -88,7 +88,7 @@ def copy_segment(
     log = f"{key}.log"
     check = _SegmentCheck(source, log, expected)
     with _published(target.open_write(log, replace=replace)) as writer:
-        _pass(source, log, check, writer.write, moved)
+        _read_through(source, log, check, writer.write, moved)
         _put_index(target, key, check.index())
 
 
@@ -99,7 +99,7 @@ def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: 
     """
     log = f"{key}.log"
     check = _SegmentCheck(store, log, expected)
-    _pass(store, log, check, bool, moved)
+    _read_through(store, log, check, bool, moved)
     return _put_index(store, key, check.index())
 
 
@@ -114,7 +114,7 @@ def _published(writer: ObjectWriter) -> Iterator[ObjectWriter]:
         raise
 
 
-def _pass(
+def _read_through(
     store: Store, key: str, check: _Check, write: Callable[[bytes], object], moved: Callable[[int], object]
 ) -> None:
     position = 0

@@ -1,4 +1,4 @@
-"""Append files: a chunk is read from where the journal says, or not at all."""
+"""Append files: a chunk is read at the position that the journal names, or not at all."""
 
 import datetime as dt
 
@@ -23,7 +23,7 @@ def batch_of(*values):
 
 
 def write(store, batches, compression="none", key=KEY):
-    """Write each batch as a chunk of the partition of its number; return where the chunks lie."""
+    """Write each batch as a chunk of the partition of its number; return the chunks' positions."""
     writer = AppendFileWriter(store.open_write(key, durable=True))
     for partition, batch in enumerate(batches):
         writer.append(partition, batch, RECORD_ID, compression)
@@ -149,7 +149,7 @@ def test_a_scan_notices_every_cut_inside_a_chunk(memory):
             list(scan(memory, KEY))
 
 
-def test_a_scan_yields_what_lies_before_the_damage(memory):
+def test_a_scan_yields_the_chunks_before_the_damage(memory):
     places = write(memory, [batch_of(b"a"), batch_of(b"b")])
     memory.put(KEY, memory.read(KEY)[:-1])
     found = scan(memory, KEY)

@@ -65,7 +65,7 @@ def test_epochs_that_do_not_rise_are_an_error_that_names_the_file(data):
 
 
 @pytest.mark.parametrize("decode", [decode_offsets, decode_epochs])
-def test_a_newer_version_is_told_from_damage(decode):
+def test_a_newer_version_is_distinguished_from_damage(decode):
     with pytest.raises(NewerFormat, match="checkpoint format 1"):
         decode(b"1\n0\nwhatever comes\n", "x")
 

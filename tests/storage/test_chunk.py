@@ -210,7 +210,7 @@ def test_other_bytes_are_no_chunk(data):
         decoded(data)
 
 
-def test_a_newer_version_is_told_from_damage():
+def test_a_newer_version_is_distinguished_from_damage():
     with pytest.raises(NewerFormat, match=r"the chunk.*upgrade"):
         decoded(resealed(encoded(), 4, b"\x02\x00"))
 

@@ -77,7 +77,7 @@ def test_another_kind_of_object_is_refused():
         unseal(MAGIC, 1, seal(b"PLYY", 1, b""), "the object")
 
 
-def test_a_newer_version_is_told_from_damage():
+def test_a_newer_version_is_distinguished_from_damage():
     with pytest.raises(NewerFormat, match=r"the object.*upgrade"):
         unseal(MAGIC, 1, seal(MAGIC, 2, b""), "the object")
 

@@ -1,4 +1,4 @@
-"""Writing one object to several stores at once: who fails is left out, who hangs is waited for once."""
+"""Writing one object to several stores at once: one that fails is left out, one that hangs costs one wait."""
 
 import threading
 import time
@@ -74,7 +74,7 @@ def test_a_store_that_fails_is_left_out_and_the_others_get_all(step):
 
 
 @pytest.mark.parametrize("step", ["open", "write", "close"])
-def test_the_error_is_raised_where_no_store_is_left(step):
+def test_the_error_is_raised_if_no_store_is_left(step):
     with pytest.raises(StoreUnavailable, match=f"made {step} fail"):
         write({"a": FailingStore(step), "b": FailingStore(step)})
 
@@ -101,7 +101,7 @@ def test_a_store_that_hangs_is_waited_for_once(step):
     release.set()
 
 
-def test_who_needs_only_some_does_not_wait_for_the_slowest_which_goes_on():
+def test_a_writer_that_needs_only_some_stores_does_not_wait_for_the_slowest():
     release = threading.Event()
     slow = FailingStore("close", None, release)
     stores = {"a": MemoryStore(), "slow": slow, "b": MemoryStore()}
@@ -115,7 +115,7 @@ def test_who_needs_only_some_does_not_wait_for_the_slowest_which_goes_on():
     assert slow.read(KEY) == stores["a"].read(KEY)
 
 
-def test_what_is_given_up_appears_nowhere():
+def test_a_discarded_object_appears_nowhere():
     stores = {"a": MemoryStore(), "b": MemoryStore()}
     writer = FanOutWriter(stores, KEY)
     writer.write(b"x")

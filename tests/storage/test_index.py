@@ -36,7 +36,7 @@ def stored(entries, store=None):
 
 
 def even(count):
-    """Return entries of ten rows each, whose times rise by ten."""
+    """Return entries of ten rows each, whose timestamps rise by ten."""
     return entries_of([(10, number * 10, number * 10 + 9) for number in range(count)])
 
 
@@ -247,7 +247,7 @@ def test_an_object_that_is_no_index_is_an_error():
         Index(store, KEY)
 
 
-def test_a_newer_index_is_told_from_a_damaged_one():
+def test_a_newer_index_is_distinguished_from_a_damaged_one():
     store = MemoryStore("the url")
     stored(even(1), store)
     whole = store.read(KEY)

@@ -1,4 +1,4 @@
-"""Where things lie."""
+"""Layout: the keys of stored objects."""
 
 import pytest
 from hypothesis import given

@@ -59,7 +59,7 @@ def kill_inside(script, *arguments):
 
 @pytest.fixture(scope="module")
 def races(tmp_path_factory):
-    """For each key, who said that it created it; and the store."""
+    """For each key, the processes that created it; and the store."""
     store = LocalStore(str(tmp_path_factory.mktemp("races") / "root"))
     racers = [start(RACER, store.url, racer) for racer in range(RACERS)]
     winners = {}
@@ -164,7 +164,7 @@ class TestFlushes:
         writer.close()
         assert calls == ["fdatasync", "link", "fsync a/b", "unlink"]
 
-    def test_of_a_large_file_the_kernel_is_told_early_what_to_write_back(self, warm, monkeypatch):
+    def test_write_back_of_a_large_file_begins_early(self, warm, monkeypatch):
         told = []
         monkeypatch.setattr(writeback, "begin", lambda _, start, length: told.append((start, length)))
         for durable in (True, False):
@@ -196,7 +196,7 @@ class TestFlushes:
         local.create("a/b/c", b"hello")
         assert {"fsync .", "fsync a", "fsync a/b"} <= set(calls)
 
-    def test_who_comes_second_flushes_what_the_first_may_not_have_flushed(self, warm, calls):
+    def test_the_second_writer_flushes_what_the_first_may_not_have_flushed(self, warm, calls):
         """It may act upon the object, so the object must not vanish in a power failure."""
         assert warm.create("a/b/first", b"second") is False
         assert "fsync a/b" in calls

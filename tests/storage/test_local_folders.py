@@ -42,7 +42,7 @@ def test_an_object_that_comes_while_its_folder_is_removed_stays(tmp_path, monkey
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_who_creates_in_a_folder_that_is_being_removed_makes_it_again_or_may_try_again(tmp_path, monkeypatch, times):
+def test_a_create_in_a_folder_that_is_being_removed_creates_it_again_or_is_retriable(tmp_path, monkeypatch, times):
     store, link = LocalStore(str(tmp_path)), os.link
     store.create("a/b/other", b"")
     store.delete("a/b/other")

@@ -54,7 +54,7 @@ def test_a_body_that_is_no_marker_is_damage(body):
         node.decode(seal(b"PLND", 1, body), "the marker")
 
 
-def test_a_newer_marker_is_told_from_damage():
+def test_a_newer_marker_is_distinguished_from_damage():
     with pytest.raises(NewerFormat, match="the marker"):
         node.decode(seal(b"PLND", 2, msgspec.json.encode(MARKER)), "the marker")
 

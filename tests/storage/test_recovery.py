@@ -94,7 +94,7 @@ def test_a_damaged_header_leaves_nothing_of_its_segment(store):
 
 
 @pytest.mark.parametrize(("chunks", "end"), [(0, 10), (1, 20), (2, 30)])
-def test_a_log_that_was_cut_between_chunks_is_told_by_its_index(store, chunks, end):
+def test_a_log_that_was_cut_between_chunks_is_found_by_its_index(store, chunks, end):
     write(store, 0, 10)
     bad = write(store, 10, 10, 10, 10)
     cut(store, bad, chunks)
@@ -113,7 +113,7 @@ def test_a_missing_segment_ends_the_good_rows(store):
 
 
 @pytest.mark.parametrize("how", ["missing", "flipped"])
-def test_lost_indexes_are_made_again(store, how):
+def test_lost_indexes_are_rebuilt(store, how):
     key = write(store, 0, 10, 10)
     whole = store.read(f"{key}.index")
     if how == "missing":

@@ -40,7 +40,7 @@ def write(store, chunks, epochs=EPOCHS, base=BASE, compression="none"):
 
 
 def rows_of(store, entries):
-    """Return the rows of entries, read from where they say, with their offsets."""
+    """Return the rows of entries, read at their positions, with their offsets."""
     found = []
     for entry in entries:
         data = pa.py_buffer(store.read(f"{KEY}.log", entry.position, entry.length))
@@ -357,7 +357,7 @@ def test_a_file_of_other_bytes_has_no_rows(data):
         segment.scan(store, KEY)
 
 
-def test_a_newer_segment_is_told_from_a_damaged_one(memory):
+def test_a_newer_segment_is_distinguished_from_a_damaged_one(memory):
     write(memory, SMALL)
     whole = memory.read(f"{KEY}.log")
     header = whole[:4] + b"\2\0" + whole[6:60]

@@ -33,7 +33,7 @@ def faults(store, *, contents=True):
     return list(spare.faults(store, JOURNAL, f"{JOURNAL}entries/", contents=contents))
 
 
-def test_the_spare_lies_beside_the_objects_of_its_kind(store):
+def test_the_spare_has_the_name_of_its_object(store):
     assert list(store.list("")) == [OBJECT, SPARE]
 
 
@@ -107,7 +107,7 @@ def test_what_is_whole_has_no_faults(store):
     assert faults(store) == []
 
 
-def test_what_is_missing_is_found_by_names_and_made_again(store):
+def test_a_missing_object_is_found_by_names_and_repaired(store):
     for key in (OBJECT, SPARE):
         store.delete(key)
         [fault] = faults(store, contents=False)
@@ -116,7 +116,7 @@ def test_what_is_missing_is_found_by_names_and_made_again(store):
         assert (faults(store), store.read(key)) == ([], WHOLE)
 
 
-def test_what_is_damaged_is_found_if_contents_are_read_and_made_again(store):
+def test_a_damaged_object_is_found_if_contents_are_read_and_repaired(store):
     for key in (OBJECT, SPARE):
         store.put(key, WHOLE[:-1])
         assert faults(store, contents=False) == []
@@ -131,7 +131,7 @@ def test_a_file_of_somebody_else_gets_no_spare(store):
     assert faults(store) == []
 
 
-def test_what_is_lost_with_its_spare_cannot_be_made_again(store):
+def test_an_object_that_is_lost_with_its_spare_cannot_be_repaired(store):
     store.put(OBJECT, b"damaged")
     store.delete(SPARE)
     assert faults(store) == []
@@ -199,7 +199,7 @@ def test_a_local_store_flushes_no_spare(tmp_path, monkeypatch):
     assert store.read(SPARE) == WHOLE
 
 
-def test_where_the_disk_is_gone_no_folder_is_made_for_a_spare(tmp_path):
+def test_without_its_disk_no_folder_is_created_for_a_spare(tmp_path):
     store = LocalStore(str(tmp_path / "root"))
     with pytest.raises(StoreError):
         store.create_unflushed(SPARE, WHOLE)

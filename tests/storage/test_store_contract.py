@@ -128,7 +128,7 @@ def test_a_range_is_the_slice_of_the_bytes(data, start, length):
     [(3, 100, b"lo"), (5, 1, b""), (99, None, b""), (99, 1, b"")],
     ids=["over the end", "at the end", "behind the end", "a piece behind the end"],
 )
-def test_a_read_gives_less_where_the_object_ends(store, start, length, expected):
+def test_a_read_returns_less_at_the_end_of_the_object(store, start, length, expected):
     store.create("a", b"hello")
     assert store.read("a", start, length) == expected
 
@@ -186,7 +186,7 @@ def test_keys_list_in_the_order_of_whole_keys(store):
 
 @pytest.mark.parametrize("after", [*IN_ORDER, "", "b/", "b/a/", "b/a/y", "b/a/y/zz", "b/b", "zz"])
 @pytest.mark.parametrize("prefix", ["", "b/", "b/a/", "c/"])
-def test_a_list_goes_on_behind_a_key(store, prefix, after):
+def test_a_list_continues_after_a_key(store, prefix, after):
     for key in IN_ORDER:
         store.create(key, b"")
     assert list(store.list(prefix, after)) == [key for key in IN_ORDER if key.startswith(prefix) and key > after]
@@ -211,7 +211,7 @@ def test_removing_empty_folders_removes_no_object(store):
     assert store.create("a/b/c", b"again")
 
 
-def test_the_folders_in_a_folder_are_told_in_order(store):
+def test_the_folders_in_a_folder_are_listed_in_order(store):
     for key in reversed(IN_ORDER):
         store.create(key, b"")
     assert list(store.folders("b/")) == ["a", "a-x"]
@@ -237,7 +237,7 @@ def test_a_written_object_does_not_show_before_it_is_closed(store):
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_where_no_writer_was_killed_nothing_is_swept(store, dry_run):
+def test_if_no_writer_was_killed_nothing_is_deleted(store, dry_run):
     assert list(store.delete_unfinished(dry_run=dry_run)) == []
     store.create("a/b", b"hello")
     store.put("a/c", b"hello")

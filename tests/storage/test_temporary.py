@@ -181,7 +181,7 @@ def test_of_many_sweeps_at_once_one_names_each_file(local):
 # Between the file and its lock
 
 
-def test_a_file_that_a_sweep_locks_first_is_given_up_for_another(local, monkeypatch):
+def test_a_file_that_a_cleanup_locks_first_is_replaced_by_another(local, monkeypatch):
     real, taken = fcntl.flock, []
 
     def flock(fd, operation):
@@ -196,7 +196,7 @@ def test_a_file_that_a_sweep_locks_first_is_given_up_for_another(local, monkeypa
     os.close(taken[0])
 
 
-def test_a_file_that_a_sweep_removes_before_it_is_locked_is_given_up_for_another(local, monkeypatch):
+def test_a_file_that_a_cleanup_deletes_before_it_is_locked_is_replaced_by_another(local, monkeypatch):
     real, gone = fcntl.flock, []
 
     def flock(fd, operation):
@@ -259,7 +259,7 @@ def leave(store, monkeypatch):
     return name
 
 
-def test_a_file_that_cannot_be_asked_for_its_writer_stays_for_a_day(untold, monkeypatch):
+def test_a_file_whose_lock_is_invisible_stays_for_a_day(untold, monkeypatch):
     name = leave(untold, monkeypatch)
     assert untold.delete_unfinished() == []
     make_old(untold, name, STILL_SECONDS - 60)
@@ -269,7 +269,7 @@ def test_a_file_that_cannot_be_asked_for_its_writer_stays_for_a_day(untold, monk
     assert untold.delete_unfinished() == [f".tmp/{name}"]
 
 
-def test_who_sweeps_without_locks_goes_by_age(local, monkeypatch):
+def test_a_cleanup_without_locks_uses_the_age(local, monkeypatch):
     name = abandoned(local)
     monkeypatch.setattr(fcntl, "flock", refuse_locks)
     assert local.delete_unfinished() == []
@@ -285,7 +285,7 @@ def test_a_file_system_without_locks_is_written_to_as_any_other(local, monkeypat
 
 
 def test_a_writer_whose_file_was_swept_fails_and_nothing_is_lost(local, monkeypatch):
-    """What happens where a day was not enough."""
+    """A day was not enough for the writer."""
     writer = local.open_write("a/b")
     writer.write(b"hello")
     os.unlink(writer._temporary.path)
@@ -326,7 +326,7 @@ def test_a_sweep_that_is_not_allowed_says_so(local, monkeypatch):
         local.delete_unfinished()
 
 
-def test_a_writer_that_is_given_up_twice_closes_nothing_that_is_not_its_own(local):
+def test_a_writer_that_is_discarded_twice_closes_only_its_own_file(local):
     writer = local.open_write("a/b")
     writer.discard()
     with open(os.devnull) as one, open(os.devnull) as other:

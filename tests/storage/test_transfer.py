@@ -29,7 +29,7 @@ def batch_of(values):
 
 
 def write_file(store, chunks=SMALL):
-    """Write an append file with these values; return where its chunks lie."""
+    """Write an append file with these values; return the positions of its chunks."""
     writer = AppendFileWriter(store.open_write(FILE, durable=True))
     for partition, each in enumerate(chunks):
         writer.append(partition, batch_of(each), RECORD_ID, "none")
@@ -124,7 +124,7 @@ def test_a_copy_is_made_between_any_two_stores(kind, source, target):
 
 
 @both
-def test_no_more_than_a_range_is_read_at_once_and_all_of_it_is_told(kind, source, monkeypatch):
+def test_one_range_is_read_at_once_and_all_of_it_is_reported(kind, source, monkeypatch):
     class Asked(MemoryStore):
         def read(self, key, start=0, length=None):
             lengths.append(length)
@@ -190,7 +190,7 @@ def test_an_intact_but_other_chunk_is_noticed(source):
         transfer.copy_append_file(other, MemoryStore(), FILE, expected)
 
 
-def test_a_chunk_that_is_not_where_the_journal_says_is_noticed(source):
+def test_a_chunk_at_another_position_than_the_journal_says_is_noticed(source):
     *_, last = write_file(source)
     moved = msgspec.structs.replace(last, position=last.position + 64)
     with pytest.raises(CorruptObject, match=f"at byte {moved.position} is damaged: no chunk begins"):

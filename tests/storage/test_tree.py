@@ -157,7 +157,7 @@ def test_a_link_in_the_place_of_the_folder_of_temporary_files_is_not_followed(ro
 # Strange things
 
 
-def test_a_pipe_is_no_object_and_nobody_waits_for_it(root):
+def test_a_pipe_is_no_object_and_does_not_block(root):
     os.mkfifo(root / "a" / "pipe")
     store = LocalStore(str(root))
     assert list(store.list("")) == []

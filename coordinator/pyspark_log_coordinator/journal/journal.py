@@ -122,16 +122,16 @@ class Journal(Replay[S, C]):
                     self.load(newest)  # it could not be read a moment ago, and nothing else leads further
             else:
                 migration.require_begun(self)
-                if self._is_gapless or not self._is_behind_a_gap():
+                if self._is_gapless or not self._has_more():
                     self._is_gapless = True
                     return self.state
 
-    def _is_behind_a_gap(self) -> bool:
+    def _has_more(self) -> bool:
         """Return whether there is more to read. Raises `EntryMissing` if the next entry is lost.
 
         Called once after a journal is opened. From then on the process has read every entry that existed.
         """
-        later = self.entries.newest_behind(self.number + 1)
+        later = self.entries.newest_after(self.number + 1)
         if later == 0:
             return False
         if self.number == 0 and self._has_only_begun(later):
@@ -157,21 +157,21 @@ class Journal(Replay[S, C]):
     def _migrate(self, place: JournalPlace) -> None:
         if place.generation >= self.generation:
             self.left_at = self.number
-        self._live_in(place)
+        self._use(place)
 
     def _has_migrated(self) -> bool:
         """Use a later place, if the journal is known to have begun there, and return whether it is."""
         if self._follow is None:
             return False
         with contextlib.suppress(LogError):
-            return self.go_on_in(self._follow(self.place.generation))
+            return self.follow_to(self._follow(self.place.generation))
         return False
 
-    def go_on_in(self, place: JournalPlace) -> bool:
+    def follow_to(self, place: JournalPlace) -> bool:
         """Use a place in which the journal is known to have begun, if it is a later one; return whether it is."""
         if place.generation <= self.place.generation:
             return False
-        self._live_in(place)
+        self._use(place)
         return True
 
     def submit(self, command: C) -> Outcome[S]:

@@ -92,7 +92,7 @@ class OneStoreObjects:
     def _faults(self, oldest: int, *, contents: bool) -> Iterator[Fault]:
         folders = (f"{self._journal}{kind}/" for kind in ("entries", "snapshots", "manifests"))
         found = (spare.faults(self._store, self._journal, folder, contents=contents) for folder in folders)
-        return _needed(itertools.chain.from_iterable(found), self._journal, self._obsolete(oldest))
+        return _needed(itertools.chain.from_iterable(found), self._journal, set(self._obsolete(oldest)))
 
     def _obsolete(self, oldest: int) -> list[str]:
         return obsolete_keys(self._store, self._journal, oldest, single_store.slot_of)
@@ -197,7 +197,7 @@ class MajorityObjects:
         """Yield the faults of a store's registers. Other stores have copies of snapshots and manifests."""
         folder = layout.entries(self._journal, self._generation)
         found = spare.faults(store, self._journal, folder, contents=contents)
-        return _needed(found, self._journal, self._obsolete(store, oldest))
+        return _needed(found, self._journal, set(self._obsolete(store, oldest)))
 
     def _obsolete(self, store: Store, oldest: int) -> list[str]:
         return obsolete_keys(store, self._journal, oldest, registers.slot_of, self._generation)
@@ -232,11 +232,10 @@ def _results(answers: Sequence[Answer]) -> list[Any]:
     return [each.result for each in answers if each.error is None]
 
 
-def _needed(faults: Iterable[Fault], journal: str, obsolete: Sequence[str]) -> Iterator[Fault]:
+def _needed(faults: Iterable[Fault], journal: str, obsolete: set[str]) -> Iterator[Fault]:
     """Yield faults, without missing objects that are obsolete or whose spares are: trimming was interrupted there."""
-    doomed = set(obsolete)
     for fault in faults:
-        if not (fault.is_missing and doomed.intersection([fault.of, spare.key(journal, fault.of)])):
+        if not (fault.is_missing and obsolete.intersection([fault.of, spare.key(journal, fault.of)])):
             yield fault
 
 

@@ -123,7 +123,7 @@ class Members:
         """Return the error for a store that does not answer."""
         return StoreUnavailable(self.members[store].store.url, "", reason)
 
-    def blame(self, errors: Mapping[int, Exception]) -> str:
+    def describe(self, errors: Mapping[int, Exception]) -> str:
         """Return the errors by store, for an error message."""
         return "; ".join(
             f"node {self.members[store].node!r} at {self.members[store].store.url}: {error}"
@@ -141,7 +141,7 @@ class Members:
         for store in set(range(len(self))) - {each.store for each in answers}:
             errors[store] = self.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s")
         facts = f"{what}: {len(errors)} of {len(self)} stores failed, and {must} must answer; "
-        facts += self.blame(errors)
+        facts += self.describe(errors)
         urls = ", ".join(self.members[store].store.url for store in sorted(errors))
         if lasting > len(self) - must:
             return StoreRefused(urls, "", f"{facts}. Repair a store")

@@ -99,7 +99,7 @@ class Registers:
         self._process = os.getpid()
         self._leads = 0
         """The entry whose vote 0 this process may fill, once; 0 for none."""
-        self._led = 0
+        self._led_newest = 0
         """The newest entry for which it ever might: a process must not lead twice at the same entry."""
         self._snapshot: int | None = None
         """The newest snapshot of the stores at their last answers; None if they were not asked."""
@@ -148,9 +148,9 @@ class Registers:
         attempt = paxos.propose(len(self._members), self._nonce(), data, leads=leads)
         decided = self._run(n, attempt, is_proposal=True).value
         assert decided is not None, "a proposal always ends with a value"
-        if decided == data and not shared and n + 1 > self._led:
+        if decided == data and not shared and n + 1 > self._led_newest:
             # A forked process has this memory, too, and must not lead.
-            self._leads = self._led = n + 1
+            self._leads = self._led_newest = n + 1
             self._process = os.getpid()
         return decided
 
@@ -168,7 +168,7 @@ class Registers:
             return newest
         return max(self._list(lambda store: next(snapshot.numbers(store, self._journal), 0)))
 
-    def newest_behind(self, n: int) -> int:
+    def newest_after(self, n: int) -> int:
         """Return the newest entry after slot `n` for which any register exists; 0 if there is none.
 
         Raises `StoreUnavailable` without a majority.
@@ -230,15 +230,15 @@ class Registers:
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff = _BACKOFF_SECONDS_MIN
-        troubles = _Troubles(self.name(n), self._members, attempt.own)
+        failures = _Failures(self.name(n), self._members, attempt.own)
         self._snapshot = None
         while attempt.task is not Task.DONE:
             before = attempt
             calls = paxos.wanted(attempt)
             if calls:
-                attempt = self._ask(n, attempt, calls, troubles)
+                attempt = self._ask(n, attempt, calls, failures)
             else:
-                troubles.raise_if_hopeless(in_time=environment.monotonic() < deadline)
+                failures.raise_if_hopeless(in_time=environment.monotonic() < deadline)
                 attempt = paxos.again(attempt)
             lost = attempt.task is Task.CLAIM and (before.task, before.ballot) != (attempt.task, attempt.ballot)
             if lost and is_proposal and before.ballot == 0:
@@ -247,7 +247,7 @@ class Registers:
                 if found.value is not None:
                     return found
             if lost and environment.monotonic() >= deadline:
-                troubles.give_up(f"others claimed ballot after ballot, up to {attempt.ballot - 1}")
+                failures.give_up(f"others claimed ballot after ballot, up to {attempt.ballot - 1}")
             if lost or not calls:
                 environment.sleep(environment.uniform(backoff / 2, backoff))
                 backoff = min(backoff * 2, _BACKOFF_SECONDS_MAX)
@@ -255,25 +255,25 @@ class Registers:
                 self._snapshot = None
         return attempt
 
-    def _ask(self, n: int, attempt: Attempt, calls: dict[int, Call], troubles: _Troubles) -> Attempt:
+    def _ask(self, n: int, attempt: Attempt, calls: dict[int, Call], failures: _Failures) -> Attempt:
         """Start the calls that are not under way, and return the attempt after the next answer."""
         for store, call in calls.items():
-            if (store, call) not in troubles.under_way:
+            if (store, call) not in failures.under_way:
                 if not self._members.start(attempt.nonce, store, call, partial(self._content, n, call)):
                     error = self._members.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer")
-                    troubles.note(store, call, error)
+                    failures.note(store, call, error)
                     return paxos.silent(attempt, [store])
-                troubles.under_way.add((store, call))
+                failures.under_way.add((store, call))
         answer = self._members.next(ANSWER_SECONDS)
         if answer is None:
             for store, call in calls.items():
-                troubles.note(store, call, self._members.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s"))
+                failures.note(store, call, self._members.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s"))
             return paxos.silent(attempt, list(calls))
         asker, call = answer.tag
         if asker != attempt.nonce:
             return attempt  # of an attempt that is over
-        troubles.under_way.discard((answer.store, call))
-        troubles.note(answer.store, call, answer.error)
+        failures.under_way.discard((answer.store, call))
+        failures.note(answer.store, call, answer.error)
         if calls.get(answer.store) != call:
             return attempt  # of a task that is over
         if answer.error is not None:
@@ -310,7 +310,7 @@ def _looked_at_snapshots(last: Task, value: bytes | None) -> bool:
     return last is Task.FILL or (last is Task.LOOK and value is None)
 
 
-class _Troubles:
+class _Failures:
     """The error of each store since its last answer, and whether this process's own value may be on any store."""
 
     def __init__(self, name: str, members: Members, own: bytes | None) -> None:
@@ -346,7 +346,7 @@ class _Troubles:
 
     def give_up(self, reason: str, *, act: bool = False) -> NoReturn:
         """Raise an error that tells whether the own value may be decided. `act`: only an operator can help."""
-        facts = "; ".join(filter(None, [reason, self._members.blame(self._errors)]))
+        facts = "; ".join(filter(None, [reason, self._members.describe(self._errors)]))
         first = next(iter(self._errors.values()), None)
         if self._written or any(self._is_own(call) for _, call in self.under_way):
             message = (

@@ -53,10 +53,10 @@ class Replay(Generic[S, C]):
         self._machine = machine
         self._environment = environment
         self._patience_ms = patience_ms
-        self._live_in(place)
+        self._use(place)
         self._reset()
 
-    def _live_in(self, place: JournalPlace) -> None:
+    def _use(self, place: JournalPlace) -> None:
         """Use the stored objects in a place from now on, and keep the state."""
         self.place = place
         self.entries = self.entries_at(place)

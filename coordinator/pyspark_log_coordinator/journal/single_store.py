@@ -57,7 +57,7 @@ class EntryLog:
         newest = next(snapshot.numbers(self._store, self._journal), 0)
         return newest or next(snapshot.numbers(self._store, f"{self._journal}{spare.FOLDER}"), 0)
 
-    def newest_behind(self, n: int) -> int:
+    def newest_after(self, n: int) -> int:
         """Return the newest entry after slot `n`, with or without gaps before it; 0 if there is none."""
         return max(self._listed(self._folder, after=n), default=0)
 

@@ -149,7 +149,7 @@ class ClusterJournals:
         if self.nodes is None:
             return self.place
         # The stores of the cluster's journal may be the ones that do not answer: do not wait for them again.
-        if generation == self.place.generation and not self.cluster.go_on_in(self._follow_cluster(generation)):
+        if generation == self.place.generation and not self.cluster.follow_to(self._follow_cluster(generation)):
             return self.place
         self.cluster.refresh()
         previous = self.previous_place
