@@ -34,6 +34,11 @@ any action. Every message says what to do next.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class LogError(Exception):
     """The root of every error that this product raises on purpose."""
@@ -215,3 +220,18 @@ class NodeAway(NodeMissing):
     """The store has no marker, so its disk is not mounted or was wiped. The same call succeeds once it is mounted."""
 
     retriable = True
+
+
+def is_node_failure(error: LogError) -> bool:
+    """Return whether an error means that a node is unreachable or broken for every client.
+
+    Missing rights and wrong settings are the client's own fault: they must not exclude a healthy node for others.
+    """
+    if isinstance(error, StoreUnwritable):
+        return True
+    return isinstance(error, (StoreError, CorruptObject)) and not isinstance(error, StoreRefused)
+
+
+def main_reason(failures: Iterable[LogError]) -> LogError:
+    """Return the error to raise if every store failed: a retriable one if any, because that store may recover."""
+    return min(failures, key=lambda error: not error.retriable)

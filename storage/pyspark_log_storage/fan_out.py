@@ -12,18 +12,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log_storage.errors import (
-    CorruptObject,
-    LogError,
-    StoreError,
-    StoreRefused,
-    StoreUnavailable,
-    StoreUnwritable,
-)
+from pyspark_log_storage.errors import LogError, StoreUnavailable, is_node_failure, main_reason
 from pyspark_log_storage.store_threads import Answer, StoreThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark_log_storage.store import ObjectWriter, Store
 
@@ -32,21 +25,6 @@ PIECES_PENDING_MAX = 3
 SLOWER_SECONDS = 30.0
 """How much longer than the fastest store another may take (Kafka's request.timeout.ms)."""
 _CLOSE = "close"
-
-
-def is_node_failure(error: LogError) -> bool:
-    """Return whether an error means that a node is unreachable or broken for every client.
-
-    Missing rights and wrong settings are the client's own fault: they must not exclude a healthy node for others.
-    """
-    if isinstance(error, StoreUnwritable):
-        return True
-    return isinstance(error, (StoreError, CorruptObject)) and not isinstance(error, StoreRefused)
-
-
-def main_reason(failures: Iterable[LogError]) -> LogError:
-    """Return the error to raise if every store failed: a retriable one if any, because that store may recover."""
-    return min(failures, key=lambda error: not error.retriable)
 
 
 class FanOutWriter:

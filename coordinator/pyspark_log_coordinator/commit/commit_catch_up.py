@@ -26,9 +26,8 @@ from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_probe import has_newest
 from pyspark_log_storage import transfer
-from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError
+from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError, is_node_failure
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable
-from pyspark_log_storage.fan_out import is_node_failure
 from pyspark_log_storage.node import require_marker, require_written
 
 if TYPE_CHECKING:

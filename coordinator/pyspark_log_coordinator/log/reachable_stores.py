@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log_coordinator.cluster.nodes import live
-from pyspark_log_storage.errors import CorruptObject, StoreError
-from pyspark_log_storage.fan_out import is_node_failure
+from pyspark_log_storage.errors import CorruptObject, StoreError, is_node_failure
 from pyspark_log_storage.node import require_marker
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage import chunk, layout, segment
 from pyspark_log_storage.chunk import CHUNK_BYTES
-from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable
-from pyspark_log_storage.fan_out import FanOutWriter, is_node_failure
+from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
+from pyspark_log_storage.fan_out import FanOutWriter
 from pyspark_log_storage.node import require_marker, require_written
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from pyspark_log_coordinator.replication.write_targets import enough, write_targ
 from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.chunk import CHUNK_BYTES
-from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError
-from pyspark_log_storage.fan_out import SLOWER_SECONDS, FanOutWriter, is_node_failure, main_reason
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError, is_node_failure, main_reason
+from pyspark_log_storage.fan_out import SLOWER_SECONDS, FanOutWriter
 from pyspark_log_storage.store import Store
 
 if TYPE_CHECKING:
