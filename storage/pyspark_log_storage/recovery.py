@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_storage import chunk, layout, schema, segment
+from pyspark_log_storage import layout, schema, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.index import Index, IndexEntry
 
@@ -131,9 +131,7 @@ def good_chunks(
     """
     entries: list[IndexEntry] = []
     try:
-        for entry, header, data in segment.chunks(store, key):
-            if schemas is not None:
-                chunk.decode(data, header, schemas, f"segment {store.url}/{key}.log at byte {entry.position}")
+        for entry, _, _ in segment.chunks(store, key, schemas):
             entries.append(entry)
     except CorruptObject as error:
         return entries, str(error)

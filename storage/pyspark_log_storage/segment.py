@@ -153,10 +153,13 @@ def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | 
     return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
 
 
-def chunks(store: Readable, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
+def chunks(
+    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None
+) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
     """Yield every chunk of the .log at `key` (without ending), checked, without the index.
 
-    Keeps one chunk in memory. Raises `CorruptObject` at the first damaged one.
+    With `schemas` a chunk whose rows cannot be decoded is damaged, too. Keeps one chunk in memory. Raises
+    `CorruptObject` at the first damaged one.
     """
     log = f"{key}.log"
     name = f"segment {store.url}/{log}"
@@ -165,22 +168,15 @@ def chunks(store: Readable, key: str) -> Iterator[tuple[IndexEntry, chunk.Header
     for place, header, data in append_file.scan(store, log, position):
         if offset + header.rows - base_offset > SEGMENT_ROWS_MAX:
             raise CorruptObject(name, f"it has more than {SEGMENT_ROWS_MAX} rows, the maximum of a segment")
+        if schemas is not None:
+            chunk.decode(data, header, schemas, f"{name} at byte {place}")
         yield entry_of(header, offset, place, epochs), header, data
         offset += header.rows
 
 
-def scan(store: Readable, key: str) -> list[IndexEntry]:
-    """Return the entries that the index of a .log must have, after checking every chunk."""
-    return [entry for entry, _, _ in chunks(store, key)]
-
-
-def scan_rows(store: Readable, key: str, schemas: Sequence[pa.Schema]) -> list[IndexEntry]:
-    """Return `scan`, after decoding every chunk: its rows are readable, too. Keeps one chunk in memory."""
-    entries = []
-    for entry, header, data in chunks(store, key):
-        chunk.decode(data, header, schemas, f"segment {store.url}/{key}.log at byte {entry.position}")
-        entries.append(entry)
-    return entries
+def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> list[IndexEntry]:
+    """Return the entries that the index of a .log must have, after checking every chunk as `chunks` does."""
+    return [entry for entry, _, _ in chunks(store, key, schemas)]
 
 
 def index_is_right(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:

@@ -87,7 +87,7 @@ def read_segment(log, index_bytes):
     store.put(f"{KEY}.index", index_bytes)
     errors = []
     for read in (
-        lambda: segment.scan_rows(store, KEY, RECORD_SCHEMAS),
+        lambda: segment.scan(store, KEY, RECORD_SCHEMAS),
         lambda: entries_between(store, KEY, 0, 2**63),
         lambda: entry_reaching(store, KEY, 5),
         lambda: recovery.recover(store, "t/0/", 0, dry_run=True),

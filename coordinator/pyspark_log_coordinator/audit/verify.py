@@ -167,7 +167,7 @@ class _Audit:
         whole: dict[NodeId, tuple[segment.EpochStarts, list[IndexEntry]]] = {}
 
         def read(name: NodeId, store: Store) -> None:
-            entries = segment.scan_rows(store, key, self._handle.schemas)
+            entries = segment.scan(store, key, self._handle.schemas)
             check_segment(ref, entries)
             if not segment.index_is_right(store, key, entries):
                 index = msgspec.structs.replace(rows, where=f"{where}.index")
