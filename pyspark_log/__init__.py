@@ -3,8 +3,8 @@
     df.writeStream.format("pyspark_log").option("topic", "t").option("checkpointLocation", c).start("/data/log")
     spark.readStream.format("pyspark_log").option("subscribe", "t").load("/data/log")
 
-Spark finds `DefaultSource` by the package's name. It imports every package that is called `pyspark_...` when it
-looks for data sources, so what is heavy is imported only when it is asked for.
+Spark finds `DefaultSource` by the package's name. It imports every package named `pyspark_...` when it looks for data
+sources, so heavy modules are imported on first use.
 """
 
 from __future__ import annotations
