@@ -28,8 +28,8 @@ def add_partitions(
 ) -> None:
     """Add partitions to a topic.
 
-    Partitions cannot be removed. As in Kafka, most keys map to other partitions afterwards: new rows of a key are not in
-    the same partition as its old rows, and not in order with them.
+    Partitions cannot be removed. As in Kafka, most keys map to other partitions afterwards: new rows of a key are not
+    in the same partition as its old rows, and not in order with them.
     """
     wanted = arguments.replica_assignment(replica_assignment)
 
