@@ -9,6 +9,7 @@ import typer
 
 from pyspark_log.cli import arguments, output, watching
 from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
 from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import LogError, UnknownTopic
@@ -116,7 +117,6 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
 
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
-    from pyspark_log.cli.progress import bar
     from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
     from pyspark_log_coordinator.segments import retention, roll_plan
     from pyspark_log_coordinator.segments.roll_plan import RollJob

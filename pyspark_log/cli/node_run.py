@@ -11,6 +11,7 @@ import typer
 
 from pyspark_log.cli import arguments, output, scrubbing, watching
 from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
 from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import StoreError
@@ -96,8 +97,6 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
 
 def _round(follower: Follower, node_id: str, wait: Callable[[int], object]) -> FollowerRound:
     """Copy the data that the node lacks, with a progress bar on a terminal."""
-    from pyspark_log.cli.progress import bar
-
     total = follower.behind() if sys.stderr.isatty() else 0
     if total == 0:
         return follower.round(wait)

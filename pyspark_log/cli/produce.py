@@ -19,6 +19,7 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
 from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import LogError, OutcomeUnknown
@@ -112,7 +113,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
 
     def open_topic() -> tuple[Log, TopicHandle]:
         log = open_log(path, create=create)
-        return log, log.ensure_topic(topic, 1) if create else log.topic(topic)
+        return log, log.ensure_topic(topic, settings.NUM_PARTITIONS.default) if create else log.topic(topic)
 
     def decode(lines: list[bytes], first_line: int) -> Any:
         if form is Format.JSON:
@@ -126,8 +127,8 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         row_bytes_max = handle.journal.state.config.max_message_bytes
         lines = Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:
-            with _progress(lines) as show:
-                interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, show)
+            with contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size) as advance:
+                interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, advance)
         except LogError as error:
             raise LogError(_with_lines_written(error, batches.lines_written)) from error
         except KeyboardInterrupt:
@@ -154,24 +155,10 @@ def _opened(file: pathlib.Path | None) -> Iterator[BinaryIO]:
     yield sys.stdin.buffer
 
 
-@contextlib.contextmanager
-def _progress(lines: Lines) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal while a file is read."""
-    if lines.size is None or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=lines.size)
-        yield lambda: bar.update(task, completed=lines.bytes_read)
-
-
-def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, show: Callable[[], None]) -> bool:
+def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, advance: Callable[[int], object]) -> bool:
     """Write all lines. Return whether an interrupt ended the input; lines read before it are written."""
     deadline = None
+    bytes_shown = 0
     while True:
         try:
             arrived = lines.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -187,7 +174,8 @@ def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, show: C
             arrived = arrived[room:]
             if batches.lines_pending == rows_max or batches.bytes_pending >= BATCH_BYTES:
                 batches.end()
-        show()
+        advance(lines.bytes_read - bytes_shown)
+        bytes_shown = lines.bytes_read
         if batches.lines_pending == 0:
             deadline = None
         elif deadline is None:

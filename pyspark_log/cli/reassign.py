@@ -8,6 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
 from pyspark_log.client.opening import open_log
 
 if TYPE_CHECKING:
@@ -100,7 +101,6 @@ def _wanted(
 
 def carry_out(handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
     """Copy until the topic's reassignments are complete, with a progress bar on a terminal."""
-    from pyspark_log.cli.progress import bar
     from pyspark_log_coordinator.sync import reassigner
     from pyspark_log_coordinator.sync.throttle import Throttle
 

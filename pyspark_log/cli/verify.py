@@ -8,6 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
 from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
@@ -81,7 +82,6 @@ def verify(
 
 def _audit(log: Log, name: str, node: str | None, *, repair: bool) -> tuple[Report, list[str]]:
     """Return the audit of a topic, and the files repaired before it. Raise `UnknownTopic`."""
-    from pyspark_log.cli.progress import bar
     from pyspark_log_coordinator.audit import repair as repairs
     from pyspark_log_coordinator.audit import verify as audit
 
