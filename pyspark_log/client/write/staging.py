@@ -116,15 +116,19 @@ class Staging:
         self._store_at = store_at
         self._destination = destination
         self._topic = topic
-        self._environment = environment
+        self._nonce = environment.nonce
         self._durable = durable
-        self._slower_seconds = slower_seconds
+        self._open_several = partial(
+            FanOutWriter, durable=durable, slower_seconds=slower_seconds, store_threads=environment.store_threads
+        )
         self._sticky = sticky
         self._block: list[Rows] = []
         self._block_bytes = 0
         self._block_rows = 0
         self._block_bytes_max = 0
-        self._topics: dict[str, _TopicFiles] = {}
+        self._destinations: dict[str, Destination] = {}
+        self._files: dict[tuple[str, tuple[NodeId, ...]], _File] = {}
+        """By topic and nodes."""
 
     def add(self, rows: Rows) -> None:
         """Add rows. Raises `InvalidRecord`, `StoreError` and the errors of finding a topic."""
@@ -150,12 +154,12 @@ class Staging:
     def finish(self) -> list[StagedFile]:
         """Write the remaining rows, make the files durable and return them. Raises what `add` raises."""
         self._write_block()
-        return [file for topic in sorted(self._topics) for file in self._topics[topic].close()]
+        return [self._files[key].close() for key in sorted(self._files, key=lambda key: key[0])]
 
     def discard(self) -> None:
         """Discard what was staged."""
-        for files in self._topics.values():
-            files.discard()
+        for file in self._files.values():
+            file.writer.discard()
 
     def _write_block(self) -> None:
         block, self._block, self._block_bytes, self._block_rows = self._block, [], 0, 0
@@ -177,15 +181,14 @@ class Staging:
                 self._write_rows(name, rows.record.filter(mine), partition)
 
     def _write_rows(self, topic: str, record: pa.RecordBatch, explicit: pa.Array | None) -> None:
-        files = self._topics.get(topic)
-        if files is None:
-            destination = self._destination(topic)
-            files = self._topics[topic] = _TopicFiles(destination, self._open)
-        _check_sizes(files.destination, record)
+        destination = self._destinations.get(topic)
+        if destination is None:
+            destination = self._destinations[topic] = self._destination(topic)
+        _check_sizes(destination, record)
         small = record.nbytes <= CHUNK_BYTES  # asking each slice would take longer than writing it
-        partitions = files.destination.partitions
+        partitions = destination.partitions
         if partitions == 1 and explicit is None:
-            files.append(0, record, small=small)
+            self._append(destination, 0, record, small=small)
             return
         try:
             ids = partition_of(record.column("key"), explicit, partitions, self._sticky % partitions)
@@ -197,80 +200,56 @@ class Staging:
             record = _in_order(record, order)
         for partition in present:
             start, end = int(bounds[partition]), int(bounds[partition + 1])
-            files.append(partition, record.slice(start, end - start), small=small)
+            self._append(destination, partition, record.slice(start, end - start), small=small)
 
-    def _open(self, destination: Destination, nodes: Sequence[NodeId]) -> _File:
-        stores = {each: self._store_at(destination.nodes[each].url) for each in nodes}
-        name = layout.born_name(destination.born, self._environment.nonce())
-        store_threads = self._environment.store_threads
-        open_several = partial(FanOutWriter, slower_seconds=self._slower_seconds, store_threads=store_threads)
-        return _File(destination, stores, name, open_several, durable=self._durable)
-
-
-class _TopicFiles:
-    """The append files of one topic: one for each set of nodes, so usually one."""
-
-    def __init__(self, destination: Destination, begin: Callable[[Destination, Sequence[NodeId]], _File]) -> None:
-        self.destination = destination
-        self._begin = begin
-        self._files: dict[tuple[NodeId, ...], _File] = {}
-
-    def append(self, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
+    def _append(self, destination: Destination, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
         """Append the rows of one partition as chunks of about `CHUNK_BYTES`, or as one chunk if `small`."""
-        nodes = self.destination.targets[partition]
-        file = self._files.get(nodes)
+        nodes = destination.targets[partition]
+        file = self._files.get((destination.name, nodes))
         if file is None:
-            file = self._files[nodes] = self._begin(self.destination, nodes)
+            file = self._files[destination.name, nodes] = self._open(destination, nodes)
         schema_id = schema.RECORD_ID if len(record.schema) == len(schema.RECORD) else schema.RECORD_WITH_HEADERS_ID
         pieces = 1 if small else max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
         bounds = [record.num_rows * piece // pieces for piece in range(pieces + 1)]
         for start, end in itertools.pairwise(bounds):
-            file.writer.append(partition, record.slice(start, end - start), schema_id, self.destination.compression)
+            file.writer.append(partition, record.slice(start, end - start), schema_id, destination.compression)
 
-    def close(self) -> list[StagedFile]:
-        return [file.close() for file in self._files.values()]
-
-    def discard(self) -> None:
-        for file in self._files.values():
-            file.writer.discard()
+    def _open(self, destination: Destination, nodes: Sequence[NodeId]) -> _File:
+        stores = {each: self._store_at(destination.nodes[each].url) for each in nodes}
+        name = layout.born_name(destination.born, self._nonce())
+        key = layout.append_file(destination.name, destination.topic_id, name)
+        if len(stores) == 1:
+            (store,) = stores.values()
+            return _File(destination, stores, name, store.open_write(key, durable=self._durable))
+        return _File(destination, stores, name, self._open_several(stores, key, enough=destination.enough))
 
 
 class _File:
     """One append file, on one node or on several."""
 
     def __init__(
-        self,
-        destination: Destination,
-        stores: dict[NodeId, Store],
-        name: str,
-        open_several: Callable[..., FanOutWriter],
-        *,
-        durable: bool,
+        self, destination: Destination, stores: dict[NodeId, Store], name: str, target: ObjectWriter | FanOutWriter
     ) -> None:
         self._destination = destination
         self._stores = stores
         self._name = name
-        self._key = key = layout.append_file(destination.name, destination.topic_id, name)
-        self._fan_out: FanOutWriter | None = None
-        if len(stores) == 1:
-            (store,) = stores.values()
-            target: ObjectWriter = store.open_write(key, durable=durable)
-        else:
-            target = self._fan_out = open_several(stores, key, durable=durable, enough=destination.enough)
+        self._fan_out = target if isinstance(target, FanOutWriter) else None
         self.writer = AppendFileWriter(target)
 
     def close(self) -> StagedFile:
         """Make the file durable and return it with its holders. Raises `StoreError` if it has none."""
         self.writer.close()
-        failures = dict(self._fan_out.failures) if self._fan_out is not None else {}
+        destination, fan_out = self._destination, self._fan_out
+        failures = dict(fan_out.failures) if fan_out is not None else {}
+        key = layout.append_file(destination.name, destination.topic_id, self._name)
         holders = []
-        for each in self._stores if self._fan_out is None else self._fan_out.done:
-            incarnation = self._destination.nodes[each].incarnation
+        for each in self._stores if fan_out is None else fan_out.done:
+            incarnation = destination.nodes[each].incarnation
             try:
-                if self._destination.nodes[each].url == AT_THE_ROOT:  # an unmounted root has no journal either
+                if destination.nodes[each].url == AT_THE_ROOT:  # an unmounted root has no journal either
                     node.require_marker(self._stores[each], each, incarnation)
                 else:
-                    node.require_written(self._stores[each], each, incarnation, self._key)
+                    node.require_written(self._stores[each], each, incarnation, key)
             except (StoreError, CorruptObject) as error:
                 if not is_node_failure(error):
                     raise
@@ -280,7 +259,7 @@ class _File:
         if not holders:
             raise main_reason(failures.values())
         file = SequencedFile(self._name, tuple(holders), tuple(self.writer.chunks))
-        return StagedFile(self._destination.name, self._destination.topic_id, file, tuple(failures))
+        return StagedFile(destination.name, destination.topic_id, file, tuple(failures))
 
 
 def _in_order(record: pa.RecordBatch, order: NDArray[np.int64]) -> pa.RecordBatch:
