@@ -1,5 +1,7 @@
 """Committing staged files: one journal entry for each topic, and retries while a journal does not answer."""
 
+import sys
+
 import msgspec
 import pytest
 
@@ -99,3 +101,20 @@ def test_a_journal_that_does_not_answer_is_waited_for_before_the_batch_is_commit
     store.broken = StoreUnavailable
     commit_staged(log.log, [staged], None, "all", RetryPolicy(), None)
     assert rows(log, "t") == 1
+
+
+def test_a_commit_is_one_call_into_the_coordinator(log):
+    staged, calls = task(log, "t", b"a"), []
+
+    def profile(frame, event, _):
+        caller = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and caller == commit_staged.__module__ != module:
+            calls.append(f"{module.removeprefix('pyspark_log_coordinator.')}.{frame.f_code.co_name}")
+
+    sys.setprofile(profile)
+    try:
+        commit(log, staged, batch=0)
+    finally:
+        sys.setprofile(None)
+    assert calls == ["retry.retry", "commit.commit.commit"], "it finds the topic, and commits the batch"
