@@ -96,12 +96,12 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
     from pyspark_log_coordinator.replication.election import LeaderElected
     from pyspark_log_coordinator.sync import unclean_election
 
-    gone = unclean_election.find_gone(handle, timeout_ms)
+    unreachable = unclean_election.find_unreachable(handle, timeout_ms)
     state = handle.journal.state
     leaderless = unclean_election.partitions(state)
     if not leaderless:
         return []
-    command = unclean_election.giving_up(handle, gone)
+    command = unclean_election.election_of(handle, unreachable)
     expected = unclean_election.would_lose(state, command)
     for number, rows in expected.items():
         where = f"topic {handle.name}, partition {number}"

@@ -80,12 +80,12 @@ class FailureDetector:
     def consider(self, handle: TopicHandle) -> None:
         """Do the same as `look` by the last probe of the nodes, which a process does once for many topics."""
         log = handle.log
-        unreachable = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
+        missing = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
         state = handle.refresh()
         complete: dict[NodeId, bool] = {}
         for node in sorted(_leaders_and_isr(state)):
-            complete[node] = node not in unreachable and has_required_files(handle, node)
-            if node not in unreachable and not complete[node]:
+            complete[node] = node not in missing and has_required_files(handle, node)
+            if node not in missing and not complete[node]:
                 damage_reports.report_lost(handle, node)
                 complete[node] = has_required_files(handle, node)  # without the reported ones
             if not complete[node]:
@@ -99,15 +99,15 @@ class FailureDetector:
         now = int(log.environment.monotonic() * 1000)
         self._standing = suspicion.observe(self._standing, state, now)
         self._lags = isr.observe_all(self._lags, state, now)
-        gone = self.unreachable = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
-        if any(_needs_leader(state, number, gone) for number in range(len(state.partitions))):
-            elect_leaders(handle, ElectLeaders(live(handle), gone))
+        unreachable = self.unreachable = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
+        if any(_needs_leader(state, number, unreachable) for number in range(len(state.partitions))):
+            elect_leaders(handle, ElectLeaders(live(handle), unreachable))
             state = handle.journal.state
         lagging = isr.lagging(self._lags, state, now)
         self.next_lag_ms = isr.next_due_ms(self._lags, state, now)
         self._publication = self._publication.with_found(lagging, now)
-        if (gone and isr.decide(state, ShrinkIsr((), gone))) or self._publication.is_due(now):
-            handle.submit(ShrinkIsr(lagging, gone))
+        if (unreachable and isr.decide(state, ShrinkIsr((), unreachable))) or self._publication.is_due(now):
+            handle.submit(ShrinkIsr(lagging, unreachable))
             self._publication = Publication(published_ms=now)
 
 
@@ -150,9 +150,9 @@ def _leaders_and_isr(state: Topic) -> set[NodeId]:
     return found - set(state.fenced)
 
 
-def _needs_leader(state: Topic, number: int, gone: Collection[Suspicion]) -> bool:
+def _needs_leader(state: Topic, number: int, unreachable: Collection[Suspicion]) -> bool:
     leader = state.partitions[number].leader
-    return leader is None or leader in state.fenced or any(each.node == leader for each in gone)
+    return leader is None or leader in state.fenced or any(each.node == leader for each in unreachable)
 
 
 def _is_expected_node(handle: TopicHandle, node: NodeId) -> bool:

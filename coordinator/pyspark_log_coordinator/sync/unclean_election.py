@@ -1,8 +1,8 @@
 """Unclean elections by an operator: what is known before rows are given up that only lost replicas had.
 
 A leaderless partition waits for a member of its ISR. If none comes back, another replica may lead, also one whose disk
-was set back; the rows that it lacks are lost (`ElectLeaders` with `unclean`). A member counts as gone if a suspicion of
-it has stood for the session timeout on this process's clock.
+was set back; the rows that it lacks are lost (`ElectLeaders` with `unclean`). A member counts as unreachable if a
+suspicion of it has stood for the session timeout on this process's clock.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def partitions(topic: Topic) -> tuple[int, ...]:
     return tuple(number for number, each in enumerate(topic.partitions) if each.leader is None)
 
 
-def find_gone(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, ...]:
-    """Return which nodes are gone; wait for the timeout if one is suspected.
+def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, ...]:
+    """Return the unreachable nodes; wait for the timeout if one is suspected.
 
     Elect leaders if that can be clean. Raises what reading the journals raises.
     """
@@ -50,10 +50,10 @@ def find_gone(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, 
     return detector.unreachable
 
 
-def giving_up(handle: TopicHandle, gone: tuple[Suspicion, ...]) -> ElectLeaders:
+def election_of(handle: TopicHandle, unreachable: tuple[Suspicion, ...]) -> ElectLeaders:
     """Return the unclean election of all leaderless partitions, by the files that the replicas really have."""
     leaderless = partitions(handle.journal.state)
-    return ElectLeaders(live(handle), gone, leaderless, unclean=True, set_back=damage_reports.set_back(handle))
+    return ElectLeaders(live(handle), unreachable, leaderless, unclean=True, set_back=damage_reports.set_back(handle))
 
 
 def would_lose(topic: Topic, command: ElectLeaders) -> dict[int, RowsLost]:
@@ -71,9 +71,9 @@ def why_leaderless(handle: TopicHandle, command: ElectLeaders, number: int) -> s
     state = handle.journal.state
     partition = state.partitions[number]
     alive = {each.node for each in command.live}
-    gone = {each.node for each in command.unreachable if suspicion.stands(state, each)} - alive
+    unreachable = {each.node for each in command.unreachable if suspicion.stands(state, each)} - alive
     found = {each.node for each in command.set_back}
-    awaited = election.awaited(state, partition, alive, gone, found)
+    awaited = election.awaited(state, partition, alive, unreachable, found)
     reasons = []
     for node in partition.replicas:
         error = handle.log.missing_nodes.get(node)

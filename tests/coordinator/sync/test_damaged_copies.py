@@ -332,7 +332,7 @@ def test_the_only_disk_left_leads_with_the_rows_that_it_really_has(tmp_path, ena
     failure_detector_of(handle, session_timeout_ms=0).look(handle)
     if not enabled:
         assert handle.refresh().partitions[0].leader is None
-        command = unclean_election.giving_up(handle, failure_detector_of(handle).unreachable)
+        command = unclean_election.election_of(handle, failure_detector_of(handle).unreachable)
         assert [(each.start, each.end) for each in unclean_election.would_lose(handle.refresh(), command).values()] == [
             (1, 4)
         ]
