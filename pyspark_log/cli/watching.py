@@ -71,7 +71,7 @@ def _watch(path: str, settings: ControllerSettings) -> None:
         try:
             log.open(create=False)
             controller = controller or Controller(log, settings)
-            for moved in controller.watch(failed):
+            for moved in controller.round(failed):
                 typer.echo(f"topic {moved.topic}, partition {moved.partition}: leader is node {moved.leader}", err=True)
         except LogError as error:
             failures[""] = f"the cluster was not watched: {error.message}"

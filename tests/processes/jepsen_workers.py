@@ -60,11 +60,11 @@ def write(root: str, producer: str, acks: Acks, progress: str, stop: str) -> int
 def keep(root: str, end: str) -> None:
     """Do what `pyspark-log node run` does, for every node."""
     client = TopicClient(root)
-    watcher = Controller(client.log, ControllerSettings(SESSION_TIMEOUT_MS))
+    controller = Controller(client.log, ControllerSettings(SESSION_TIMEOUT_MS))
     followers = [Follower(client.log, node) for node in NODES]
     while not LineFile(end).lines():
         with contextlib.suppress(LogError):
-            watcher.watch(lambda *_: None)
+            controller.round(lambda *_: None)
         for follower in followers:
             with contextlib.suppress(LogError):  # its node is away
                 follower.round()

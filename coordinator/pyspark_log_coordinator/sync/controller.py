@@ -66,7 +66,7 @@ class Controller:
         """The time to the next look that notices every lagging follower in time."""
         self._balanced = log.environment.monotonic()
 
-    def watch(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
+    def round(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
         """Do what is due, often nothing; return the preferred leaders that were elected.
 
         `failed` gets the name of each topic that cannot be looked at; the others go on. Raises what reading the

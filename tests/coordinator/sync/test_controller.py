@@ -21,13 +21,13 @@ class Watched(ReplicatedTopic):
     def __init__(self, replicas=(("1", "2", "0"),), config=None, **settings):
         super().__init__(Stores(BreakableStore), replicas=replicas, **config or {})
         self.append(on=ALL, acks="all")
-        self.watcher = Controller(self.log, ControllerSettings(**settings))
+        self.controller = Controller(self.log, ControllerSettings(**settings))
         self.failures = []
-        self.watch()
+        self.round()
 
-    def watch(self, seconds=0.0):
+    def round(self, seconds=0.0):
         self.log.environment.sleep(seconds)
-        return self.watcher.watch(lambda name, error: self.failures.append((name, error.message)))
+        return self.controller.round(lambda name, error: self.failures.append((name, error.message)))
 
     def take_away(self, node):
         self.stores.at[f"/disk/{node}"].broken = StoreUnavailable
@@ -45,11 +45,11 @@ class Watched(ReplicatedTopic):
 def test_an_unreachable_leader_is_replaced_after_the_session_timeout():
     topic = Watched()
     topic.take_away("1")
-    topic.watch(controller.SUSPICION_SECONDS)
+    topic.round(controller.SUSPICION_SECONDS)
     assert topic.partition().leader == "1"
-    topic.watch(8.9)
+    topic.round(8.9)
     assert topic.partition().leader == "1"
-    topic.watch(controller.SUSPICION_SECONDS)
+    topic.round(controller.SUSPICION_SECONDS)
     assert (topic.partition().leader, topic.partition().isr) == ("2", ("2", "0"))
     assert topic.failures == []
 
@@ -57,14 +57,14 @@ def test_an_unreachable_leader_is_replaced_after_the_session_timeout():
 def test_the_controller_looks_every_half_of_the_lag_time_while_all_is_well(monkeypatch):
     topic = Watched(auto_leader_rebalance_enable=False)
     looks = []
-    monkeypatch.setattr(topic.watcher, "_look", lambda _: looks.append(topic.log.environment.monotonic()))
+    monkeypatch.setattr(topic.controller, "_look", lambda _: looks.append(topic.log.environment.monotonic()))
     for _ in range(31):
-        topic.watch(1.0)
+        topic.round(1.0)
     assert looks == [15.0, 30.0]
     topic.take_away("2")
     looks.clear()
     for _ in range(5):
-        topic.watch(1.0)
+        topic.round(1.0)
     assert looks == [32.0, 34.0, 36.0]
 
 
@@ -89,11 +89,11 @@ def test_a_look_asks_each_node_once_for_its_newest_file(monkeypatch):
 def test_an_unreachable_follower_that_lacks_rows_leaves_the_isr_after_the_session_timeout():
     topic = Watched()
     topic.take_away("2")
-    topic.watch(15.0)
+    topic.round(15.0)
     topic.append(on=("1", "0"))
-    topic.watch(8.9)
+    topic.round(8.9)
     assert topic.partition().isr == ("1", "2", "0")
-    topic.watch(controller.SUSPICION_SECONDS)
+    topic.round(controller.SUSPICION_SECONDS)
     assert (topic.partition().isr, topic.partition().high_watermark) == (("1", "0"), 2)
 
 
@@ -102,11 +102,11 @@ def test_an_unreachable_follower_that_lacks_rows_leaves_the_isr_after_the_sessio
 def test_a_reachable_follower_that_lags_leaves_the_isr_exactly_when_its_time_is_over(lag_time, behind_since):
     topic = Watched(config={"replica_lag_time_max_ms": str(1000 * lag_time)})
     for _ in range(behind_since):
-        topic.watch(1.0)
+        topic.round(1.0)
     topic.append(on=("1", "0"))
     waited = 0
     while topic.partition().isr == ("1", "2", "0"):
-        topic.watch(1.0)  # `node run` asks every second
+        topic.round(1.0)  # `node run` asks every second
         waited += 1
     assert lag_time < waited <= 1.5 * lag_time + 1
     assert topic.partition().high_watermark == 2
@@ -122,11 +122,11 @@ def test_two_processes_agree_on_how_long_a_follower_may_lag():
     one, two = Controller(topic.log), Controller(log)
     topic.append(on=("1", "0"))
     for now in range(5):
-        for watcher, process in ((one, topic.log), (two, log)):
-            watcher.watch(pytest.fail)
+        for each, process in ((one, topic.log), (two, log)):
+            each.round(pytest.fail)
             process.environment.sleep(1.0)
         assert topic.partition().isr == ("1", "2", "0"), f"after {now} s"
-    two.watch(pytest.fail)
+    two.round(pytest.fail)
     assert handle.refresh().partitions[0].isr == ("1", "0")
 
 
@@ -137,16 +137,16 @@ def test_two_processes_agree_on_how_long_a_follower_may_lag():
 def test_a_node_that_is_back_within_the_session_timeout_stays_in_the_isr(misses_rows):
     topic = Watched()
     topic.take_away("2")
-    topic.watch(15.0)
+    topic.round(15.0)
     if misses_rows:
         topic.append(on=("1", "0"))
-    topic.watch(5.0)
+    topic.round(5.0)
     assert topic.handle.journal.state.suspects == {"2": 1}
     topic.answer_again("2")
-    topic.watch(2.0)
+    topic.round(2.0)
     assert topic.handle.journal.state.suspects == {}
     for _ in range(10):
-        topic.watch(2.0)
+        topic.round(2.0)
     assert topic.partition().isr == ("1", "2", "0")
 
 
@@ -154,15 +154,15 @@ def test_a_node_that_fails_again_gets_the_whole_session_timeout_again():
     topic = Watched()
     topic.append(on=("1", "0"))
     topic.take_away("2")
-    topic.watch(8.0)
+    topic.round(8.0)
     topic.answer_again("2")
-    topic.watch(2.0)
+    topic.round(2.0)
     topic.take_away("2")
-    topic.watch(2.0)
+    topic.round(2.0)
     for _ in range(8):
-        topic.watch(1.0)
+        topic.round(1.0)
     assert topic.partition().isr == ("1", "2", "0")
-    topic.watch(2.0)
+    topic.round(2.0)
     assert topic.partition().isr == ("1", "0")
 
 
@@ -170,15 +170,15 @@ def test_a_reachable_node_without_its_required_files_stays_suspected():
     topic = Watched()
     topic.append(on=("1",))  # nobody else has this row
     topic.take_away("1")
-    topic.watch(15.0)
+    topic.round(15.0)
     assert topic.handle.journal.state.suspects == {"1": 1}
     key = topic.handle.append_file(topic.handle.journal.state.files[-1].name)
     topic.stores.at["/disk/1"].broken = None
     topic.stores.at["/disk/1"].delete(key)
     topic.log.probe_nodes()
-    topic.watch(5.0)
+    topic.round(5.0)
     assert topic.handle.journal.state.suspects == {"1": 1}
-    topic.watch(5.0)
+    topic.round(5.0)
     assert (topic.partition().leader, topic.partition().log_end) == ("2", 1)
 
 
@@ -194,19 +194,19 @@ def test_followers_that_fall_behind_one_after_another_leave_the_isrs_in_one_entr
 
     fall_behind(0)
     for _ in range(4):
-        topic.watch(0.51)
+        topic.round(0.51)
     assert isr_sizes() == [2, 3, 3, 3]  # the first for long is published at once
     for partition in (1, 2):
         before = fall_behind(partition)
         for _ in range(4):
-            topic.watch(0.51)
+            topic.round(0.51)
         topic.handle.refresh()
         assert topic.handle.journal.number == before
     for _ in range(8):
-        topic.watch(0.51)
+        topic.round(0.51)
     assert isr_sizes() == [2, 3, 3, 3]
     for _ in range(2):
-        topic.watch(0.51)
+        topic.round(0.51)
     assert isr_sizes() == [2, 2, 2, 3]
     assert topic.handle.journal.number == before + 1
 
@@ -216,10 +216,10 @@ def test_a_pending_isr_change_is_published_soon():
     for partition in (0, 1):
         topic.append({partition: [b"row"]}, on=("1", "0"))
         for _ in range(4):
-            topic.watch(15.0)
+            topic.round(15.0)
     assert [len(topic.partition(number).isr) for number in (0, 1)] == [2, 3]
     for _ in range(3):
-        topic.watch(2.5)
+        topic.round(2.5)
     assert [len(topic.partition(number).isr) for number in (0, 1)] == [2, 2]
 
 
@@ -227,13 +227,13 @@ def test_a_preferred_leader_that_is_back_leads_again_after_the_interval():
     topic = Watched(session_timeout_ms=100)
     topic.take_away("1")
     for _ in range(2):
-        topic.watch(controller.SUSPICION_SECONDS)
+        topic.round(controller.SUSPICION_SECONDS)
     assert topic.partition().leader == "2"
     topic.append(on=("0", "2"), acks="all")
-    assert topic.watch(300.0) == ()
+    assert topic.round(300.0) == ()
     topic.bring_back("1")
-    assert topic.watch(299.0) == ()
-    assert topic.watch(1.0) == (LeadershipMoved("t", 0, "1"),)
+    assert topic.round(299.0) == ()
+    assert topic.round(1.0) == (LeadershipMoved("t", 0, "1"),)
     assert (topic.partition().leader, topic.partition().isr) == ("1", ("1", "2", "0"))
 
 
@@ -241,9 +241,9 @@ def test_leaders_are_not_rebalanced_if_that_is_switched_off():
     topic = Watched(session_timeout_ms=100, auto_leader_rebalance_enable=False)
     topic.take_away("1")
     for _ in range(2):
-        topic.watch(controller.SUSPICION_SECONDS)
+        topic.round(controller.SUSPICION_SECONDS)
     topic.bring_back("1")
-    assert topic.watch(1_000.0) == ()
+    assert topic.round(1_000.0) == ()
     assert topic.partition().leader == "2"
 
 
@@ -259,7 +259,7 @@ def test_a_topic_that_fails_is_reported_and_the_others_go_on(monkeypatch):
 
     monkeypatch.setattr(topic.log, "topic", failing)
     topic.take_away("1")
-    topic.watch(controller.SUSPICION_SECONDS)
+    topic.round(controller.SUSPICION_SECONDS)
     assert topic.failures == [("a", "the test made this up")]
     assert topic.partition().leader == "1"
     assert topic.handle.journal.state.suspects == {"1": 1}
@@ -269,9 +269,9 @@ def test_on_one_node_nothing_is_read():
     stores = Stores(BreakableStore)
     log = stores.log()
     log.create_topic("t", 1)
-    watcher = Controller(log)
+    each = Controller(log)
     stores.at["/cluster"].broken = StoreUnavailable
-    assert watcher.watch(pytest.fail) == ()
+    assert each.round(pytest.fail) == ()
 
 
 def test_a_drained_and_removed_node_is_not_probed_for_an_election():
