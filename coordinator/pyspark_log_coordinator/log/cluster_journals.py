@@ -77,7 +77,7 @@ class ClusterJournals:
     def of_topic(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
         """Return the journal of a topic incarnation without beginning it. Reads nothing.
 
-        During a migration this is the journal's place before it, unless the topic is known to be new or migrated.
+        During a migration it is opened on the previous stores, unless the topic is known to be new or migrated.
         """
         state = self.cluster.state
         record = state.topics.get(name)
