@@ -86,8 +86,8 @@ class Batches:
         self._staging = None
         done = commit_staged(self._log, [staged], None, self._acks, self._policy, None)
         self.lines_written = self._lines_decoded
-        for sequenced in done.values():
-            for partition, (start, end) in sequenced.offsets.items():
+        for offsets in done.values():
+            for partition, (start, end) in offsets.items():
                 before = self.written.get(partition, Written(0, start, end))
                 self.written[partition] = Written(before.rows + end - start, before.first_offset, end - 1)
 

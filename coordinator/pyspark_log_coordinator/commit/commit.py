@@ -47,19 +47,11 @@ class Batch(msgspec.Struct, frozen=True):
     """What the tasks rolled or merged; None if they could not know the topic: then the commit rolls."""
 
 
-class Committed(msgspec.Struct, frozen=True):
-    """A batch in the log of one topic."""
-
-    entry: int
-    """The newest entry of the topic's journal after the batch."""
-    offsets: dict[int, tuple[int, int]]
-    """The first offset and the end of the added rows, by partition; empty for a replay."""
-
-
-def commit(handle: TopicHandle, batch: Batch, policy: RetryPolicy) -> Committed:
+def commit(handle: TopicHandle, batch: Batch, policy: RetryPolicy) -> dict[int, tuple[int, int]]:
     """Append a batch to the topic in one journal entry; return once the promise of `acks` is kept.
 
-    The handle has just been refreshed. Raises `UnknownTopic` if the topic was created again since the files were
+    Return the first offset and the end of the added rows, by partition; nothing for a replay. The handle has just been
+    refreshed. Raises `UnknownTopic` if the topic was created again since the files were
     staged, and what `sequencing.decide` and `Journal.submit` raise.
     """
     if any(file.topic_id != handle.topic_id for file in batch.files):
@@ -67,7 +59,7 @@ def commit(handle: TopicHandle, batch: Batch, policy: RetryPolicy) -> Committed:
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
     outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms))
     inline_maintenance.run_inline(handle)
-    return _committed(batch, outcome)
+    return _offsets(batch, outcome)
 
 
 class _Attempt:
@@ -128,7 +120,7 @@ def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
         failure_detector_of(handle, policy.session_timeout_ms).look(handle)
 
 
-def _committed(batch: Batch, outcome: Outcome[Topic]) -> Committed:
+def _offsets(batch: Batch, outcome: Outcome[Topic]) -> dict[int, tuple[int, int]]:
     rows: Counter[int] = Counter()
     if any(isinstance(event, BatchSequenced) for event in outcome.events):
         for staged in batch.files:
@@ -136,4 +128,4 @@ def _committed(batch: Batch, outcome: Outcome[Topic]) -> Committed:
                 rows[chunk.partition] += chunk.rows
     # The state is the one after the batch's own entry, so its rows are the last ones.
     ends = {partition: outcome.state.partitions[partition].log_end for partition in sorted(rows)}
-    return Committed(outcome.number, {partition: (end - rows[partition], end) for partition, end in ends.items()})
+    return {partition: (end - rows[partition], end) for partition, end in ends.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.commit.commit import Batch, Committed, commit
+from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def commit_staged(  # noqa: PLR0913 -- each is a fact of its own
     topic: str | None,
     *,
     swaps: Sequence[SwapSegments] = (),
-) -> dict[str, Committed]:
-    """Commit the files of each topic, in the order of the topics' names; return the result by topic.
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """Commit the files of each topic, in the order of the topics' names; return the offsets of each (see `commit`).
 
     `staged` has one item for each task, in their order. `topic` is the option of that name: it gets a commit even
     without rows, so that a replay without rows is noticed, and `swaps` is what the tasks rolled or merged of it. Raises
