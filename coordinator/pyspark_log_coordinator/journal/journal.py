@@ -189,7 +189,7 @@ class Journal(Replay[S, C]):
             after = self._after(events)  # before they are written: an entry that cannot be folded would end the journal
             mine = self._encode(events)
             decided = self.entries.propose(self.number + 1, mine)
-            if decided == mine and self._counts(self.number + 1, mine):
+            if self._counts(self.number + 1, mine, decided):
                 self._advance(mine, after)
                 self._write_snapshot_when_due()
                 return Outcome(self.number, self.state, events)
@@ -236,15 +236,15 @@ class Journal(Replay[S, C]):
         self.create_snapshot()
         return Outcome(number, self.state, events)
 
-    def _counts(self, number: int, mine: bytes) -> bool:
-        """Return whether the entry that was just created at `number` is part of the journal.
+    def _counts(self, number: int, mine: bytes, decided: bytes) -> bool:
+        """Return whether the entry `mine`, which was just proposed for slot `number`, is part of the journal.
 
-        Raises `OutcomeUnknown` if it cannot be known, and never a retriable error: the entry has been written.
+        Raises `OutcomeUnknown` if it cannot be known, and never a retriable error: the entry may have been written.
         """
         deadline = self._environment.monotonic() + self._patience_ms / 1000
         while True:
             try:
-                return self._is_in_the_chain(number, mine)
+                return self._is_in_the_chain(number, mine, decided)
             except StoreError as error:
                 # A snapshot that was listed may have been trimmed since.
                 may_recover = error.retriable or isinstance(error, ObjectMissing)
@@ -253,21 +253,21 @@ class Journal(Replay[S, C]):
                     raise OutcomeUnknown(f"{message}: {error}") from error
             self._environment.sleep(self._environment.uniform(0, _CONFLICT_BACKOFF_SECONDS_MAX))
 
-    def _is_in_the_chain(self, number: int, mine: bytes) -> bool:
-        """Return whether the entry at `number` is `mine`, according to the newest snapshot.
+    def _is_in_the_chain(self, number: int, mine: bytes, decided: bytes) -> bool:
+        """Return whether the entry at `number` is `mine`. `decided` is what the slot held a moment ago.
 
-        If there is a snapshot of that entry or a later one, the slot may have been trimmed before `mine` was created:
-        the hashes in the snapshot tell. Raises `OutcomeUnknown` if they do not go back so far.
+        If there is a snapshot of that entry or a later one, the slot may have been trimmed before it was filled with
+        `decided`: the hashes in the snapshot tell. Raises `OutcomeUnknown` if they do not go back so far.
         """
         newest = self.entries.newest_snapshot()
         if newest < number:
-            return True
+            return decided == mine
         hashes = self.read_snapshot(newest).hashes
         index = len(hashes) - 1 - (newest - number)
         if index < 0:
             raise OutcomeUnknown(
-                f"{self.entries.name(number)} was written by a process that had been suspended, and it cannot be known "
-                "any more whether it counted; look for its effect before trying again"
+                f"{self.entries.name(number)} was proposed by a process that had been suspended, and it cannot be "
+                "known any more whether it counted; look for its effect before trying again"
             )
         return hashes[index] == digest(mine)
 

@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.journal import journal_entry, replay, trimming
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
-from tests.coordinator.item_list import AddItems, open_list
+from tests.coordinator.item_list import AddItems, ItemAdded, open_list
 from tests.coordinator.journal_objects import (
     ENTRIES,
     EVERY,
@@ -68,6 +68,24 @@ def test_a_writer_suspended_after_its_entry_was_written_finds_that_it_counted(st
     state = open_list(another(store)).refresh()
     assert state.items.count("late") == 1
     assert state.items[5] == "late"
+
+
+def test_a_writer_finds_that_its_entry_counted_though_another_suspended_writer_has_filled_its_slot_again(store):
+    sleeper, other = open_list(store), open_list(another(store))
+    fill(sleeper, 5)
+    other.refresh()
+
+    def trim_and_fill_again():
+        fill_and_trim(store)
+        other.entries.propose(6, other._encode([ItemAdded("void")]))
+
+    store.lose_answers(ENTRIES, meanwhile=trim_and_fill_again)
+    outcome = sleeper.submit(AddItems(("late",)))
+    assert outcome.number == 6
+    state = open_list(another(store)).refresh()
+    assert state.items.count("late") == 1
+    assert "void" not in state.items
+    assert sleeper.refresh() == state
 
 
 def test_a_writer_suspended_for_longer_than_hashes_are_kept_has_an_unknown_outcome(store, monkeypatch):
