@@ -68,19 +68,19 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
         except (CorruptObject, ObjectMissing) as error:
             # What was trimmed during the read is no damage: then the next look finds other snapshots.
             if (oldest, *snapshots) == before:
-                behind = _behind(past, past.number, error)
-                if behind is None and number < min(snapshots, default=0) and _may_be_void(error, snapshots):
-                    behind = snapshots[0]
-                if behind is None:
+                later = _next_snapshot(past, past.number, error)
+                if later is None and number < min(snapshots, default=0) and _may_be_void(error, snapshots):
+                    later = snapshots[0]
+                if later is None:
                     raise
-                raise UnknownVersion(number, behind, journal.number) from error
+                raise UnknownVersion(number, later, journal.number) from error
             before = (oldest, *snapshots)
 
 
 def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
     """Return the snapshot at which to go on after `error`. Raises `error` if it means damage."""
-    if (behind := _behind(past, max(tried, past.number), error)) is not None:
-        return behind
+    if (later := _next_snapshot(past, max(tried, past.number), error)) is not None:
+        return later
     # What was trimmed during the read is no damage.
     kept = _kept_snapshots(past)
     begin = min(kept, default=0)
@@ -89,7 +89,7 @@ def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
     return begin
 
 
-def _behind(past: Replay[Any, Any], number: int, error: LogError) -> int | None:
+def _next_snapshot(past: Replay[Any, Any], number: int, error: LogError) -> int | None:
     """Return the next snapshot after `number` if several stores may lack the entries before it, or None: damage.
 
     After a trimming that reached only some stores, a majority may have no votes for an entry, or void ones. These

@@ -102,7 +102,7 @@ def read(store: Store) -> JournalNodes | None:
     return newest
 
 
-def tell(nodes: JournalNodes, store: Store) -> bool:
+def write(nodes: JournalNodes, store: Store) -> bool:
     """Write the list to a store, unless it has this or a newer one; return whether it was written.
 
     The cluster's journal must have begun at `nodes`: a process that reads the list looks nowhere else. Raises what

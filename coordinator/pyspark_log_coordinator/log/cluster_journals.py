@@ -107,7 +107,7 @@ class ClusterJournals:
         patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
         for place in (self.place, self.previous_place):
             if isinstance(place, SeveralStores):
-                members, act = place.members, partial(journal_nodes.tell, nodes)
+                members, act = place.members, partial(journal_nodes.write, nodes)
                 members.ask(act, self._environment, patience_ms, settled=members.is_majority)
 
     def _cluster_journal(self, place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:

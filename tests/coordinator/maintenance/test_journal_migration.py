@@ -221,13 +221,13 @@ def test_a_store_has_the_newest_list_and_gets_each_list_once():
     first = journal_nodes.JournalNodes("c", ())
     lists = [first, *(msgspec.structs.replace(first, generation=generation) for generation in (2, 9, 10, 11))]
     for each in lists:
-        assert journal_nodes.tell(each, store)
-        assert not journal_nodes.tell(each, store)
+        assert journal_nodes.write(each, store)
+        assert not journal_nodes.write(each, store)
         assert journal_nodes.read(store) == each
-    assert not journal_nodes.tell(lists[1], store)
+    assert not journal_nodes.write(lists[1], store)
     assert b"generation" not in store.read(layout.JOURNAL_NODES)
     new = MemoryStore("/disk/b")
-    assert journal_nodes.tell(lists[-1], new)
+    assert journal_nodes.write(lists[-1], new)
     assert list(new.list("")) == [layout.JOURNAL_NODES]
     assert journal_nodes.newest([store, new], real_environment()) == lists[-1]
     assert journal_nodes.find([new, store], real_environment()) == lists[-1]

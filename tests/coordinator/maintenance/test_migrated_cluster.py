@@ -159,7 +159,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
     old = MemoryStore("/disk/5")
     for key in six.at["/disk/5"].list(""):
         old.put(key, six.at["/disk/5"].read(key))
-    journal_nodes.tell(log.journals.nodes, old)
+    journal_nodes.write(log.journals.nodes, old)
     forget_where_they_went(six, *left)
     stores = [six.open(url) for url in (*URLS, "/disk/3", "/disk/4")]
     found = survey(stores, fake_environment(), URLS, open_node=six.open)
