@@ -27,7 +27,7 @@ def test_acks_one_writes_to_the_leader_and_the_commit_copies_to_the_followers():
     assert topic.partition.high_watermark == 1
 
 
-def test_acks_one_leaves_a_follower_to_somebody_else_who_copies_to_it(monkeypatch):
+def test_acks_one_leaves_a_follower_to_another_process_that_copies_to_it(monkeypatch):
     topic = ThreeNodes()
     topic.commit(topic.stage(b"a", acks="1"), "1")
     with monkeypatch.context() as of_another_process:
@@ -38,7 +38,7 @@ def test_acks_one_leaves_a_follower_to_somebody_else_who_copies_to_it(monkeypatc
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"], ["0", "2"]], "nobody copies to node 2 but this process"
 
 
-def test_acks_one_does_not_wait_for_a_follower_that_is_gone():
+def test_acks_one_does_not_wait_for_an_unreachable_follower():
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
@@ -47,7 +47,7 @@ def test_acks_one_does_not_wait_for_a_follower_that_is_gone():
     assert topic.partition.isr == ALL
 
 
-def test_rows_with_acks_one_are_seen_when_a_follower_that_is_gone_has_left_the_isr_though_nobody_watches():
+def test_rows_with_acks_one_become_visible_when_an_unreachable_follower_has_left_the_isr():
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
@@ -58,7 +58,7 @@ def test_rows_with_acks_one_are_seen_when_a_follower_that_is_gone_has_left_the_i
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
 
 
-def test_rows_with_acks_one_are_seen_when_a_follower_that_takes_no_rows_has_left_the_isr():
+def test_rows_with_acks_one_become_visible_when_a_follower_that_takes_no_rows_has_left_the_isr():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreUnwritable  # it is full, and answers
     topic.commit(topic.stage(b"a", acks="1"), "1")
@@ -68,7 +68,7 @@ def test_rows_with_acks_one_are_seen_when_a_follower_that_takes_no_rows_has_left
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
 
 
-def test_a_batch_is_acknowledged_though_its_replicas_cannot_be_looked_after(monkeypatch, caplog):
+def test_a_batch_is_acknowledged_even_if_failure_detection_fails(monkeypatch, caplog):
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
@@ -82,7 +82,7 @@ def test_a_batch_is_acknowledged_though_its_replicas_cannot_be_looked_after(monk
     assert "failure detection for topic 't' failed: the test made this up" in caplog.text
 
 
-def test_a_replayed_batch_is_acknowledged_by_all_only_when_all_have_it():
+def test_a_replayed_batch_with_acks_all_is_acknowledged_once_all_have_it():
     topic = ThreeNodes(min_insync_replicas=3)
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
@@ -97,7 +97,7 @@ def test_a_replayed_batch_is_acknowledged_by_all_only_when_all_have_it():
 
 
 def with_rows_that_wait_for_node_2():
-    """Return a topic of which partition 1 has a row of another writer, with acks=1, that node 2 lacks; it is gone."""
+    """Return a topic of which partition 1 has a row of another writer, with acks=1, that the unreachable node 2 lacks."""
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
@@ -106,7 +106,7 @@ def with_rows_that_wait_for_node_2():
     return topic
 
 
-def test_a_batch_that_all_have_is_acknowledged_whatever_others_wait_for_in_other_partitions():
+def test_a_batch_that_all_have_does_not_wait_for_rows_of_other_partitions():
     topic = with_rows_that_wait_for_node_2()
     topic.commit(topic.stage(b"a"), batch=0, patience=RetryPolicy(retries=0))
     topic.commit(topic.stage(b"b"), patience=RetryPolicy(retries=0))
@@ -114,7 +114,7 @@ def test_a_batch_that_all_have_is_acknowledged_whatever_others_wait_for_in_other
     assert topic.handle.journal.state.partitions[1].high_watermark == 0
 
 
-def test_a_replayed_batch_waits_for_its_own_rows_alone():
+def test_a_replayed_batch_waits_for_its_own_rows_only():
     topic = with_rows_that_wait_for_node_2()
     staged = topic.stage(b"a")
     topic.commit(staged, batch=0)
@@ -126,7 +126,7 @@ def test_a_replayed_batch_waits_for_its_own_rows_alone():
         topic.commit(topic.stage(b"b", partition=1), batch=1, patience=RetryPolicy(retries=0))
 
 
-def test_with_acks_one_another_leader_is_elected_when_the_leader_stays_away():
+def test_with_acks_one_another_leader_is_elected_if_the_leader_stays_unreachable():
     topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")])
     topic.commit(topic.stage(b"a", acks="1"), "1")
     topic.disk("1").broken = StoreUnavailable
@@ -138,7 +138,7 @@ def test_with_acks_one_another_leader_is_elected_when_the_leader_stays_away():
 
 
 def only_on_the_leader():
-    """Return a topic with batch 0 of acks=1, which lies on node 1 alone, and node 1 is gone."""
+    """Return a topic with batch 0 of acks=1 on node 1 alone, which is unreachable."""
     topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")], min_insync_replicas=2)
     staged = topic.stage(b"a", acks="1")
     topic.disk("2").broken = StoreUnavailable
@@ -164,7 +164,7 @@ def test_a_batch_that_an_election_cut_while_it_waited_is_not_acknowledged():
     assert (topic.partition.leader, topic.partition.log_end) == ("2", 0)
 
 
-def test_rows_at_the_offsets_of_those_that_were_cut_are_no_promise_kept(monkeypatch):
+def test_other_rows_at_the_offsets_of_cut_rows_acknowledge_nothing(monkeypatch):
     topic = only_on_the_leader()
     topic.handle.refresh()
 

@@ -77,7 +77,7 @@ def test_a_replay_without_rows_is_noticed_in_the_topic_of_the_option(log):
         commit(log, [], batch=0, always="t")
 
 
-def test_rows_for_an_earlier_life_of_a_topic_are_refused(log):
+def test_rows_for_an_earlier_topic_of_the_name_are_refused(log):
     staged = task(log, "t", b"a")
     log.delete("t")
     log.create("t")
@@ -86,7 +86,7 @@ def test_rows_for_an_earlier_life_of_a_topic_are_refused(log):
     assert rows(log, "t") == 0
 
 
-def test_a_journal_that_does_not_answer_is_waited_for_before_the_batch_is_committed():
+def test_a_commit_waits_for_a_journal_that_does_not_answer():
     store, clock = BreakableStore("/log"), fake_environment()
 
     def sleep(seconds):

@@ -67,7 +67,7 @@ def test_below_min_insync_the_batch_is_refused_and_nothing_of_it_is_in_the_log()
     assert topic.partition.high_watermark == 1
 
 
-def test_missing_rights_fail_the_batch_and_put_nobody_out_of_the_isr():
+def test_missing_rights_fail_the_batch_and_shrink_no_isr():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreRefused
     with pytest.raises(StoreRefused, match="/disk/2 was taken away"):
@@ -87,7 +87,7 @@ def test_missing_rights_to_read_the_marker_again_fail_the_batch(monkeypatch):
         topic.stage(b"a")
 
 
-def test_a_full_disk_puts_its_node_out_of_the_isr():
+def test_a_node_with_a_full_disk_leaves_the_isr():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreUnwritable
     topic.commit(topic.stage(b"a"))
@@ -110,7 +110,7 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
     assert topic.partition.isr == ALL
 
 
-def test_a_copy_that_is_there_already_and_is_damaged_makes_no_holder():
+def test_an_existing_damaged_copy_makes_no_holder():
     topic = away_for_a_batch()
     staged = topic.stage(b"b")
     catch_up.catch_up(topic.handle, "2")
@@ -121,7 +121,7 @@ def test_a_copy_that_is_there_already_and_is_damaged_makes_no_holder():
     assert topic.partition.isr == ("0", "1")
 
 
-def test_what_a_commit_copied_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
+def test_a_copy_made_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
     topic = away_for_a_batch()
     staged = topic.stage(b"b")
     catch_up.catch_up(topic.handle, "2")
@@ -134,7 +134,7 @@ def test_what_a_commit_copied_while_a_disk_was_not_mounted_is_not_counted(monkey
     assert topic.partition.isr == ("0", "1")
 
 
-def test_a_member_of_the_isr_that_lags_gets_what_it_misses_and_stays():
+def test_a_lagging_member_of_the_isr_catches_up_and_stays():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreUnwritable
     topic.commit(topic.stage(b"a", acks="1"), "1")
@@ -174,7 +174,7 @@ def test_a_batch_is_one_entry_however_many_nodes_and_partitions_there_are(nodes,
 
 
 def away_for_a_batch():
-    """Return a topic of which node 2 missed a batch, and is there again; nobody follows for it."""
+    """Return a topic of which node 2 missed a batch and is reachable again, without a follower."""
     topic = ThreeNodes(min_insync_replicas=2)
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
@@ -185,7 +185,7 @@ def away_for_a_batch():
     return topic
 
 
-def test_a_node_that_is_there_again_is_brought_back_by_the_next_writes(monkeypatch):
+def test_a_node_that_is_reachable_again_is_brought_back_by_the_next_writes(monkeypatch):
     topic = away_for_a_batch()
     topic.commit(topic.stage(b"b"))
     assert topic.partition.isr == ("0", "1")  # for a while it is left to a follower
@@ -204,7 +204,7 @@ def test_a_node_that_lacks_something_large_is_left_to_a_follower(monkeypatch):
     assert topic.handle.refresh().partitions[0].isr == ("0", "1")
 
 
-def test_a_node_that_cannot_be_brought_back_costs_no_batch(monkeypatch, caplog):
+def test_a_node_that_cannot_be_brought_back_fails_no_batch(monkeypatch, caplog):
     topic = away_for_a_batch()
     topic.disk("2").broken_writes = StoreRefused
     monkeypatch.setattr(isr_recovery, "INLINE_EVERY_SECONDS", 0.0)
@@ -214,7 +214,7 @@ def test_a_node_that_cannot_be_brought_back_costs_no_batch(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("acks", ["all", "1"])
-def test_a_batch_that_is_refused_brings_nodes_back_that_are_there(acks):
+def test_a_refused_batch_brings_reachable_nodes_back(acks):
     topic = away_for_a_batch()
     topic.disk("1").broken = StoreUnavailable
     topic.refresh()
@@ -223,7 +223,7 @@ def test_a_batch_that_is_refused_brings_nodes_back_that_are_there(acks):
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "2"), 3)
 
 
-def test_what_was_written_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
+def test_a_file_written_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
     topic = ThreeNodes()
     disk = topic.disk("2")
     create = disk.create
@@ -247,7 +247,7 @@ def test_a_disk_from_a_backup_is_not_elected():
 
 
 @pytest.mark.parametrize("restored", ["1", "2"])
-def test_a_disk_from_a_backup_that_nobody_missed_is_out_of_the_isr_with_the_next_batch(restored):
+def test_a_disk_from_a_backup_leaves_the_isr_with_the_next_batch(restored):
     topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")])
     topic.commit(topic.stage(b"a"))
     topic.commit(topic.stage(b"b"))
@@ -271,7 +271,7 @@ def test_a_fenced_node_gets_nothing():
     assert topic.partition.isr == ("0", "1")
 
 
-def test_partitions_on_the_same_nodes_share_a_file_whoever_leads_them():
+def test_partitions_on_the_same_nodes_share_a_file_even_with_different_leaders():
     topic = ThreeNodes(replicas=[("0", "1", "2"), ("2", "0", "1")])
     destination = destination_of(topic.handle, None, 1000)
     assert len(set(destination.targets)) == 1
@@ -285,7 +285,7 @@ def test_partitions_on_different_nodes_have_files_of_their_own():
     assert [each.high_watermark for each in topic.handle.journal.state.partitions] == [1, 1]
 
 
-def test_a_majority_is_enough_in_quorum_mode_and_gets_what_it_misses_first():
+def test_a_majority_is_enough_in_quorum_mode_and_catches_up_first():
     topic = ThreeNodes(replication_mode="quorum")
     for away in ("2", "1", "0", "2"):
         if away == "0":  # which holds the journal

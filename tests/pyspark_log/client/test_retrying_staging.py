@@ -1,4 +1,4 @@
-"""A task whose nodes are away waits for them, and stages each of its rows once."""
+"""A task whose nodes are unreachable retries, and stages each of its rows once."""
 
 import functools
 from collections.abc import Callable
@@ -25,7 +25,7 @@ AWAY_S = 8
 
 
 class TwoNodes:
-    """A topic on nodes 1 and 2, with the journals on node 0, and a clock on which only waiting takes time."""
+    """A topic on nodes 1 and 2, with the journals on node 0, and a clock that only a wait advances."""
 
     def __init__(self, **config):
         clock = fake_environment()
@@ -93,7 +93,7 @@ def commit(topic, staged, acks="all"):
 
 @pytest.mark.parametrize("error", [StoreUnavailable, NodeAway])
 @pytest.mark.parametrize("acks", ["all", "1"])
-def test_nodes_that_are_away_for_eight_seconds_are_waited_for(acks, error):
+def test_a_task_waits_for_nodes_that_are_unreachable_for_eight_seconds(acks, error):
     topic = TwoNodes()
     topic.take_away("1", "2", error=error)
     topic.at(AWAY_S, topic.bring_back, "1", "2")
@@ -105,7 +105,7 @@ def test_nodes_that_are_away_for_eight_seconds_are_waited_for(acks, error):
     assert AWAY_S <= topic.log.environment.monotonic() < AWAY_S + 2
 
 
-def test_rows_that_were_written_before_the_nodes_went_away_are_written_again_and_none_comes_twice(monkeypatch):
+def test_rows_written_before_the_nodes_failed_are_written_again_and_none_appears_twice(monkeypatch):
     monkeypatch.setattr("pyspark_log.client.write.staging.BLOCK_ROWS_MAX", 2)
     topic = TwoNodes()
     task = topic.task()
@@ -119,7 +119,7 @@ def test_rows_that_were_written_before_the_nodes_went_away_are_written_again_and
     assert topic.values() == [b"a", b"b", b"c", b"d", b"e"]
 
 
-def test_nodes_that_go_away_before_the_file_has_its_name_are_waited_for():
+def test_a_task_waits_for_nodes_that_fail_before_the_file_has_its_name():
     topic = TwoNodes()
     task = topic.task()
     task.add(rows(b"a"))
@@ -129,7 +129,7 @@ def test_nodes_that_go_away_before_the_file_has_its_name_are_waited_for():
     assert topic.values() == [b"a"]
 
 
-def test_one_node_of_the_isr_that_is_back_is_enough_though_another_was_asked_first():
+def test_one_reachable_node_of_the_isr_is_enough():
     topic = TwoNodes()
     topic.take_away("1", "2")
     topic.at(AWAY_S, topic.bring_back, "2")
@@ -139,7 +139,7 @@ def test_one_node_of_the_isr_that_is_back_is_enough_though_another_was_asked_fir
     assert (topic.values(), topic.handle.journal.state.partitions[0].isr) == ([b"a"], ("2",))
 
 
-def test_who_waits_to_stage_elects_another_leader_where_the_topic_allows_one_out_of_sync():
+def test_a_task_that_waits_elects_an_out_of_sync_leader_if_the_topic_allows_it():
     topic = TwoNodes(replicas=[("1", "2")], unclean_leader_election_enable=True)
     topic.take_away("2")
     topic.log.probe_nodes()
@@ -157,7 +157,7 @@ def test_who_waits_to_stage_elects_another_leader_where_the_topic_allows_one_out
     assert topic.values() == [b"a"]
 
 
-def test_a_task_fails_with_the_error_of_the_node_that_is_away_though_another_is_full():
+def test_a_task_fails_with_the_retriable_error_of_the_unreachable_node_if_another_is_full():
     topic = TwoNodes()
     failures = []
     for full, away in (("1", "2"), ("2", "1")):
@@ -172,7 +172,7 @@ def test_a_task_fails_with_the_error_of_the_node_that_is_away_though_another_is_
     assert failures == ["/disk/2", "/disk/1"]
 
 
-def test_patience_ends_with_delivery_timeout_ms():
+def test_retries_end_with_delivery_timeout_ms():
     topic = TwoNodes()
     topic.take_away("1", "2")
     task = topic.task(policy=RetryPolicy(delivery_timeout_ms=5_000))
@@ -182,7 +182,7 @@ def test_patience_ends_with_delivery_timeout_ms():
     assert topic.log.environment.monotonic() == 5
 
 
-def test_missing_rights_are_not_waited_for():
+def test_missing_rights_are_not_retried():
     topic = TwoNodes()
     task = topic.task()
     task.add(rows(b"a"))
@@ -202,7 +202,7 @@ def test_without_retries_the_first_error_ends_the_task():
     assert topic.begun == 1
 
 
-def test_a_task_with_more_rows_than_it_keeps_fails_and_leaves_none_of_them_out():
+def test_a_task_with_more_rows_than_it_keeps_fails():
     topic = TwoNodes()
     task = topic.task(kept_bytes_max=1000)
     task.add(rows(b"x" * 2000))
@@ -212,7 +212,7 @@ def test_a_task_with_more_rows_than_it_keeps_fails_and_leaves_none_of_them_out()
     assert topic.begun == 1
 
 
-def test_a_task_without_rows_waits_for_nobody():
+def test_a_task_without_rows_waits_for_no_node():
     topic = TwoNodes()
     topic.take_away("1", "2")
     assert topic.task().finish() == []

@@ -21,7 +21,7 @@ def test_a_frame_needs_a_value_and_a_topic_and_no_more():
     check_columns({"value": "binary", "topic": "string"}, None)
 
 
-def test_other_columns_are_left_out():
+def test_other_columns_are_ignored():
     check_columns({"value": "string", "delay": "array<int>", "offset": "string"}, "t")
 
 
@@ -116,7 +116,7 @@ def test_a_null_topic_is_refused():
         made(value=[b"x", b"y"], topic=["t", None], by_topic_column=True)
 
 
-def test_a_null_topic_that_the_option_overrides_is_no_matter():
+def test_a_null_topic_that_the_option_overrides_is_accepted():
     assert made(value=[b"x"], topic=pa.array([None], pa.string())).topic is None
 
 
@@ -128,7 +128,7 @@ def test_the_bytes_of_a_row_are_those_of_key_value_and_headers():
     assert record_bytes(made(value=[b"abc", None]).record).to_pylist() == [3, 0]
 
 
-def test_a_header_whose_key_is_no_text_is_refused():
+def test_a_header_whose_key_is_not_utf8_is_refused():
     """Spark's strings hold any bytes, for example those of a binary column that was cast."""
     keys = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     entries = pa.StructArray.from_arrays([keys, pa.array([b"v"])], ["key", "value"])

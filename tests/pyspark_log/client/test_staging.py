@@ -1,4 +1,4 @@
-"""What a writing task puts on disk: chunks by partition, in the order of the rows, within bounds."""
+"""Files of a writing task: chunks by partition, in the order of the rows, within bounds."""
 
 import pyarrow as pa
 import pytest
@@ -64,7 +64,7 @@ def test_rows_without_key_go_to_the_tasks_sticky_partition(log):
     assert chunks(file) == [(2, 2)]
 
 
-def test_rows_with_a_key_go_where_kafka_puts_them(log):
+def test_rows_with_a_key_get_the_partition_that_kafka_gives_them(log):
     made = record([b"v"] * 40, [b"key-%d" % i for i in range(40)])
     [file] = staged(log, Rows(made, None, None))
     ids = partition_of(made.column("key"), None, 4, 0).tolist()
@@ -143,7 +143,7 @@ def test_a_row_as_large_as_allowed_is_taken(log):
     assert staged(log, Rows(record([b"x" * 99] * 50, [b"k"] * 50), None, None), max_message_bytes=100)
 
 
-def test_what_is_given_up_leaves_nothing_behind(log):
+def test_a_discarded_staging_leaves_nothing_behind(log):
     before = list(log.log.store.list(""))
     task = staging(log)
     task.add(Rows(record([b"x" * 1000] * 40_000), None, None))
@@ -152,7 +152,7 @@ def test_what_is_given_up_leaves_nothing_behind(log):
     assert list(log.log.store.list("")) == before
 
 
-def test_a_node_that_became_another_during_the_write_is_noticed(log):
+def test_a_node_of_another_incarnation_after_the_write_is_noticed(log):
     store = log.log.store
     assert isinstance(store, MemoryStore)
     task = staging(log)
