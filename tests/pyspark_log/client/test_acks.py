@@ -97,7 +97,7 @@ def test_a_replayed_batch_with_acks_all_is_acknowledged_once_all_have_it():
 
 
 def with_rows_that_wait_for_node_2():
-    """Return a topic of which partition 1 has a row of another writer, with acks=1, that the unreachable node 2 lacks."""
+    """Return a topic whose partition 1 has a row of another writer, with acks=1, that the unreachable node 2 lacks."""
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
