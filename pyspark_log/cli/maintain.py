@@ -90,10 +90,10 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
                 "topic": name,
                 "segments": 0,
                 "bytes": 0,
-                "removed": 0,
+                "deleted": 0,
                 "orphans": 0,
                 "expired": [],
-                "waiting": 0,
+                "scheduled": 0,
                 "failures": [],
             }
             try:
@@ -144,7 +144,7 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
     done = topic_cleanup.clean_up_topic(handle, failed=not_cleaned)
-    document.update(removed=done.deleted, expired=_expired(done.expired), waiting=done.scheduled)
+    document.update(deleted=done.deleted, expired=_expired(done.expired), scheduled=done.scheduled)
 
 
 def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:
@@ -192,14 +192,14 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
 
 def _has_done_something(document: dict[str, Any]) -> bool:
     return any(
-        document.get(each) for each in ("copied", "segments", "removed", "expired", "deleted_topics", "temporary_files")
+        document.get(each) for each in ("copied", "segments", "deleted", "expired", "deleted_topics", "temporary_files")
     )
 
 
 def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
     topics = [each for each in done if each["topic"] is not None]
     copied = ["copied"] if any("copied" in each for each in topics) else []
-    columns = ("topic", *copied, "segments", "bytes", "removed", "orphans")
+    columns = ("topic", *copied, "segments", "bytes", "deleted", "orphans")
     output.print_table(columns, [tuple(each.get(column, 0) for column in columns) for each in topics])
     moved = "would move" if dry_run else "moved"
     for each in topics:
@@ -208,8 +208,8 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
                 f"topic {each['topic']}, partition {one['partition']}: {counted(one['rows'], 'row')} expired; log "
                 f"start {moved} from {one['from']} to {one['log_start']}"
             )
-        if each["waiting"]:
-            files = counted(each["waiting"], "file")
+        if each["scheduled"]:
+            files = counted(each["scheduled"], "file")
             typer.echo(f"topic {each['topic']}: {files} to be deleted after file.delete.delay.ms")
     verb = "would delete" if dry_run else "deleted"
     for cluster in (each for each in done if each["topic"] is None):

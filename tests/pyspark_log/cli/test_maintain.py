@@ -41,7 +41,7 @@ def orphan(log: PlainLog, topic: str) -> None:
 def test_what_is_due_is_rolled_and_told(cli):
     log = filled(cli, "t")
     lines = cli.out("maintain").splitlines()
-    assert lines[0].split() == ["topic", "segments", "bytes", "removed", "orphans"]
+    assert lines[0].split() == ["topic", "segments", "bytes", "deleted", "orphans"]
     assert lines[2].split()[:2] == ["t", "1"]
     assert len(logs(cli, "t")) == 1
     assert rows(log, "t") == [b"%d" % batch for batch in range(10)]
@@ -51,7 +51,7 @@ def test_for_machines_it_is_a_document_for_each_topic(cli):
     filled(cli, "b", "a")
     *documents, cluster = cli.documents("maintain")
     assert [(each["topic"], each["segments"], each["orphans"]) for each in documents] == [("a", 1, 0), ("b", 1, 0)]
-    assert all(each["removed"] == 10 and each["bytes"] > 0 and each["failures"] == [] for each in documents)
+    assert all(each["deleted"] == 10 and each["bytes"] > 0 and each["failures"] == [] for each in documents)
     assert cluster == NOTHING
 
 
@@ -59,7 +59,7 @@ def test_the_second_time_nothing_is_left_to_do(cli):
     filled(cli, "t")
     cli.run("maintain")
     document, cluster = cli.documents("maintain")
-    nothing = {"segments": 0, "bytes": 0, "removed": 0, "orphans": 0, "expired": [], "waiting": 0, "failures": []}
+    nothing = {"segments": 0, "bytes": 0, "deleted": 0, "orphans": 0, "expired": [], "scheduled": 0, "failures": []}
     assert document == {"topic": "t"} | nothing
     assert cluster == NOTHING
     assert len(cli.out("maintain").splitlines()) == 3
@@ -83,7 +83,7 @@ def test_a_dry_run_shows_what_is_due_and_changes_nothing(cli):
     before = files(cli)
     document, cluster = cli.documents("maintain", "--dry-run")
     assert cluster == NOTHING
-    assert (document["segments"], document["removed"], document["orphans"]) == (1, 0, 1)
+    assert (document["segments"], document["deleted"], document["orphans"]) == (1, 0, 1)
     assert files(cli) == before
 
 
@@ -157,7 +157,7 @@ def test_the_other_partitions_of_a_topic_with_a_damaged_file_are_rolled_and_what
     log.log.topic("t").submit(AlterConfig({"flush.messages": "1"}))
     list(log.files("t"))[1].unlink()
     [document] = [json.loads(line) for line in cli.run("maintain", "t", "--json", code=1).stdout.splitlines()]
-    assert (document["segments"], document["removed"]) == (2, 1)
+    assert (document["segments"], document["deleted"]) == (2, 1)
     assert "partition 0" in document["failures"][0]
 
 
@@ -269,7 +269,7 @@ def test_for_machines_too_rows_that_expire_are_told(cli):
     with_expired_rows(cli)
     document = cli.documents("maintain", "t")[0]
     assert document["expired"] == [{"partition": 0, "from": 0, "log_start": 5, "rows": 5}]
-    assert (document["removed"], document["waiting"]) == (0, 3)
+    assert (document["deleted"], document["scheduled"]) == (0, 3)
 
 
 def test_a_lost_entry_is_made_again(cli):

@@ -54,7 +54,7 @@ def test_nodes_that_lag_are_brought_up_to_date_before_anything_is_rolled(cli, tm
     assert len(files_of_t(cli.path)) == 2
     assert files_of_t(cli.path) == files_of_t(tmp_path / "disk1") == files_of_t(tmp_path / "disk2")
     again = cli.out("maintain", "t").splitlines()
-    assert again[0].split() == ["topic", "copied", "segments", "bytes", "removed", "orphans"]
+    assert again[0].split() == ["topic", "copied", "segments", "bytes", "deleted", "orphans"]
     assert again[2].split()[:3] == ["t", "0", "0"]
 
 
