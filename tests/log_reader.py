@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.topic.machine import MACHINE
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import read_chunk, scan
 from pyspark_log_storage.chunk import decode
-from pyspark_log_storage.layout import topic_folder, topic_journal
+from pyspark_log_storage.layout import topic_folder
 from pyspark_log_storage.store import Store, open_store
 
 
@@ -77,17 +74,6 @@ class TopicContents:
         return batches
 
 
-class _Recorder(Journal[Any, Any]):
-    """A journal that is folded from its first entry on and keeps what each entry said."""
-
-    def _load_snapshot(self) -> None:
-        self.recorded: list[list[Any]] = []
-
-    def _fold(self, data: bytes, events: list[Any]) -> None:
-        super()._fold(data, events)
-        self.recorded.append(events)
-
-
 def open_topic(path: Path | str, topic: str) -> TopicHandle:
     """Open a topic with caches of its own."""
     log = Log(open_store(str(path)), real_environment())
@@ -103,12 +89,13 @@ def entries(path: Path | str, topic: str) -> int:
 def read_topic(path: Path | str, topic: str) -> TopicContents:
     """Read every row. That offsets have no gap and no overlap is asserted, and that all is below the HW."""
     store, handle = open_store(str(path)), open_topic(path, topic)
-    journal = _Recorder(OneStore(store), topic_journal(topic, handle.topic_id), MACHINE, real_environment())
-    state = journal.refresh()
+    replay = handle.journal.begin()
+    replayed = [replay.take_next() for _ in range(handle.journal.number)]
+    state = replay.state
     assert state == handle.journal.state, "a replay of all entries gives another state than the snapshot"
     contents = TopicContents(len(state.partitions))
     places: list[list[Place]] = [[] for _ in state.partitions]
-    for number, events in enumerate(journal.recorded, 1):
+    for number, events in enumerate(replayed, 1):
         for event in events:
             if isinstance(event, BatchSequenced):
                 contents.batches.append(_read_batch(store, handle, number, event, places))
