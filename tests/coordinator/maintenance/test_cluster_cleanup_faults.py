@@ -43,19 +43,19 @@ class DyingStore(MemoryStore):
 
     def __init__(self):
         super().__init__("the url")
-        self.deletions_left = 10**9
+        self.changes_left = 10**9
 
-    def live(self, key):
-        self.deletions_left -= 1
-        if self.deletions_left < 0:
+    def _change(self, key):
+        self.changes_left -= 1
+        if self.changes_left < 0:
             raise StoreUnavailable(self.url, key, "the process has ended")
 
     def create(self, key, data):
-        self.live(key)
+        self._change(key)
         return super().create(key, data)
 
     def delete(self, key):
-        self.live(key)
+        self._change(key)
         super().delete(key)
 
 
@@ -66,14 +66,14 @@ def test_an_interrupted_cleanup_is_finished_by_the_next(monkeypatch):
         topic = filled(store)
         delete(topic)
         topic.clock.now_ms = LATER_MS
-        store.deletions_left = step
+        store.changes_left = step
         try:
             clean_up_cluster(topic.log)
         except StoreUnavailable:
             cut = True
         else:
             cut = False
-        store.deletions_left = 10**9
+        store.changes_left = 10**9
         other = topic.open()
         with pytest.raises(UnknownTopic):
             other.topic("t")
