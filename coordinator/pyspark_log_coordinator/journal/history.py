@@ -59,8 +59,9 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
         oldest = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 1
         if not oldest <= number <= journal.number:
             raise UnknownVersion(number, oldest, journal.number)
+        nearest = max((each for each in snapshots if each <= number), default=0)
         try:
-            if (nearest := max((each for each in snapshots if each <= number), default=0)) > 0:
+            if nearest > 0:
                 past.load(nearest)
             while past.number < number:
                 past.take_next()
@@ -71,6 +72,13 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
                 later = _next_snapshot(past, past.number, error)
                 if later is None and number < min(snapshots, default=0) and _may_be_void(error, snapshots):
                     later = snapshots[0]
+                if (
+                    later is None
+                    and isinstance(error, ObjectMissing)
+                    and nearest in snapshots[: -trimming.SNAPSHOTS_KEPT]
+                ):
+                    # Trimming was interrupted after it deleted the snapshot, and the spare that is left is damaged.
+                    later = snapshots[snapshots.index(nearest) + 1]
                 if later is None:
                     raise
                 raise UnknownVersion(number, later, journal.number) from error

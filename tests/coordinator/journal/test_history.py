@@ -9,15 +9,17 @@ from pyspark_log_storage.errors import CorruptObject, UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
 from tests.coordinator.item_list import open_list
 from tests.coordinator.journal_objects import (
+    EVERY,
     KEPT,
     SNAPSHOTS,
     another,
     entries_in,
     entry_key,
     fill,
+    one_store,
     snapshots_in,
 )
-from tests.coordinator.spares import replace_both
+from tests.coordinator.spares import lose_both, replace_both, spare_of
 from tests.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
@@ -48,6 +50,20 @@ def test_a_version_that_is_not_kept_is_an_error_that_names_those_that_are(store,
     trimming.trim(journal)
     with pytest.raises(UnknownVersion, match="versions 36 to 50 are kept"):
         state_at(journal, version)
+
+
+@one_store
+def test_a_version_whose_snapshot_an_interrupted_trimming_left_to_a_damaged_spare_is_not_kept(store):
+    journal = open_list(store)
+    fill(journal, KEPT + EVERY)
+    first, second, *_ = snapshots_in(store)
+    for n in range(1, first + 1):
+        lose_both(store, entry_key(n))
+    key = f"{SNAPSHOTS}{newest_first(first)}"
+    store.delete(key)
+    store.put(spare_of(key), b"damaged")
+    with pytest.raises(UnknownVersion, match=f"versions {second} to"):
+        state_at(journal, first)
 
 
 def test_asking_for_a_version_changes_nothing(store):
