@@ -63,6 +63,13 @@ class History:
         elif key.startswith(f"{self.folder}snapshots/"):
             self._snapshot(number_of_newest_first(key.rsplit("/", 1)[1]), data)
 
+    def has_decided(self, key: str, data: bytes) -> bool:
+        """Return whether `key` is that of an entry, and `data` the entry that was decided there."""
+        if not key.startswith(f"{self.folder}entries/"):
+            return False
+        number = int(key.rsplit("/", 1)[1])
+        return number <= self.number and self.hashes[number] == digest(data)
+
     def deleting(self, key: str) -> None:
         """Hold that nothing goes that somebody may still need."""
         name = key.rsplit("/", 1)[1]

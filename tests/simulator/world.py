@@ -299,13 +299,18 @@ class World:
             self.rows.created(key, data)
 
     def replaced(self, key: str, data: bytes) -> None:
-        if data in self.taken.get(key, ()):
+        if data in self.taken.get(key, ()) or self._is_decided(key, data):
             return
         if f"/{spare.FOLDER}" in f"/{key}":
             of = self.objects.data.get(key.replace(spare.FOLDER, "", 1), data)
             require(data == of, f"{key} is replaced by something else than it is the spare of")
         elif not key.startswith("selftest/") and not is_copy_for_people(key):
             raise Violation(f"{key} is replaced")
+
+    def _is_decided(self, key: str, data: bytes) -> bool:
+        """Return whether `data` is the entry that was decided for the slot `key`: its spare is put back."""
+        histories = [self.cluster] if self.rows is None else [self.cluster, self.rows]
+        return any(key.startswith(each.folder) and each.has_decided(key, data) for each in histories)
 
     def deleting(self, key: str) -> None:
         if key.startswith(self.cluster.folder):
