@@ -32,6 +32,8 @@ class Departures:
         self._counts = counts
         self._level: dict[tuple[int, NodeId], float] = {}
         """Until when a member of an ISR had every row of its leader."""
+        self._lost_rows: set[tuple[int, NodeId]] = set()
+        """Members that have lost rows since. A detector that did not see them level counts the lag before, too."""
         self._suspected: dict[NodeId, tuple[int, float]] = {}
         """The newest suspicion of a node, and since when it stands."""
 
@@ -42,6 +44,7 @@ class Departures:
             for node in partition.isr:
                 if not _is_behind(partition, node):
                     self._level[p, node] = now
+                    self._lost_rows.discard((p, node))
         if any(isinstance(each, IsrShrunk) for each in events) and all(
             isinstance(each, IsrShrunk | _CONSEQUENCES) for each in events
         ):
@@ -54,6 +57,8 @@ class Departures:
                 if old is None or old.leader_epoch != partition.leader_epoch:
                     self._level[p, node] = now  # a new leader gives everybody its time again
                 self._level.setdefault((p, node), now)
+                if old is not None and partition.log_end_offsets[node] < old.log_end_offsets.get(node, 0):
+                    self._lost_rows.add((p, node))
         for node, number in after.suspects.items():
             if self._suspected.get(node, (0, 0))[0] != number:
                 self._suspected[node] = number, now
@@ -66,7 +71,8 @@ class Departures:
             is_gone = away >= self._session_timeout - _MS
             self._counts["left an ISR as gone" if is_gone else "left an ISR as lagging"] += 1
             what = f"partition {event.partition}: {node} left the ISR after it was behind for {behind:.3f} s"
-            require(is_gone or behind > lag_max, f"{what} of {lag_max}, and away for {away:.3f} s")
+            may_leave = is_gone or behind > lag_max or (event.partition, node) in self._lost_rows
+            require(may_leave, f"{what} of {lag_max}, and away for {away:.3f} s")
 
 
 def _is_behind(partition: Partition, node: NodeId) -> bool:
