@@ -187,12 +187,16 @@ def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, advance
 
 def _with_lines_written(error: LogError, lines_written: int) -> str:
     if isinstance(error, OutcomeUnknown):
-        return error.message if lines_written == 0 else f"{error.message}; lines 1 to {lines_written} were written"
+        return error.message if lines_written == 0 else f"{error.message}; {_lines(lines_written)} written"
     return f"{error.message}; {_lines_written(lines_written)}"
 
 
 def _lines_written(count: int) -> str:
-    return f"lines 1 to {count} were written, later lines were not" if count > 0 else "nothing was written"
+    return f"{_lines(count)} written, later lines were not" if count > 0 else "nothing was written"
+
+
+def _lines(count: int) -> str:
+    return "line 1 was" if count == 1 else f"lines 1 to {count} were"
 
 
 def _print_written(topic: str, batches: Batches, *, json: bool) -> None:

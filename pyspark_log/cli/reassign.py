@@ -145,8 +145,9 @@ def check_complete(topic: str, done: ReassignmentProgress) -> None:
     for failure in done.failures:
         output.print_error(f"topic {topic!r}: {failure}")
     numbers = ", ".join(map(str, done.unfinished))
+    partitions = f"partition {numbers}" if len(done.unfinished) == 1 else f"partitions {numbers}"
     output.print_error(
-        f"topic {topic!r}: the reassignment of partition(s) {numbers} is incomplete; fix the errors above and continue "
+        f"topic {topic!r}: the reassignment of {partitions} is incomplete; fix the errors above and continue "
         f"with: pyspark-log topics reassign {topic}"
     )
     raise typer.Exit(1)

@@ -192,7 +192,7 @@ def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
         raise InvalidOption(
             "min.insync.replicas",
             f"topic {command.name!r} cannot require {command.config.min_insync_replicas} in-sync replicas: "
-            f"the cluster has {len(state.nodes)} node(s); choose fewer",
+            f"the cluster has {_node_count(len(state.nodes))}; choose fewer",
         )
     replicas = _assign(state, command)
     topic_config.check_min_insync(command.name, command.config, len(replicas[0]))
@@ -211,14 +211,18 @@ def _assign(state: Cluster, command: CreateTopic) -> tuple[tuple[NodeId, ...], .
         factor = placement.default_replication_factor(len(live))
     if not 1 <= factor <= len(live):
         fenced = len(state.nodes) - len(live)
-        more = f" that are not fenced, and {fenced} fenced" if fenced else ""
+        more = f" in service and {fenced} fenced" if fenced else ""
         raise InvalidOption(
             "replication.factor",
-            f"topic {command.name!r} cannot have {factor} replicas of each partition: the cluster has {len(live)} "
-            f"node(s){more}; choose 1 to {len(live)}, or add nodes",
+            f"topic {command.name!r} cannot have {factor} replicas of each partition: the cluster has "
+            f"{_node_count(len(live))}{more}; choose {'1' if len(live) == 1 else f'1 to {len(live)}'}, or add nodes",
         )
     racks = {each.node_id: each.rack for each in live.values()}
     return placement.spread(racks, command.partitions, factor, seed_of(command.topic_id))
+
+
+def _node_count(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
 
 
 def seed_of(topic_id: str) -> int:

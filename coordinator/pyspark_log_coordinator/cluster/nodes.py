@@ -216,7 +216,7 @@ def live(nodes: Mapping[NodeId, Node]) -> dict[NodeId, Node]:
 def node_of(nodes: Mapping[NodeId, Node], node_id: NodeId) -> Node:
     """Return a node. Raise `InvalidOption` if it does not exist."""
     if node_id not in nodes:
-        raise _wrong(f"node {node_id!r} does not exist; the cluster has {named(nodes)}")
+        raise _wrong(f"node {node_id!r} does not exist (existing: {named(nodes)})")
     return nodes[node_id]
 
 

@@ -93,7 +93,7 @@ def check(
             raise _wrong(f"{where} names no node; name at least one, preferred leader first")
         for node in nodes:
             if node not in known:
-                raise _wrong(f"{where} names node {node!r}, which does not exist; the cluster has {named(known)}")
+                raise _wrong(f"{where} names node {node!r}, which does not exist (existing: {named(known)})")
             if node not in live:
                 raise _wrong(f"{where} names node {node!r}, which is fenced; unfence it, or name another")
         twice = [node for node in nodes if nodes.count(node) > 1]
@@ -105,7 +105,8 @@ def check(
                 if replication_factor is None
                 else f"the existing partitions have {replication_factor}"
             )
-            raise _wrong(f"{where} has {len(nodes)} replicas, but {others}; give every partition the same number")
+            replicas = "1 replica" if len(nodes) == 1 else f"{len(nodes)} replicas"
+            raise _wrong(f"{where} has {replicas}, but {others}; give every partition the same number")
 
 
 def _wrong(message: str) -> InvalidOption:

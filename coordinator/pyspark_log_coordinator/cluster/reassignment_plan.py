@@ -87,10 +87,12 @@ class _Plan:
         in_rack = Counter(self._racks[node] for node in nodes)
         able = [node for node in self._open if node not in nodes]
         if not able:
+            replicas = "1 replica" if wanted == 1 else f"{wanted} replicas"
+            usable = {*nodes, *self._open}
+            where = f"only these nodes can be used: {named(usable)}" if usable else "no node can be used"
             raise InvalidOption(
                 "replication.factor",
-                f"partition {number} cannot have {wanted} replicas: the nodes that it may be on are "
-                f"{named({*nodes, *self._open})}; choose fewer replicas, or add or unfence nodes",
+                f"partition {number} cannot have {replicas}: {where}; choose fewer replicas, or add or unfence nodes",
             )
         best = min(able, key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), by_number(each)))
         nodes.append(best)

@@ -158,7 +158,7 @@ class Log:
                 if self.journals.nodes is None:
                     bootstrap.check_root(self.store, node.read_marker(self.store))
                 raise NoCluster(
-                    f"there is no log at {self.journals.place.url}; check the path, or write to it or create a topic"
+                    f"there is no log at {self.journals.place.url}; check the path, or create a topic there"
                 )
             bootstrap.begin(self.journals, self.environment)
         if not self.journals.are_located:

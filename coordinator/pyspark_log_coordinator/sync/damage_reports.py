@@ -119,7 +119,10 @@ def _submit(handle: TopicHandle, command: ReportDamage) -> bool:
     damaged = [event for event in handle.submit(command).events if isinstance(event, CopiesDamaged)]
     for event in damaged:
         count = len(event.files) + len(event.segments)
-        message = "topic %r: %d files on node %r are damaged or lost and no longer count; they are copied again"
+        if count == 1:
+            message = "topic %r: %d file on node %r is damaged or lost and no longer counts; it is copied again"
+        else:
+            message = "topic %r: %d files on node %r are damaged or lost and no longer count; they are copied again"
         _logger.warning(message, handle.name, count, command.node)
     return bool(damaged)
 

@@ -111,13 +111,17 @@ def _relocate(
         raise InvalidOption(error.option, f"topic {topic.name!r}, {error.message}") from None
 
 
+def _partition_count(number: int, kind: str = "") -> str:
+    return f"1 {kind}partition" if number == 1 else f"{number} {kind}partitions"
+
+
 def moves(topic: Topic, wanted: Placement) -> tuple[PartitionMove, ...]:
     """Return the changes that lead to a placement, without those already under way. Raises `InvalidOption`."""
     if len(wanted) != len(topic.partitions):
         raise InvalidOption(
             "replica.assignment",
-            f"topic {topic.name!r} has {len(topic.partitions)} partition(s), but the assignment has {len(wanted)}; "
-            "give the nodes of every partition",
+            f"topic {topic.name!r} has {_partition_count(len(topic.partitions))}, but the assignment has "
+            f"{len(wanted)}; give the nodes of every partition",
         )
     now = target_placement(topic)
     found = tuple(
@@ -127,8 +131,9 @@ def moves(topic: Topic, wanted: Placement) -> tuple[PartitionMove, ...]:
         if len(each.after) < min(topic.config.min_insync_replicas, len(each.before)):
             raise InvalidOption(
                 "replication.factor",
-                f"topic {topic.name!r}, partition {each.partition}: {len(each.after)} replicas are fewer than "
-                f"min.insync.replicas={topic.config.min_insync_replicas}; give more nodes, or lower that setting first",
+                f"topic {topic.name!r}, partition {each.partition}: a replication factor of {len(each.after)} is less "
+                f"than min.insync.replicas={topic.config.min_insync_replicas}; give more nodes, or lower that setting "
+                "first",
             )
     return found
 
@@ -181,7 +186,7 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
     if not first < total <= PARTITIONS_MAX:
         raise InvalidOption(
             "num.partitions",
-            f"topic {handle.name!r} already has {first} partition(s), and partitions are never removed; choose "
+            f"topic {handle.name!r} already has {_partition_count(first)}, and partitions are never removed; choose "
             f"{first + 1} to {PARTITIONS_MAX}, not {total}",
         )
     live = nodes.live(members)
@@ -198,8 +203,8 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
     elif len(assignments) != total - first:
         raise InvalidOption(
             "replica.assignment",
-            f"topic {handle.name!r} gets {total - first} new partition(s), but the assignment has {len(assignments)}; "
-            "give the nodes of the new partitions only",
+            f"topic {handle.name!r} gets {_partition_count(total - first, 'new ')}, but the assignment has "
+            f"{len(assignments)}; give the nodes of the new partitions only",
         )
     placement.check(assignments, live, members, handle.name, first=first, replication_factor=len(now[0]))
     named_nodes = {node for each in assignments for node in each}

@@ -52,7 +52,7 @@ def test_a_rack_is_changed_and_nothing_else(three):
     assert moved.nodes == three.nodes | {"1": node("1", rack="a")}
     assert cluster.decide(moved, SetRack("1", "a"), NOW) == []
     assert after(moved, SetRack("1", "")) == three
-    assert refusal(three, SetRack("9", "a")) == "node '9' does not exist; the cluster has 0, 1, 2"
+    assert refusal(three, SetRack("9", "a")) == "node '9' does not exist (existing: 0, 1, 2)"
 
 
 @pytest.mark.parametrize("rack", ["x" * 256, "a\nb", "\udcff"])
@@ -113,7 +113,7 @@ def test_the_last_live_node_cannot_be_fenced(three):
 
 @pytest.mark.parametrize("command", [FenceNode("9"), UnfenceNode("9"), RenewNode("9", "/disk/9", "x")])
 def test_an_unknown_node_is_an_error_that_says_what_there_is(three, command):
-    assert refusal(three, command) == "node '9' does not exist; the cluster has 0, 1, 2"
+    assert refusal(three, command) == "node '9' does not exist (existing: 0, 1, 2)"
 
 
 # Topics
@@ -159,12 +159,12 @@ def test_replicas_that_were_chosen_by_hand_are_taken(three):
 @pytest.mark.parametrize("factor", [0, -1, 4])
 def test_more_replicas_than_nodes_are_refused(three, factor):
     said = refusal(three, create(factor=factor))
-    assert said.startswith(f"topic 't' cannot have {factor} replicas of each partition: the cluster has 3 node(s);")
+    assert said.startswith(f"topic 't' cannot have {factor} replicas of each partition: the cluster has 3 nodes;")
     assert said.endswith("choose 1 to 3, or add nodes")
 
 
 def test_more_replicas_than_nodes_that_are_not_fenced_are_refused(three):
-    assert "has 2 node(s) that are not fenced, and 1 fenced" in refusal(after(three, FenceNode("1")), create(factor=3))
+    assert "has 2 nodes in service and 1 fenced" in refusal(after(three, FenceNode("1")), create(factor=3))
 
 
 def test_more_in_sync_replicas_than_replicas_are_refused(three):

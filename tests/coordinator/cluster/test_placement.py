@@ -119,10 +119,10 @@ def test_a_right_assignment_passes():
 @pytest.mark.parametrize(
     ("replicas", "said"),
     [
-        ((("0",), ("9",)), "partition 1, names node '9', which does not exist; the cluster has 0, 1, 2"),
+        ((("0",), ("9",)), r"partition 1, names node '9', which does not exist \(existing: 0, 1, 2\)"),
         ((("0", "2"),), "partition 0, names node '2', which is fenced"),
         ((("0", "1"), ("1", "1")), "partition 1, names node '1' twice"),
-        ((("0", "1"), ("1",)), "partition 1, has 1 replicas, but partition 0 has 2"),
+        ((("0", "1"), ("1",)), "partition 1, has 1 replica, but partition 0 has 2"),
         ((("0",), ()), "partition 1, names no node"),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_bad_copy_is_named_with_its_node_and_made_again(cli, tmp_path):
 
 
 def test_a_node_that_is_not_there_is_an_error_that_says_what_is(cli):
-    assert cli.error("verify", "t", "--node", "9") == "node '9' does not exist; the cluster has 0, 1, 2"
+    assert cli.error("verify", "t", "--node", "9") == "node '9' does not exist (existing: 0, 1, 2)"
 
 
 def test_a_missing_node_is_named(cli, tmp_path):

@@ -93,7 +93,7 @@ def test_what_no_node_has_whole_is_told_and_is_an_error(cli):
 
 
 def test_an_unknown_node_is_an_error(cli):
-    assert cli.error("node", "run", "9", "--once") == "node '9' does not exist; the cluster has 0, 1, 2"
+    assert cli.error("node", "run", "9", "--once") == "node '9' does not exist (existing: 0, 1, 2)"
 
 
 def test_the_throttle_is_kept(cli):

@@ -123,7 +123,7 @@ def test_a_node_is_described_with_its_replicas(three):
 @pytest.mark.parametrize("command", ["describe", "fence", "unfence", "renew", "remove", "alter"])
 def test_a_node_that_is_not_there_is_an_error_that_says_what_is(three, command):
     words = ["--rack", "a"] if command == "alter" else []
-    assert three.error("nodes", command, "9", *words) == "node '9' does not exist; the cluster has 0, 1, 2"
+    assert three.error("nodes", command, "9", *words) == "node '9' does not exist (existing: 0, 1, 2)"
 
 
 # Racks
@@ -257,10 +257,10 @@ def test_replicas_are_placed_by_hand_as_in_kafka(three):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--replication-factor", "4"], "the cluster has 3 node(s); choose 1 to 3, or add nodes"),
-        (["--replica-assignment", "0:7"], "names node '7', which does not exist; the cluster has 0, 1, 2"),
+        (["--replication-factor", "4"], "the cluster has 3 nodes; choose 1 to 3, or add nodes"),
+        (["--replica-assignment", "0:7"], "names node '7', which does not exist (existing: 0, 1, 2)"),
         (["--replica-assignment", "0:0"], "names node '0' twice"),
-        (["--replica-assignment", "0:1,2"], "has 1 replicas, but partition 0 has 2"),
+        (["--replica-assignment", "0:1,2"], "has 1 replica, but partition 0 has 2"),
         (["--replication-factor", "2", "--config", "min.insync.replicas=3"], "it has 2; choose fewer"),
     ],
 )

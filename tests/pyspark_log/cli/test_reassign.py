@@ -93,7 +93,7 @@ def test_the_replication_factor_rises_and_falls(cli):
     assert where(cli) == ["0", "1"]
     assert rows(cli) == 18
     said = cli.error("topics", "reassign", "t", "--replication-factor", 6)
-    assert said.startswith("topic 't', partition 0 cannot have 6 replicas: the nodes that it may be on are 0, 1, ")
+    assert said.startswith("topic 't', partition 0 cannot have 6 replicas: only these nodes can be used: 0, 1, ")
 
 
 def test_a_run_that_was_killed_is_gone_on_with(cli):
@@ -116,7 +116,7 @@ def test_a_reassignment_that_cannot_end_says_why_and_may_be_cancelled(cli, tmp_p
     first, last = result.stderr.splitlines()
     assert "node '2' at" in first
     assert last.endswith(
-        "the reassignment of partition(s) 0, 1 is incomplete; fix the errors above and continue with: pyspark-log "
+        "the reassignment of partitions 0, 1 is incomplete; fix the errors above and continue with: pyspark-log "
         "topics reassign t"
     )
     told = cli.out("topics", "reassign", "t", "--cancel")

@@ -125,7 +125,7 @@ def test_describe_finds_the_partitions_in_trouble(cli, tmp_path):
         ("cleanup.policy=compact", "cleanup.policy=compact is not supported; leave it at 'delete'"),
         (
             "min.insync.replicas=2",
-            "topic 't' cannot require 2 in-sync replicas: the cluster has 1 node(s); choose fewer",
+            "topic 't' cannot require 2 in-sync replicas: the cluster has 1 node; choose fewer",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_name_that_is_no_topic_name_reaches_no_path(cli, tmp_path, name):
     ],
 )
 def test_where_there_is_no_cluster_none_is_made(cli, command):
-    there_is_none = f"there is no log at {cli.path}; check the path, or write to it or create a topic"
+    there_is_none = f"there is no log at {cli.path}; check the path, or create a topic there"
     assert cli.error(*command) == there_is_none
     assert not cli.path.exists()
 
