@@ -60,7 +60,7 @@ def recover(
     for topic in names:
         here = _recovered(store, topic, known, everything=everything, dry_run=dry_run)
         if not here and topics:
-            message = f"topic {topic!r} has no checkpoints and no rows at {store.url}; check its name and the address"
+            message = f"topic {topic!r} has no checkpoints and no description at {store.url}; check its name and the address"
             raise UnknownTopic(topic, message)
         found += here
     returned = [] if node is None or "/" in node else _returned(path, node, topics, dry_run=dry_run)
@@ -70,7 +70,7 @@ def recover(
         if found:
             _print(found, with_topic=len(topics or ()) != 1)
         else:
-            typer.echo(f"nothing to check: no checkpoints and no rows at {store.url}")
+            typer.echo(f"nothing to check: no checkpoints and no descriptions of topics at {store.url}")
         _print_returned(returned, dry_run=dry_run)
         if node is not None:
             _print_next(store, node, is_damaged=any(each["damage"] is not None for each in found))

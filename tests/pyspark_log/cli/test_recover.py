@@ -93,7 +93,7 @@ def test_an_address_that_says_of_no_node_is_an_error(cli, tmp_path):
 def test_without_checkpoints_there_is_nothing_to_check(tmp_path):
     cli = CommandLine(tmp_path / "other")
     cli.run("topics", "create", "t")
-    told = f"nothing to check: no checkpoints and no rows at {cli.path}\n"
+    told = f"nothing to check: no checkpoints and no descriptions of topics at {cli.path}\n"
     assert cli.out("recover") == told
     assert cli.documents("recover") == []
 
