@@ -60,7 +60,9 @@ def recover(
     for topic in names:
         here = _recovered(store, topic, known, everything=everything, dry_run=dry_run)
         if not here and topics:
-            message = f"topic {topic!r} has no checkpoints and no description at {store.url}; check its name and the address"
+            message = (
+                f"topic {topic!r} has no checkpoints and no description at {store.url}; check its name and the address"
+            )
             raise UnknownTopic(topic, message)
         found += here
     returned = [] if node is None or "/" in node else _returned(path, node, topics, dry_run=dry_run)
