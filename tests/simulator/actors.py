@@ -22,6 +22,7 @@ from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, Ma
 from pyspark_log_storage import schema
 from pyspark_log_storage.errors import (
     BatchMismatch,
+    InvalidInput,
     LogError,
     NodeMissing,
     ProducerFenced,
@@ -254,6 +255,9 @@ def administrator(process: Process) -> None:
                     handle.submit(DeleteRecords(number, -1))
                 case 2:
                     handle.submit(AlterConfig({"retention.ms": chance.choice(["-1", "300", "3000"])}))
+        except InvalidInput:
+            assert world.rows is not None
+            require(world.rows.unclean, "an offset below the HW is refused, and no committed rows were cut in between")
         except LogError as error:
             world.excused(error)
         process.wait(0.3)

@@ -59,9 +59,8 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
         oldest = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 1
         if not oldest <= number <= journal.number:
             raise UnknownVersion(number, oldest, journal.number)
-        nearest = max((each for each in snapshots if each <= number), default=0)
         try:
-            if nearest > 0:
+            if (nearest := max((each for each in snapshots if each <= number), default=0)) > 0:
                 past.load(nearest)
             while past.number < number:
                 past.take_next()
@@ -72,17 +71,21 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
                 later = _next_snapshot(past, past.number, error)
                 if later is None and number < min(snapshots, default=0) and _may_be_void(error, snapshots):
                     later = snapshots[0]
-                if (
-                    later is None
-                    and isinstance(error, ObjectMissing)
-                    and nearest in snapshots[: -trimming.SNAPSHOTS_KEPT]
-                ):
-                    # Trimming was interrupted after it deleted the snapshot, and the spare that is left is damaged.
-                    later = snapshots[snapshots.index(nearest) + 1]
+                if later is None and isinstance(error, (EntryMissing, ObjectMissing)):
+                    later = _first_kept_after(number, snapshots)
                 if later is None:
                     raise
                 raise UnknownVersion(number, later, journal.number) from error
             before = (oldest, *snapshots)
+
+
+def _first_kept_after(number: int, snapshots: Sequence[int]) -> int | None:
+    """Return the oldest snapshot that trimming keeps if it is after `number`, else None.
+
+    An interrupted trimming may have deleted an older object, and the spare that is left may be damaged.
+    """
+    kept = snapshots[-trimming.SNAPSHOTS_KEPT :]
+    return kept[0] if len(kept) == trimming.SNAPSHOTS_KEPT and number < kept[0] else None
 
 
 def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:

@@ -66,6 +66,17 @@ def test_a_version_whose_snapshot_an_interrupted_trimming_left_to_a_damaged_spar
         state_at(journal, first)
 
 
+@one_store
+def test_a_version_whose_entry_an_interrupted_trimming_left_to_a_damaged_spare_is_not_kept(store):
+    journal = open_list(store)
+    fill(journal, KEPT)
+    oldest = snapshots_in(store)[0]
+    store.delete(entry_key(1))
+    store.put(spare_of(entry_key(1)), b"damaged")
+    with pytest.raises(UnknownVersion, match=f"versions {oldest} to"):
+        state_at(journal, 1)
+
+
 def test_asking_for_a_version_changes_nothing(store):
     journal = open_list(store)
     fill(journal, 50)
