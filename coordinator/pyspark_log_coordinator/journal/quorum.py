@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.journal import paxos
-from pyspark_log_storage.errors import LogError, StoreError, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import LogError, ObjectMissing, StoreError, StoreRefused, StoreUnavailable
 from pyspark_log_storage.node import require_marker
 from pyspark_log_storage.store import Store
 from pyspark_log_storage.store_threads import Answer, StoreThreads
@@ -154,10 +154,18 @@ class Members:
             # Before the call, too: a write below a mount point would count if the disk were mounted right after it.
             require_marker(member.store, member.node, member.incarnation)
             self._verified.add(number)
-        result = act(member.store)
+        try:
+            result = act(member.store)
+        except ObjectMissing:
+            self._verify_again(number)  # an unmounted disk lacks every object
+            raise
+        self._verify_again(number)
+        return result
+
+    def _verify_again(self, number: int) -> None:
+        member = self.members[number]
         try:
             require_marker(member.store, member.node, member.incarnation)
         except LogError:
             self._verified.discard(number)
             raise
-        return result
