@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import journal_entry, spare_repair, trimming
 from pyspark_log_coordinator.journal.history import history
+from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import (
+    NodeMissing,
+    ObjectMissing,
     OutcomeUnknown,
     StoreError,
     StoreUnavailable,
@@ -262,3 +265,13 @@ def test_a_register_that_is_lost_is_made_again_by_mending(cluster):
     MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
     assert spare_repair.repair(journal) == [f"store-b/{ENTRIES}{number(2)}.0"]
     assert cluster.stores[1].keys() == before
+
+
+def test_a_store_whose_disk_is_unmounted_does_not_say_that_an_object_is_missing():
+    stores = marked_stores()
+    members = Members([Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(stores)])
+    with pytest.raises(ObjectMissing):
+        members._visit(0, lambda store: store.read("manifest"))
+    stores[0].delete(layout.MARKER)
+    with pytest.raises(NodeMissing):
+        members._visit(0, lambda store: store.read("manifest"))
