@@ -69,7 +69,7 @@ class Suspension:
         return Path(self.root, layout.topic_journal(TOPIC, handle.topic_id), "entries", layout.number(self.slot))
 
     def append(self) -> None:
-        """Append, far enough for everything that is there now to be collected."""
+        """Append until everything that exists now may be trimmed."""
         begun = self.client.batches("other")
         self.client.fill("other", range(begun, begun + 20))
 
@@ -111,7 +111,7 @@ def test_an_entry_on_a_slot_that_was_collected_is_not_believed_and_the_batch_is_
     case.client.write("suspended", 0)
     assert case.client.rows_there("suspended") == rows_of("suspended", 0)
     case.check()
-    assert not case.entry.exists(), "what means nothing goes with the next trimming"
+    assert not case.entry.exists(), "the next trimming deletes a void entry"
 
 
 def test_a_batch_whose_file_was_deleted_while_its_writer_was_suspended_is_an_error(suspension):

@@ -1,8 +1,8 @@
 """A check of a node that returns: which rows in its folder belong to the log, by leader epochs.
 
 While the node was missing, an election may have cut rows that it has, or a slow process may have finished a segment
-that was not needed any more. Readers never see such a segment, because no entry names it. But a person who reads the
-folder, or a rebuild, must not take its rows for the log's.
+that is no longer needed. Readers never see such a segment, because no entry names it, but a rebuild from the folder
+would take its rows for the log's.
 
 Such a stray is never swapped in later, because a swap under another leader epoch is refused (`swap`). So it may be
 deleted at once, without waiting for the orphan floor. The folder is listed before the journal is read: what is newer

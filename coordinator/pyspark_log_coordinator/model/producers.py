@@ -4,8 +4,8 @@ A producer is a streaming query (its query id, which is stored in its checkpoint
 (`txnAppId`). The log keeps the last batch id of each; the same batch again changes nothing. Any other conflict is an
 error that says what happened.
 
-An application id that another query took over (`take_over`) never returns to its former query, whose retries could no
-longer be told from new rows. So the option may stay set.
+An application id that another query took over (`take_over`) never returns to its former query: its retries would look
+like new rows. The option may therefore stay set.
 """
 
 from __future__ import annotations

@@ -89,12 +89,12 @@ def test_an_interrupted_trimming_and_a_void_entry_in_its_slot_are_no_damage(stor
     fill(journal, 3 * KEPT)
     kept = {n: store.read(entry_key(n)) for n in entries_in(store)}
     trimming.trim(journal)
-    fill(open_list(stranger), 1, "of one who slept")
+    fill(open_list(stranger), 1, "of a suspended process")
     # As if only the first entry had gone, and then somebody had written into its slot.
     for n in set(kept) - set(entries_in(store)):
         store.create(entry_key(n), stranger.read(entry_key(1)) if n == 1 else kept[n])
     oldest = snapshots_in(store)[0]
-    # What cannot be told is that the first one is void: only the second shows it.
+    # The first entry does not show that it is void; only the second one does.
     assert [n for n, _, _ in history(journal)] == [1, *range(oldest + 1, 3 * KEPT + 1)]
     with pytest.raises(UnknownVersion):
         state_at(journal, oldest - 1)

@@ -20,7 +20,7 @@ def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "log")
 
 
-# What no topic that is there needs
+# What no existing topic needs
 
 
 def test_the_bytes_of_a_deleted_topic_are_shown_and_removed(cli):
