@@ -218,7 +218,7 @@ class LocalStore:
             return os.open(path, _NEW_FILE, 0o666)
         except FileNotFoundError:
             os.stat(self._temporaries.path)  # fails if the disk is not mounted any more
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._make_folders(os.path.dirname(path), below=self._root, durable=False)
             return os.open(path, _NEW_FILE, 0o666)
 
     def _open_temporary(self, key: str) -> tuple[int, Temporary]:
@@ -283,17 +283,24 @@ class LocalStore:
             give(temporary.path, path)
         except FileNotFoundError:
             os.stat(temporary.path)  # fails if the disk is not mounted any more
-            self._make_folders(os.path.dirname(path))
+            self._make_folders(os.path.dirname(path), below=self._root)
             give(temporary.path, path)
 
-    def _make_folders(self, folder: str) -> None:
-        """Create a folder and its parents, and flush the parent of each."""
+    def _make_folders(self, folder: str, *, below: str = "/", durable: bool = True) -> None:
+        """Create a folder and its parents, and flush the parent of each.
+
+        Raises `FileNotFoundError` if the folder `below` is missing: a root that was unmounted or moved in this moment
+        is not made again.
+        """
+        if folder == below:
+            return
         parent = os.path.dirname(folder)
-        if not os.path.isdir(parent):
-            self._make_folders(parent)
+        if parent != below and not os.path.isdir(parent):
+            self._make_folders(parent, below=below, durable=durable)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
-        _flush_folder(parent)
+        if durable:
+            _flush_folder(parent)
 
 
 class LocalWriter:

@@ -1,6 +1,5 @@
 """A cluster of three nodes in local folders, whose journals are lost."""
 
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.store import Store, open_store
 from tests.coordinator.replicated_topic import ALL, write
+from tests.lost_folders import lose_folder
 
 KEEP = {"retention.ms": "-1", "compression.type": "none"}
 
@@ -88,12 +88,12 @@ class LostCluster:
         """Remove every journal."""
         for node in ALL:
             root = Path(self.url(node))
-            shutil.rmtree(root / "cluster", ignore_errors=True)
+            lose_folder(root / "cluster")
             for journal in root.glob("topics/*/*/journal"):
-                shutil.rmtree(journal)
+                lose_folder(journal)
 
     def lose_node(self, node: str) -> None:
-        shutil.rmtree(self.url(node))
+        lose_folder(self.url(node))
 
     def survey(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = ()) -> Survey:
         return look(*(self.url(node) for node in nodes), journals=[self.url(node) for node in journals])

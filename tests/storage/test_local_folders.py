@@ -108,6 +108,25 @@ def test_a_disk_that_is_unmounted_while_an_object_is_written_leaves_no_folders_b
         node.self_test(mount_point, "n")
 
 
+@pytest.mark.parametrize(
+    "write", [lambda store: store.put("a/b/t", b""), lambda store: store.create_unflushed("a/b/t", b"")]
+)
+def test_a_root_that_is_moved_while_the_folders_of_an_object_are_created_is_not_created_again(tmp_path, write):
+    store = LocalStore(str(tmp_path / "root"))
+    store.create("t", b"")
+
+    def after_moving(*arguments):
+        os.rename(store.url, tmp_path / "moved")
+        return mkdir(*arguments)
+
+    mkdir = os.mkdir
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "mkdir", after_moving)
+        with pytest.raises(StoreUnavailable):
+            write(store)
+    assert os.listdir(tmp_path) == ["moved"]
+
+
 def _unmounts_once(store, call):
     mounted = [store.url]
 

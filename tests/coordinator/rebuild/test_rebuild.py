@@ -21,6 +21,7 @@ from pyspark_log_storage.store import open_store
 from tests.coordinator.lost_cluster import LostCluster, look
 from tests.coordinator.replicated_topic import ALL, write
 from tests.coordinator.stored_topic import batch_of
+from tests.lost_folders import lose_folder
 from tests.plain_log import flip_bit
 
 
@@ -160,7 +161,7 @@ def test_the_longest_prefix_is_chosen_if_one_node_has_an_older_state(cluster):
     cluster.lose_journals()
     cluster.lose_node("0")
     shutil.move(cluster.path / "backup", cluster.url("0"))
-    shutil.rmtree(cluster.path / "node0" / "cluster")
+    lose_folder(cluster.path / "node0" / "cluster")
     cluster.rebuild()
     cluster.check()
     one = cluster.log.topic("t").journal.state.partitions[0]
@@ -267,7 +268,7 @@ def test_the_disk_of_a_node_that_was_not_given_is_refused_later(cluster):
 
 def test_a_deleted_topic_stays_deleted(cluster):
     cluster.log.delete_topic("u")
-    shutil.rmtree(cluster.path / "node0" / "cluster")
+    lose_folder(cluster.path / "node0" / "cluster")
     found = cluster.rebuild()
     assert list(cluster.log.topics()) == ["t"]
     assert [(folder.topic, why) for folder, why in found.left_out] == [("u", "it was deleted")]
@@ -283,7 +284,7 @@ def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):
     cluster.append("u")
     cluster.checkpoint("u")
     for node in ALL:
-        shutil.rmtree(cluster.path / f"node{node}" / "topics" / "u" / former)
+        lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
         shutil.move(cluster.path / f"kept{node}", cluster.path / f"node{node}" / "topics" / "u" / former)
     cluster.lose_journals()
     found = cluster.rebuild()
@@ -294,7 +295,7 @@ def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):
 def test_the_remains_of_a_topics_journal_are_used(cluster):
     """Only the cluster's journal is lost. The topics' journals are newer than any description."""
     cluster.append("t", 2)
-    shutil.rmtree(cluster.path / "node0" / "cluster")
+    lose_folder(cluster.path / "node0" / "cluster")
     assert cluster.rebuild().lost == 0
     cluster.check()
     sound(cluster.log)

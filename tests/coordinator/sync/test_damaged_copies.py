@@ -20,6 +20,7 @@ from pyspark_log_storage import transfer
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
 from tests.coordinator.lost_cluster import KEEP, LostCluster
 from tests.coordinator.replicated_topic import ALL, write
+from tests.lost_folders import lose_folder
 from tests.plain_log import flip_bit
 
 
@@ -231,7 +232,7 @@ class Restored:
         shutil.copytree(path / "node1", path / "backup")
         self.write(1, ALL)
         self.write(2, last)
-        shutil.rmtree(path / "node1")
+        lose_folder(path / "node1")
         shutil.move(path / "backup", path / "node1")
 
     def write(self, batch, on):
@@ -326,8 +327,8 @@ def test_the_only_disk_left_leads_with_the_rows_that_it_really_has(tmp_path, ena
     shutil.copytree(tmp_path / "node2", tmp_path / "backup")
     write(cluster.log, handle, 1, {0: [b"1"]}, ("1", "2"), "all")
     write(cluster.log, handle, 2, {0: [b"2", b"2"]}, ("1",), "all")
-    shutil.rmtree(tmp_path / "node1")
-    shutil.rmtree(tmp_path / "node2")
+    lose_folder(tmp_path / "node1")
+    lose_folder(tmp_path / "node2")
     shutil.move(tmp_path / "backup", tmp_path / "node2")
     failure_detector_of(handle, session_timeout_ms=0).look(handle)
     if not enabled:
@@ -365,7 +366,7 @@ def test_a_follower_whose_disk_was_set_back_is_out_of_the_isr_at_once(tmp_path):
     cluster.append("t")
     shutil.copytree(tmp_path / "node2", tmp_path / "backup")
     cluster.append("t", 2)
-    shutil.rmtree(tmp_path / "node2")
+    lose_folder(tmp_path / "node2")
     shutil.move(tmp_path / "backup", tmp_path / "node2")
     handle = cluster.log.topic("t")
     failure_detector_of(handle).look(handle)

@@ -1,13 +1,13 @@
 """`pyspark-log cluster`: a cluster on several journal nodes, created and described, with one of them away."""
 
 import json
-import shutil
 
 import pytest
 
 from pyspark_log.client.opening import canonical, open_log
 from pyspark_log_coordinator.cluster.machine import StartJournalMigration
 from tests.command_line import CommandLine
+from tests.lost_folders import lose_folder
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_description_says_which_journal_node_is_away(disks):
     assert [each["missing"] for each in told["journal_nodes"]] == [None, None, None]
     assert (told["nodes"], told["topics"]) == (3, 0)
     assert cli.out("cluster", "describe").count("live") == 3
-    shutil.rmtree(disks[0])
+    lose_folder(disks[0])
     [told] = cli.documents("cluster", "describe")
     assert [each["missing"] is None for each in told["journal_nodes"]] == [False, True, True]
     assert "is its disk mounted, or was it wiped" in told["journal_nodes"][0]["missing"]
@@ -73,7 +73,7 @@ def test_journals_move_to_other_nodes_and_the_command_again_changes_nothing(disk
     [again] = cli.documents("cluster", "migrate-journals", "--to", "3,0,4")
     assert (again["generation"], again["migrated"]) == (2, False)
     CommandLine(tmp_path / "e").run("produce", "t", stdin="two\n")
-    shutil.rmtree(disks[2])
+    lose_folder(disks[2])
     rows = CommandLine(disks[1]).documents("consume", "t")
     assert sorted(each["value"] for each in rows) == ["one", "two"]
 
@@ -113,7 +113,7 @@ def test_an_audit_of_a_whole_cluster_is_sound_and_one_without_a_node_is_not(disk
     cli = CommandLine(disks[0])
     cli.run("topics", "create", "t")
     cli.run("verify")
-    shutil.rmtree(disks[2])
+    lose_folder(disks[2])
     result = cli.run("verify", code=1)
     assert "journal node '2'" in result.stdout
 

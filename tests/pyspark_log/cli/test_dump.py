@@ -1,7 +1,6 @@
 """`pyspark-log dump`: every kind of stored file, in words."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from pyspark_log_coordinator.journal import journal, journal_entry
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.command_line import CommandLine
+from tests.lost_folders import lose_folder
 from tests.plain_log import PlainLog, flip_bit
 
 
@@ -54,7 +54,7 @@ def test_a_renewed_node_is_an_event_of_the_cluster_and_of_each_of_its_topics(tmp
     cli = CommandLine(tmp_path / "a")
     cli.run("cluster", "create", "--journal-nodes", ",".join(urls))
     cli.run("topics", "create", "t", "--replication-factor", "3")
-    shutil.rmtree(urls[2])
+    lose_folder(urls[2])
     cli.run("nodes", "renew", "2", "--yes")
     found = []
     for path in (*cli.path.glob("cluster/entries/*.0"), *cli.path.glob("topics/t/*/journal/entries/*.0")):

@@ -11,6 +11,7 @@ import typer
 
 from pyspark_log.cli.main import app
 from tests.command_line import CommandLine, on_three_nodes
+from tests.lost_folders import lose_folder
 
 NODE = "2"
 COMMANDS = {
@@ -94,7 +95,7 @@ def test_every_command_prints_json_and_nothing_else(cli, tmp_path):
 
 def lose_the_journals(folder: Path) -> None:
     for name in "abc":
-        shutil.rmtree(folder / name / "cluster")
+        lose_folder(folder / name / "cluster")
 
 
 def test_an_error_prints_nothing_but_a_sentence_on_stderr(cli, tmp_path):
@@ -128,8 +129,8 @@ def test_a_partial_result_is_reported_on_both_streams_and_is_an_error(cli, tmp_p
     [file] = tmp_path.glob("disk1/topics/t/*/append/*")
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     assert any(each["findings"] for each in documents(cli.run("verify", "--json", code=1).stdout))
-    shutil.rmtree(tmp_path / "disk1")
-    shutil.rmtree(tmp_path / "disk2")
+    lose_folder(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk2")
     result = cli.run("topics", "reassign", "t", "--replica-assignment", "0:2", "--json", code=1)
     [document] = documents(result.stdout)
     assert (document["unfinished"], len(document["failures"])) == ([0], 1)

@@ -1,7 +1,6 @@
 """The operator's tools on three nodes: `pyspark-log maintain`, `verify` and `recover`, without Spark."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write
+from tests.lost_folders import lose_folder
 from tests.plain_log import flip_bit
 
 
@@ -65,7 +65,7 @@ def test_a_segment_that_waits_for_a_node_comes_into_its_place(cli, tmp_path):
     [done] = cli.documents("maintain", "t")
     assert (done["segments"], done["copied"], done["failures"]) == (1, 0, [])
     assert len(open_log(str(cli.path)).topic("t").journal.state.partitions[0].staged) == 1
-    shutil.rmtree(disk, ignore_errors=True)
+    lose_folder(disk)
     (tmp_path / "unplugged").rename(disk)
     assert cli.documents("maintain", "t")[0]["copied"] == 1
     [segment] = open_log(str(cli.path)).topic("t").journal.state.partitions[0].segments
@@ -112,7 +112,7 @@ def test_a_node_that_is_not_there_is_an_error_that_says_what_is(cli):
 
 def test_a_missing_node_is_named(cli, tmp_path):
     append(cli, 0)
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     first, verdict = cli.run("verify", "t", code=1).stdout.splitlines()
     assert first.startswith("t: node '1': node '1' at ")
     assert verdict.startswith("t: 1 problem; ")
@@ -152,11 +152,11 @@ def test_of_a_damaged_node_it_is_said_how_it_is_mended(cli, tmp_path):
 def test_an_address_needs_no_journal(cli, tmp_path):
     append(cli, 0)
     cli.run("maintain")
-    shutil.rmtree(cli.path)
+    lose_folder(cli.path)
     [document] = cli.documents("recover", "t", "--node", tmp_path / "disk2", "--all")
     assert document["good_up_to"] == 1
 
 
 def test_a_wiped_node_is_not_taken_for_an_empty_one(cli, tmp_path):
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     assert "has no marker" in cli.error("recover", "--node", "1")

@@ -1,7 +1,6 @@
 """`pyspark-log node run`: three nodes on a disk, without Spark."""
 
 import json
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.sync.controller import ControllerSettings
 from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write
+from tests.lost_folders import lose_folder
 from tests.plain_log import flip_bit
 
 PATIENCE_SECONDS = 60
@@ -63,7 +63,7 @@ def test_the_node_has_its_checkpoints(cli, tmp_path):
 
 def test_a_wiped_node_is_filled_again_and_in_sync_again(cli, tmp_path):
     append(cli, 0, on="012")
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     assert "has no marker" in cli.error("node", "run", "1", "--once")
     cli.run("nodes", "renew", "1", "--yes")
     assert [each["isr"] for each in partitions(cli)] == [["0", "2"]] * 2

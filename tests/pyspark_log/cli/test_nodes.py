@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import CommandLine
+from tests.lost_folders import lose_folder
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_another_kind_of_store_is_refused(cli):
 
 def test_nodes_are_listed_with_what_is_the_matter(three, tmp_path):
     three.run("nodes", "fence", "2")
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     result = three.run("nodes", "list")
     assert table(result.stdout) == [
         ["node", "address", "rack", "state"],
@@ -164,7 +165,7 @@ def test_a_fenced_node_leads_nothing_and_gets_nothing_new(three):
 
 def test_a_wiped_node_begins_again_after_a_question(three, tmp_path):
     disk = tmp_path / "disk1"
-    shutil.rmtree(disk)
+    lose_folder(disk)
     refused = three.run("nodes", "renew", "1", stdin="n\n", code=1)
     assert f"{disk} has no node marker: the disk is empty, or it is not mounted" in refused.stderr
     assert refused.stderr.endswith("pyspark-log: nothing was changed\n")

@@ -11,6 +11,7 @@ import pytest
 from pyspark_log.client.opening import open_log
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
+from tests.lost_folders import lose_folder
 
 PATIENCE_SECONDS = 60
 
@@ -193,7 +194,7 @@ def test_a_preferred_leader_that_is_away_or_fenced_is_not_elected(cli, tmp_path)
     cli.run("nodes", "fence", "1")
     assert "not elected: it is fenced" in cli.out("topics", "elect-leaders", "t")
     cli.run("nodes", "unfence", "1")
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     (one,) = cli.documents("topics", "elect-leaders", "t")
     assert (one["preferred"], one["leader"], one["not_elected"]) == ("1", "0", "it is unreachable")
 
@@ -203,7 +204,7 @@ def lost(cli, tmp_path) -> CommandLine:
     """Topic t moved to node 1 and 2; 2 misses the last batch, and 1 is lost."""
     cli.run("topics", "reassign", "t", "--replica-assignment", "1:2,1:2")
     append(cli, 1, on="1", first=3)
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     return cli
 
 
@@ -241,8 +242,8 @@ def test_a_replica_whose_disk_was_set_back_leads_with_the_rows_that_it_has(cli, 
     shutil.copytree(tmp_path / "disk2", tmp_path / "backup")
     append(cli, 1, on="12", first=3)
     append(cli, 1, on="1", first=4)
-    shutil.rmtree(tmp_path / "disk1")
-    shutil.rmtree(tmp_path / "disk2")
+    lose_folder(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk2")
     shutil.move(tmp_path / "backup", tmp_path / "disk2")
     done = unclean(cli, "--yes")
     assert done.stderr.splitlines() == [
@@ -258,7 +259,7 @@ def test_a_replica_whose_disk_was_set_back_leads_with_the_rows_that_it_has(cli, 
 
 
 def test_where_no_replica_is_there_nobody_is_elected_and_it_says_why_and_what_to_do(lost, tmp_path):
-    shutil.rmtree(tmp_path / "disk2")
+    lose_folder(tmp_path / "disk2")
     done = unclean(lost, "--yes", code=1)
     assert done.stderr == "pyspark-log: 2 partitions still without a leader\n"
     assert done.stdout.splitlines()[0] == (
@@ -300,7 +301,7 @@ def test_a_node_is_drained_and_removed(cli):
 
 
 def test_a_node_whose_disk_is_lost_is_drained_from_the_others(cli, tmp_path):
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     (done,) = cli.documents("nodes", "drain", "1")
     assert (done["node"], done["fenced"], done["topics"][0]["objects"]) == ("1", True, 6)
     cli.run("nodes", "remove", "1", "--yes")
@@ -310,7 +311,7 @@ def test_a_node_whose_disk_is_lost_is_drained_from_the_others(cli, tmp_path):
 def test_what_is_only_on_a_lost_disk_is_told(cli, tmp_path):
     cli.run("topics", "create", "solo", "--replica-assignment", "1")
     cli.run("produce", "solo", stdin="row\n")
-    shutil.rmtree(tmp_path / "disk1")
+    lose_folder(tmp_path / "disk1")
     result = cli.run("nodes", "drain", "1", code=1)
     assert "none of its holders (1) is reachable; bring one back" in result.stderr
     assert cli.documents("nodes", "list")[1]["state"] == "missing", "it was not fenced"

@@ -1,12 +1,12 @@
 """`pyspark-log cluster rebuild`."""
 
 import json
-import shutil
 
 import pytest
 
 from pyspark_log.client.opening import log_at
 from tests.command_line import CommandLine
+from tests.lost_folders import lose_folder
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def cli(tmp_path):
 
 
 def lose_journals(path):
-    shutil.rmtree(path / "node0" / "cluster")
+    lose_folder(path / "node0" / "cluster")
     for journal in path.glob("node*/topics/*/*/journal"):
-        shutil.rmtree(journal)
+        lose_folder(journal)
 
 
 def nodes(tmp_path, *numbers):

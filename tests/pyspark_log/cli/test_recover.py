@@ -1,7 +1,6 @@
 """`pyspark-log recover`."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
+from tests.lost_folders import lose_folder
 from tests.plain_log import PlainLog, flip_bit
 
 
@@ -76,9 +76,9 @@ def test_damage_is_told_and_the_exit_code_is_one(cli):
 
 
 def test_it_needs_no_journal(cli):
-    shutil.rmtree(cli.path / "cluster")
+    lose_folder(cli.path / "cluster")
     [journal] = cli.path.glob("topics/t/*/journal")
-    shutil.rmtree(journal)
+    lose_folder(journal)
     (cli.path / "node").unlink()
     assert cli.documents("recover", "t", "--all")[0]["good_up_to"] == 3
 
