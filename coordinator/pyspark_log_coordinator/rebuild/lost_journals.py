@@ -80,12 +80,21 @@ class LostJournals:
         return (next((each.store for each in self._given if each.marker.root), self._given[0].store),)
 
     def refuse_readable(self, environment: Environment, open_node: Callable[[str], Store]) -> None:
-        """Raise `InvalidOption` if the cluster's journal can be read, where a node names it or where it migrated to."""
-        here = {each.store.url: each.store for each in self._given}
+        """Raise `InvalidOption` if the cluster's journal can be read, where a node names it or where it migrated to.
+
+        A journal node is known by its marker: its folder may have been moved or copied to the address that was given.
+        """
+        here = {(each.node_id, each.marker.incarnation): each.store for each in self._given}
         told = max(self._generations, default=1)
+        addresses: dict[str, str] = {}
+        """The addresses that the journal names, of given nodes that are at others."""
 
         def place_of(nodes: Sequence[JournalNode], generation: int) -> JournalPlace:
-            members = [Member(here.get(one.url) or open_node(one.url), one.node, one.incarnation) for one in nodes]
+            members = [
+                Member(here.get((one.node, one.incarnation)) or open_node(one.url), one.node, one.incarnation)
+                for one in nodes
+            ]
+            addresses.update((each.store.url, one.url) for each, one in zip(members, nodes, strict=True))
             return SeveralStores(Members(members), generation)
 
         def state_at(place: JournalPlace) -> cluster.Cluster:
@@ -111,9 +120,13 @@ class LostJournals:
                     raise
                 continue  # no majority of the journal nodes answers
             if state.cluster_id:
+                moves = [f"mount {given} at {known}" for given, known in addresses.items() if given != known]
+                advice = "Use `pyspark-log nodes renew` to bring back a node that was wiped"
+                if moves:
+                    advice = f"The cluster finds its nodes by their addresses: {'; '.join(moves)}"
                 raise refusal(
                     f"the journal of cluster {state.cluster_id} at {place.url} can be read: there is nothing to "
-                    "rebuild. Use `pyspark-log nodes renew` to bring back a node that was wiped"
+                    f"rebuild. {advice}"
                 )
 
     @property
