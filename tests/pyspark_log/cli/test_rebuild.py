@@ -61,16 +61,16 @@ def test_with_yes_the_cluster_is_there_again(cli, tmp_path):
 def test_a_cluster_that_was_moved_is_not_rebuilt(tmp_path):
     """Its journals are whole, but name the addresses where its nodes were."""
     at, moved = (",".join(str(tmp_path / place / name) for name in "abc") for place in ("old", "new"))
-    log = CommandLine(tmp_path / "old" / "a")
-    log.run("cluster", "create", "--journal-nodes", at)
-    log.run("topics", "create", "t")
-    log.run("produce", "t", stdin="a\n")
+    cli = CommandLine(tmp_path / "old" / "a")
+    cli.run("cluster", "create", "--journal-nodes", at)
+    cli.run("topics", "create", "t")
+    cli.run("produce", "t", stdin="a\n")
     (tmp_path / "old").rename(tmp_path / "new")
-    refused = log.error("cluster", "rebuild", "--nodes", moved, "--yes")
+    refused = cli.error("cluster", "rebuild", "--nodes", moved, "--yes")
     assert "can be read: there is nothing to rebuild" in refused
     assert f"mount {tmp_path / 'new' / 'b'} at {tmp_path / 'old' / 'b'}" in refused
     (tmp_path / "old").symlink_to(tmp_path / "new")
-    assert rows(log) == ["a"]
+    assert rows(cli) == ["a"]
 
 
 def test_without_the_node_that_had_the_journals_it_asks_for_a_word(cli, tmp_path):
