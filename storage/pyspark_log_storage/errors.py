@@ -8,6 +8,7 @@
     |-- NoCluster                     there is no cluster at the address
     |-- UnknownTopic                  .topic
     |-- TopicExists                   .topic
+    |-- UnknownGroup                  .group
     |-- DataLoss                      rows that a reader asked for do not exist any more (failOnDataLoss)
     |-- ProducerFenced                another query or a newer run owns the producer: .producer
     |-- BatchMismatch                 a replayed batch differs, or its number went backwards: .producer, .batch
@@ -103,6 +104,14 @@ class TopicExists(LogError):
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} already exists; use it, choose another name, or delete it first")
         self.topic = topic
+
+
+class UnknownGroup(LogError):
+    """The cluster has no group of this name."""
+
+    def __init__(self, group: str, message: str) -> None:
+        super().__init__(message)
+        self.group = group
 
 
 class DataLoss(LogError):

@@ -15,6 +15,7 @@
     topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
     topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
     topics/<topic>/<topic id>/description
+    groups/<group id>/journal/...                   the journal of a group, as that of a topic
     set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
     selftest/                                       objects of the store's self-test; empty afterwards
 
@@ -53,6 +54,7 @@ NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
 JOURNAL_NODES = "cluster/journal-nodes"
 TOPICS = "topics/"
+GROUPS = "groups/"
 
 
 def number(n: int) -> str:
@@ -131,6 +133,11 @@ def topic_folder(topic: str, topic_id: str) -> str:
 def topic_journal(topic: str, topic_id: str) -> str:
     """Return the folder of the topic's journal."""
     return f"{topic_folder(topic, topic_id)}journal/"
+
+
+def group_journal(group_id: str) -> str:
+    """Return the folder of a group's journal."""
+    return f"{GROUPS}{group_id}/journal/"
 
 
 def entries(journal: str, generation: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""The rules for the names of topics, nodes and racks.
+"""The rules for the names of topics, nodes, racks and groups.
 
 Source: Kafka's `org.apache.kafka.common.internals.Topic`.
 """
@@ -11,6 +11,7 @@ from pyspark_log_storage.errors import InvalidName
 
 NAME_LENGTH_MAX = 249
 RACK_LENGTH_MAX = 255
+GROUP_LENGTH_MAX = 255
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -50,10 +51,21 @@ def check_node(name: str) -> None:
 
 def check_rack(name: str) -> None:
     """Raise `InvalidName` unless `name` is a legal rack: up to 255 printable characters; empty for no rack."""
-    if len(name) > RACK_LENGTH_MAX:
-        reason = f"it has {len(name)} characters; the maximum is {RACK_LENGTH_MAX}"
+    _check_printable("rack", name, RACK_LENGTH_MAX)
+
+
+def check_group(name: str) -> None:
+    """Raise `InvalidName` unless `name` is a legal group name: 1 to 255 printable characters, as in Kafka."""
+    if not name:
+        raise InvalidName(name, "a group name cannot be empty; choose another name")
+    _check_printable("group", name, GROUP_LENGTH_MAX)
+
+
+def _check_printable(kind: str, name: str, length_max: int) -> None:
+    if len(name) > length_max:
+        reason = f"it has {len(name)} characters; the maximum is {length_max}"
     elif not name.isprintable():
         reason = "it has characters that cannot be printed"
     else:
         return
-    raise InvalidName(name, f"invalid rack name {name[:300]!r}: {reason}; choose another name")
+    raise InvalidName(name, f"invalid {kind} name {name[:300]!r}: {reason}; choose another name")

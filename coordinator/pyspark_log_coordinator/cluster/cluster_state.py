@@ -6,6 +6,7 @@ import difflib
 
 import msgspec
 
+from pyspark_log_coordinator.cluster.groups import GroupRecord
 from pyspark_log_coordinator.cluster.journal_generations import Journals
 from pyspark_log_coordinator.cluster.nodes import FormerNode, Node
 from pyspark_log_coordinator.model.partition import NodeId
@@ -36,6 +37,12 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: dict[str, TopicRecord] = {}
     former_nodes: tuple[FormerNode, ...] = ()
     journals: Journals = Journals()
+    groups: dict[str, GroupRecord] = {}
+
+    def journal_ids(self) -> dict[str, str]:
+        """Return what each journal belongs to, such as "topic 't'", by the id of the topic or group."""
+        topics = {each.topic_id: f"topic {name!r}" for name, each in self.topics.items()}
+        return topics | {each.group_id: f"group {name!r}" for name, each in self.groups.items()}
 
 
 def topic_of(state: Cluster, name: str) -> TopicRecord:

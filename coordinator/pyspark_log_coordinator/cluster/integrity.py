@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from pyspark_log_coordinator.cluster import groups
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.journal.journal_nodes import LEAST
 from pyspark_log_coordinator.model import topic_config
@@ -37,6 +38,9 @@ def check_entry(before: Cluster, events: list[Any], after: Cluster, number: int)
     for name, topic in after.topics.items():
         if before.topics.get(name) is not topic:
             _check_topic(name, topic)
+    for name, group in after.groups.items():
+        if before.groups.get(name) is not group:
+            groups.check(name, group)
     if after.journals is not before.journals:
         _check_journals(after)
 

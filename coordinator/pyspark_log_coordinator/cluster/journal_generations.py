@@ -2,7 +2,7 @@
 
     command                  events
     StartJournalMigration  -> JournalMigrationStarted     the last entry of the cluster's journal on its former nodes
-    MoveTopicJournal       -> TopicJournalMoved           the last entry of a topic's journal on its former nodes
+    MoveJournal       -> JournalMoved           the last entry of a topic's journal on its former nodes
     FinishJournalMigration -> JournalMigrationFinished    every journal has moved; the former nodes no longer count
 
 The first generation is 1. The entry that moves a journal is its last one on the former nodes and its first one on the
@@ -19,7 +19,6 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node, node_of
 from pyspark_log_coordinator.journal.journal_nodes import LEAST, JournalNode
-from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.ranges import Count
@@ -40,7 +39,7 @@ class Journals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     previous: tuple[JournalNode, ...] = ()
     """The journal nodes of the generation before, during a migration; otherwise empty."""
     waiting: tuple[str, ...] = ()
-    """During a migration, the ids of the topics that existed when it began."""
+    """During a migration, the ids of the topics and groups that existed when it began."""
 
     @property
     def are_moving(self) -> bool:
@@ -61,7 +60,7 @@ class StartJournalMigration(msgspec.Struct, frozen=True):
 
 
 class FinishJournalMigration(msgspec.Struct, frozen=True):
-    """End the migration to this generation; `moved` are the ids of the topics whose journals have moved."""
+    """End the migration to this generation; `moved` are the ids of the topics and groups whose journals have."""
 
     generation: int
     moved: frozenset[str]
@@ -86,14 +85,15 @@ Event = JournalMigrationStarted | JournalMigrationFinished
 
 
 def decide(
-    journals: Journals, nodes: Mapping[NodeId, Node], topics: Mapping[str, str], command: Command
+    journals: Journals, nodes: Mapping[NodeId, Node], owners: Mapping[str, str], command: Command
 ) -> list[Event]:
     """Return the event that carries out `command`, none if that is done or in progress.
 
-    `topics` has the names of the topics by their ids. Raise `InvalidOption` if the command is refused.
+    `owners` says what the other journals belong to, by the ids of their topics and groups. Raise `InvalidOption` if the
+    command is refused.
     """
     if isinstance(command, FinishJournalMigration):
-        return _finish(journals, topics, command)
+        return _finish(journals, owners, command)
     if journals.are_moving:
         if {each.node for each in journals.nodes} != set(command.nodes):
             ids = ",".join(each.node for each in journals.nodes)
@@ -108,13 +108,13 @@ def decide(
     return [JournalMigrationStarted(journals.generation + 1, wanted, present)]
 
 
-def evolve(journals: Journals, topics: Sequence[str], event: Event) -> Journals:
-    """Return the journal nodes after `event`; `topics` are the ids of the topics."""
+def evolve(journals: Journals, ids: Sequence[str], event: Event) -> Journals:
+    """Return the journal nodes after `event`; `ids` are those of the topics and groups."""
     if isinstance(event, JournalMigrationFinished):
         return msgspec.structs.replace(journals, previous=(), waiting=())
     if event.generation <= journals.generation or len(event.nodes) < LEAST:
         raise ValueError(f"the journals migrate from generation {journals.generation} to {event.generation}")
-    waiting = tuple(topics) if event.previous else ()
+    waiting = tuple(ids) if event.previous else ()
     return Journals(event.generation, event.nodes, event.previous, waiting)
 
 
@@ -133,12 +133,12 @@ def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[Journa
     return tuple(JournalNode(each.node_id, each.url, each.incarnation) for each in wanted)
 
 
-def _finish(journals: Journals, topics: Mapping[str, str], command: FinishJournalMigration) -> list[Event]:
+def _finish(journals: Journals, owners: Mapping[str, str], command: FinishJournalMigration) -> list[Event]:
     if not journals.are_moving or command.generation != journals.generation:
         return []
-    left = [topics[each] for each in journals.waiting if each in topics and each not in command.moved]
+    left = [owners[each] for each in journals.waiting if each in owners and each not in command.moved]
     if left:
-        raise _refused(f"those of topics {named(left)} have not been migrated yet; try again")
+        raise _refused(f"those of {', '.join(sorted(left))} have not been migrated yet; try again")
     return [JournalMigrationFinished(journals.generation)]
 
 

@@ -5,6 +5,7 @@
     RestoreCluster -> ClusterRestored                  the first entry of a cluster whose journals were lost
     CreateTopic    -> TopicCreated
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
+    CreateGroup    -> GroupCreated
 
 The commands about nodes are in `nodes`, those that migrate the journals in `journal_generations`.
 
@@ -19,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.cluster import integrity, journal_generations, nodes, placement
+from pyspark_log_coordinator.cluster import groups, integrity, journal_generations, nodes, placement
 from pyspark_log_coordinator.cluster.cluster_state import Cluster, TopicRecord, topic_of
+from pyspark_log_coordinator.cluster.groups import CreateGroup, GroupCreated
 from pyspark_log_coordinator.cluster.journal_generations import (
     FinishJournalMigration,
     JournalMigrationFinished,
@@ -115,9 +117,24 @@ class TopicRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 
 Command = (
-    StartCluster | RestoreCluster | nodes.Command | RemoveNode | journal_generations.Command | CreateTopic | RemoveTopic
+    StartCluster
+    | RestoreCluster
+    | nodes.Command
+    | RemoveNode
+    | journal_generations.Command
+    | CreateTopic
+    | RemoveTopic
+    | CreateGroup
 )
-Event = ClusterStarted | ClusterRestored | nodes.Event | journal_generations.Event | TopicCreated | TopicRemoved
+Event = (
+    ClusterStarted
+    | ClusterRestored
+    | nodes.Event
+    | journal_generations.Event
+    | TopicCreated
+    | TopicRemoved
+    | GroupCreated
+)
 
 
 def decide(state: Cluster, command: Command, now: int) -> list[Any]:
@@ -137,13 +154,14 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             holders = command.journals | state.journals.holders()
             return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders))
         case StartJournalMigration() | FinishJournalMigration():
-            topics = {each.topic_id: name for name, each in state.topics.items()}
-            return list(journal_generations.decide(state.journals, state.nodes, topics, command))
+            return list(journal_generations.decide(state.journals, state.nodes, state.journal_ids(), command))
         case CreateTopic():
             return [TopicCreated(_create(state, command, now))]
         case RemoveTopic():
             known = state.topics.get(command.name)
             return [TopicRemoved(command.name)] if known is not None and known.topic_id == command.topic_id else []
+        case CreateGroup():
+            return list(groups.decide(state.groups, command, now))
         case _:
             return list(nodes.decide(state.nodes, state.former_nodes, command))
 
@@ -163,8 +181,8 @@ def evolve(state: Cluster, event: Event) -> Cluster:
                 former_nodes=event.former_nodes,
             )
         case JournalMigrationStarted() | JournalMigrationFinished():
-            ids = [each.topic_id for each in state.topics.values()]
-            return msgspec.structs.replace(state, journals=journal_generations.evolve(state.journals, ids, event))
+            journals = journal_generations.evolve(state.journals, tuple(state.journal_ids()), event)
+            return msgspec.structs.replace(state, journals=journals)
         case TopicCreated():
             if event.topic.name in state.topics:
                 raise ValueError(f"topic {event.topic.name!r} is created twice")
@@ -174,6 +192,8 @@ def evolve(state: Cluster, event: Event) -> Cluster:
                 raise ValueError(f"topic {event.name!r} is removed, but does not exist")
             topics = {name: topic for name, topic in state.topics.items() if name != event.name}
             return msgspec.structs.replace(state, topics=topics)
+        case GroupCreated():
+            return msgspec.structs.replace(state, groups=groups.evolve(state.groups, event))
         case _:
             present, former = nodes.evolve(state.nodes, state.former_nodes, event)
             return msgspec.structs.replace(state, nodes=present, former_nodes=former)
@@ -248,6 +268,7 @@ __all__ = [
     "PARTITIONS_MAX",
     "AddNode",
     "Cluster",
+    "CreateGroup",
     "CreateTopic",
     "FenceNode",
     "FinishJournalMigration",

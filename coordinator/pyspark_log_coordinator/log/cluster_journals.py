@@ -1,7 +1,8 @@
 """The journals of a cluster: the stores that hold them, and how to follow them when they migrate to other stores.
 
 The journals are on the root store alone, or on several journal nodes. Each migration begins a new generation, which is
-a new list of journal nodes. During a migration a topic's journal may still be on the nodes of the generation before.
+a new list of journal nodes. During a migration the journal of a topic or a group may still be on the nodes of the
+generation before.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
@@ -51,7 +53,7 @@ class ClusterJournals:
 
     @property
     def place(self) -> JournalPlace:
-        """Where the cluster's journal is; during a migration some topics' journals are in `previous_place`."""
+        """Where the cluster's journal is; during a migration some other journals are in `previous_place`."""
         return self.cluster.place
 
     @property
@@ -89,6 +91,13 @@ class ClusterJournals:
         """Return the journal of a topic incarnation that began in the newest generation."""
         return self._topic_journal(name, topic_id, self.place)
 
+    def of_group(self, group_id: str) -> Journal[group.Group, group.Command]:
+        """Return the journal of a group that the cluster knows, without beginning it. Reads nothing."""
+        has_migrated = group_id not in self.cluster.state.journals.waiting
+        place = self.place if has_migrated else self.previous_place or self.place
+        folder = layout.group_journal(group_id)
+        return Journal(place, folder, group.MACHINE, self._environment, follow=self._follow)
+
     def missing_nodes(self) -> dict[NodeId, LogError]:
         """Return why journal nodes cannot take part in the journals now, by node id."""
         if self.nodes is None:
@@ -115,7 +124,7 @@ class ClusterJournals:
 
     def _topic_journal(self, name: str, topic_id: str, place: JournalPlace) -> Journal[topic.Topic, topic.Command]:
         folder = layout.topic_journal(name, topic_id)
-        return Journal(place, folder, topic.MACHINE, self._environment, follow=self._follow_topic)
+        return Journal(place, folder, topic.MACHINE, self._environment, follow=self._follow)
 
     def _place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""
@@ -144,8 +153,8 @@ class ClusterJournals:
         is_later = told is not None and told.cluster == self.nodes.cluster and told.generation > generation
         return self._place_of(told) if told is not None and is_later else self.place
 
-    def _follow_topic(self, generation: int) -> JournalPlace:
-        """Return where a topic's journal goes on in a generation, or in a later one if it has begun there."""
+    def _follow(self, generation: int) -> JournalPlace:
+        """Return where another journal goes on in a generation, or in a later one if it has begun there."""
         if self.nodes is None:
             return self.place
         # The stores of the cluster's journal may be the ones that do not answer: do not wait for them again.

@@ -1,4 +1,4 @@
-"""The log: one process's view of a cluster. It opens the root, creates and deletes topics, and keeps topic handles.
+"""The log: one process's view of a cluster. It opens the root, creates topics and groups, and keeps their handles.
 
 Here the state machines meet the stores; the rules are in the machines.
 """
@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
+from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
 from pyspark_log_coordinator.model.node_order import named
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.cluster.machine import TopicRecord
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal, Outcome
@@ -138,6 +141,7 @@ class Log:
         self._stores = OpenStores(roots if isinstance(roots, Sequence) else (roots,), open_node)
         self.journals = ClusterJournals(self._stores, environment)
         self._handles: dict[str, TopicHandle] = {}
+        self._groups: dict[str, GroupHandle] = {}
         self.probe = probe or NodeProbe(environment).missing
         self.missing_nodes: dict[NodeId, LogError] = {}
         """Why nodes cannot be used, as of the last `probe_nodes`, which leaves out fenced nodes.
@@ -177,6 +181,7 @@ class Log:
         """
         if self.journals.locate():
             self._handles.clear()
+            self._groups.clear()
 
     @property
     def cluster(self) -> Journal[cluster.Cluster, cluster.Command]:
@@ -238,10 +243,30 @@ class Log:
             if any(node_id in each.replicas for each in handle.journal.state.partitions):
                 yield handle
 
+    def groups(self) -> dict[str, GroupRecord]:
+        """Return the groups by name, also those that were deleted and have not been used since."""
+        return self.cluster.refresh().groups
+
+    def group(self, name: str, *, create: bool = False) -> GroupHandle:
+        """Return the handle of a group, refreshed. Raises `InvalidName`, `UnknownGroup` unless `create` is true."""
+        state = self.cluster.refresh()
+        if create and name not in state.groups:
+            state = self.cluster.submit(cluster.CreateGroup(name, self.environment.nonce())).state
+        record = group_of(state.groups, name)
+        handle = self._groups.get(name)
+        if handle is None or handle.journal.place.generation < self._oldest_generation:
+            handle = self._groups[name] = GroupHandle(record, self.journals.of_group(record.group_id))
+        handle.refresh()
+        return handle
+
+    @property
+    def _oldest_generation(self) -> int:
+        """A journal that was last seen in an earlier generation may not be found there any more."""
+        return (self.journals.previous_place or self.journals.place).generation
+
     def _handle(self, record: TopicRecord) -> TopicHandle:
         handle = self._handles.get(record.name)
-        # A journal that was last seen on stores that all journals have left since may not be found there any more.
-        oldest = (self.journals.previous_place or self.journals.place).generation
+        oldest = self._oldest_generation
         if handle is None or handle.topic_id != record.topic_id or handle.journal.place.generation < oldest:
             handle = self._handles[record.name] = TopicHandle(self, record)
         return handle

@@ -1,7 +1,7 @@
 """Migrates all journals of a cluster to other journal nodes, while others write and read.
 
     1  the cluster's journal migrates, and every reachable store gets the new list of journal nodes
-    2  each topic's journal migrates, also those of deleted topics, which say what may be deleted
+    2  each topic's and group's journal migrates, also those of deleted topics, which say what may be deleted
     3  the cluster's journal records that no journal is on the old stores any more
 
 Several processes may do a step, and repeating an interrupted migration finishes it. Until the end a majority of the old
@@ -19,9 +19,9 @@ import msgspec
 from pyspark_log_coordinator.cluster.journal_generations import FinishJournalMigration, StartJournalMigration
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.journal import trimming
+from pyspark_log_coordinator.journal.journal_move import MoveJournal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.maintenance import cluster_cleanup
-from pyspark_log_coordinator.topic.journal_move import MoveTopicJournal
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, UnknownTopic
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.place import SeveralStores
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_coordinator.topic import machine as topic
 
 
 class JournalMigration(msgspec.Struct, frozen=True):
@@ -72,10 +71,13 @@ def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = 
         progress(each.name)
         work.known_topic(each.name, each.topic_id)
     work.deleted_topics()
+    for record in state.groups.values():
+        progress(record.name)
+        work.group(record.name, record.group_id)
     work.delete_old_objects(log.cluster)
     log.cluster.submit(FinishJournalMigration(work.generation, frozenset(work.migrated)))
     return JournalMigration(
-        log.journals.nodes, changed=True, topics=len(work.migrated), removed=work.removed, damaged=work.damaged
+        log.journals.nodes, changed=True, topics=len(state.topics), removed=work.removed, damaged=work.damaged
     )
 
 
@@ -109,13 +111,18 @@ class _Migration:
             except CorruptObject as error:
                 self.damaged[layout.topic_folder(name, topic_id)] = error
 
+    def group(self, name: str, group_id: str) -> None:
+        """Migrate the journal of a group."""
+        self._journal(self._log.group(name).journal)
+        self.migrated.add(group_id)
+
     def delete_old_objects(self, journal: Journal[Any, Any]) -> None:
         """Delete a migrated journal's objects from the old stores. Those that stay do no harm."""
         with contextlib.suppress(StoreError):
             self.removed += trimming.delete_left_behind(journal, self._previous)
 
-    def _journal(self, journal: Journal[topic.Topic, topic.Command]) -> None:
-        journal.submit(MoveTopicJournal(self.generation))
+    def _journal(self, journal: Journal[Any, Any]) -> None:
+        journal.submit(MoveJournal(self.generation))
         journal.refresh()
         self.delete_old_objects(journal)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark_log_coordinator.journal.journal_move import JournalMoved
 from pyspark_log_coordinator.model import topic_config
-from pyspark_log_coordinator.topic.journal_move import TopicJournalMoved
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
     """Raise `ValueError` if the entry `number`, with these events, cannot lead from one state to the other."""
     if all(type(each) is BatchSequenced for each in events):
         return
-    if before.deleted and not all(isinstance(each, TopicJournalMoved) for each in events):
+    if before.deleted and not all(isinstance(each, JournalMoved) for each in events):
         raise ValueError("the topic is deleted")
     if before.started and (before.name, before.topic_id) != (after.name, after.topic_id):
         raise ValueError(f"the topic becomes {after.name!r} ({after.topic_id})")

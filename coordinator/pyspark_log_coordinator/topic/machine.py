@@ -10,7 +10,7 @@
     ConfirmDeletions -> DeletionsConfirmed
     AlterConfig      -> ConfigAltered
     DeleteTopic      -> TopicDeleted                        the last entry, except that the journal may still move
-    MoveTopicJournal -> TopicJournalMoved
+    MoveJournal -> JournalMoved
 
 The commands about replicas are in `replica_commands`. One entry sequences a whole batch: readers see it in all
 partitions or in none.
@@ -22,6 +22,8 @@ from typing import Any
 
 import msgspec
 
+from pyspark_log_coordinator.journal import journal_move
+from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
 from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
 from pyspark_log_coordinator.model import topic_config, topic_state
 from pyspark_log_coordinator.model.append_list import AppendList
@@ -40,8 +42,7 @@ from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
-from pyspark_log_coordinator.topic import integrity, journal_move, replica_commands, restore, sequencing
-from pyspark_log_coordinator.topic.journal_move import MoveTopicJournal, TopicJournalMoved
+from pyspark_log_coordinator.topic import integrity, replica_commands, restore, sequencing
 from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
@@ -111,7 +112,7 @@ Command = (
     | ConfirmDeletions
     | AlterConfig
     | DeleteTopic
-    | MoveTopicJournal
+    | MoveJournal
     | replica_commands.Command
 )
 Event = (
@@ -124,14 +125,14 @@ Event = (
     | orphans.Event
     | ConfigAltered
     | TopicDeleted
-    | TopicJournalMoved
+    | JournalMoved
     | replica_commands.Event
 )
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
-    if isinstance(command, MoveTopicJournal):
+    if isinstance(command, MoveJournal):
         return list(journal_move.decide(state.generation, command))
     events = _decide(state, command, now)
     if events and replica_commands.may_need_follow_ups(state, command):
@@ -142,7 +143,7 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
 def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, StartTopic | RestoreTopic):
         return _begin(state, command)
-    assert not isinstance(command, MoveTopicJournal)
+    assert not isinstance(command, MoveJournal)
     assert state.started, "TopicHandle.refresh begins the journal before any other command"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
@@ -173,7 +174,7 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
 def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:
     if state.started:
         return []
-    moved = [TopicJournalMoved(command.generation)] if command.generation > 1 else []
+    moved = [JournalMoved(command.generation)] if command.generation > 1 else []
     if isinstance(command, RestoreTopic):
         return [*restore.decide(state, command), *moved]
     fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
@@ -203,7 +204,7 @@ def evolve(state: Topic, event: Event) -> Topic:
             return retention.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
-        case ConfigAltered() | TopicJournalMoved():
+        case ConfigAltered() | JournalMoved():
             return msgspec.structs.replace(state, **msgspec.structs.asdict(event))
         case TopicDeleted():
             return _end(state, event)
@@ -268,7 +269,7 @@ __all__ = [
     "HoldFiles",
     "Holder",
     "MaintainSegments",
-    "MoveTopicJournal",
+    "MoveJournal",
     "PartitionReassignment",
     "RaiseOrphanFloor",
     "ReportDamage",

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.cluster.machine import (
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import DeleteTopic, MoveTopicJournal, StartTopic
+from pyspark_log_coordinator.topic.machine import DeleteTopic, MoveJournal, StartTopic
 from tests.coordinator.clusters import NOW, after, refusal
 
 
@@ -95,8 +95,9 @@ def test_a_move_that_is_under_way_is_gone_on_with_and_no_other_begun(six):
 
 def test_a_move_ends_when_all_topics_that_were_there_have_moved(six):
     state = after(six, create("u"), move("034"), create("new"))
-    assert "those of topics t, u have not been migrated" in refusal(state, FinishJournalMigration(2, frozenset()))
-    assert "those of topics u have not been migrated" in refusal(state, FinishJournalMigration(2, frozenset({"id t"})))
+    refused = refusal(state, FinishJournalMigration(2, frozenset()))
+    assert "those of topic 't', topic 'u' have not been migrated" in refused
+    assert "those of topic 'u' have not been migrated" in refusal(state, FinishJournalMigration(2, frozenset({"id t"})))
     deleted = after(state, RemoveTopic("u", "id u"))
     for each, moved in ((state, {"id t", "id u"}), (deleted, {"id t"})):
         settled = after(each, FinishJournalMigration(2, frozenset(moved)))
@@ -128,9 +129,9 @@ def test_a_node_that_has_journals_or_may_have_is_not_removed_and_one_that_they_l
 def test_a_topics_journal_moves_once_in_each_generation_and_after_its_end_too():
     state = topic.Topic()
     start = StartTopic("t", "id", TopicConfig(), (), {"0": "incarnation"}, (("0",),), generation=2)
-    for command, generation in ((start, 2), (MoveTopicJournal(2), 2), (MoveTopicJournal(3), 3), (DeleteTopic(), 3)):
+    for command, generation in ((start, 2), (MoveJournal(2), 2), (MoveJournal(3), 3), (DeleteTopic(), 3)):
         for event in topic.decide(state, command, NOW):
             state = topic.evolve(state, event)
         assert topic.MACHINE.generation(state) == generation
-    [moved] = topic.decide(state, MoveTopicJournal(4), NOW)
+    [moved] = topic.decide(state, MoveJournal(4), NOW)
     assert topic.evolve(state, moved).deleted

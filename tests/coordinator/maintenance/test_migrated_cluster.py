@@ -8,7 +8,7 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
-from pyspark_log_coordinator.topic.machine import AlterConfig, MoveTopicJournal
+from pyspark_log_coordinator.topic.machine import AlterConfig, MoveJournal
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidOption,
@@ -67,7 +67,7 @@ def test_the_first_entry_of_a_generation_makes_no_process_the_leader(six):
     handles = [log.topic("t") for log in logs]
     log = six.log()
     log.cluster.submit(StartJournalMigration(("0", "3", "4"), log.journals.nodes.nodes))
-    number = handles[0].submit(MoveTopicJournal(2)).number
+    number = handles[0].submit(MoveJournal(2)).number
     for handle in handles:
         handle.refresh()
         assert handle.journal.place.generation == 2
