@@ -1,4 +1,4 @@
-"""The rules for the names of topics, nodes and racks.
+"""The rules for the names of topics, groups, members, nodes and racks.
 
 Source: Kafka's `org.apache.kafka.common.internals.Topic`.
 """
@@ -46,6 +46,16 @@ def is_topic(name: str) -> bool:
 def check_node(name: str) -> None:
     """Raise `InvalidName` unless `name` is a legal node id (the rule of topic names)."""
     _check("node", name)
+
+
+def check_group(name: str) -> None:
+    """Raise `InvalidName` unless `name` is a legal `group.id` (the rule of topic names)."""
+    _check("group", name)
+
+
+def check_member(name: str) -> None:
+    """Raise `InvalidName` unless `name` is a legal member id or `group.instance.id` (the rule of topic names)."""
+    _check("member", name)
 
 
 def check_rack(name: str) -> None:
