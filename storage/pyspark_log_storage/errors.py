@@ -4,14 +4,23 @@
     |-- InvalidInput                  the caller's options, names or rows are wrong: nothing was written
     |   |-- InvalidOption             an option: .option
     |   |-- InvalidName               the name of a topic, group or node: .name
-    |   `-- InvalidRecord             a row or a column of the frame
+    |   |-- InvalidRecord             a row or a column of the frame
+    |   `-- InconsistentProtocol      a member's protocols are not those of the group that it joins
     |-- NoCluster                     there is no cluster at the address
     |-- UnknownTopic                  .topic
     |-- TopicExists                   .topic
-    |-- UnknownGroup                  .group
     |-- DataLoss                      rows that a reader asked for do not exist any more (failOnDataLoss)
     |-- ProducerFenced                another query or a newer run owns the producer: .producer
     |-- BatchMismatch                 a replayed batch differs, or its number went backwards: .producer, .batch
+    |-- GroupError                    a group refused a command: .group
+    |   |-- UnknownGroup              the group does not exist, or was deleted
+    |   |-- GroupNotEmpty             the command needs a group without members
+    |   |-- RewindPending             a commit does not know the newest rewind: take it up first
+    |   `-- MemberError               .member
+    |       |-- UnknownMember         the member was removed: join again, as a new member
+    |       |-- IllegalGeneration     the work was assigned anew: rejoin; .generation
+    |       |-- FencedInstance        another process has the member's group.instance.id: stop
+    |       `-- RebalanceInProgress retriable  no generation is complete: wait for the assignment
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas: nothing was appended
     |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, but on too few of them
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
@@ -86,6 +95,10 @@ class InvalidRecord(InvalidInput):
     """A row or a column cannot be stored."""
 
 
+class InconsistentProtocol(InvalidInput):
+    """A member supports none of the protocols that its group can use, or is of another protocol type."""
+
+
 class NoCluster(LogError):
     """There is no cluster at the address."""
 
@@ -104,14 +117,6 @@ class TopicExists(LogError):
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} already exists; use it, choose another name, or delete it first")
         self.topic = topic
-
-
-class UnknownGroup(LogError):
-    """The cluster has no group of this name."""
-
-    def __init__(self, group: str, message: str) -> None:
-        super().__init__(message)
-        self.group = group
 
 
 class DataLoss(LogError):
@@ -133,6 +138,56 @@ class BatchMismatch(LogError):
         super().__init__(message)
         self.producer = producer
         self.batch = batch
+
+
+class GroupError(LogError):
+    """A group refused a command."""
+
+    def __init__(self, group: str, message: str) -> None:
+        super().__init__(message)
+        self.group = group
+
+
+class UnknownGroup(GroupError):
+    """The group does not exist, or was deleted."""
+
+
+class GroupNotEmpty(GroupError):
+    """The group has members, and the command needs one without."""
+
+
+class RewindPending(GroupError):
+    """A partition was rewound, and the committer has not taken that up: its offset belongs to the time before."""
+
+
+class MemberError(GroupError):
+    """A group refused a command of a member."""
+
+    def __init__(self, group: str, member: str, message: str) -> None:
+        super().__init__(group, message)
+        self.member = member
+
+
+class UnknownMember(MemberError):
+    """The member is not in the group, or no longer."""
+
+
+class IllegalGeneration(MemberError):
+    """The member acts in a generation that is not the group's."""
+
+    def __init__(self, group: str, member: str, generation: int, message: str) -> None:
+        super().__init__(group, member, message)
+        self.generation = generation
+
+
+class FencedInstance(MemberError):
+    """Another process joined with the member's `group.instance.id`, and has taken its place."""
+
+
+class RebalanceInProgress(MemberError):
+    """The group is between two generations. The same call may succeed when the rebalance is complete."""
+
+    retriable = True
 
 
 class NotEnoughReplicas(LogError):

@@ -15,7 +15,7 @@
     topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
     topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
     topics/<topic>/<topic id>/description
-    groups/<group id>/journal/...                   the journal of a group, as that of a topic
+    groups/<journal id>/journal/...                 the journal of a group, as that of a topic
     set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
     selftest/                                       objects of the store's self-test; empty afterwards
 
@@ -135,9 +135,9 @@ def topic_journal(topic: str, topic_id: str) -> str:
     return f"{topic_folder(topic, topic_id)}journal/"
 
 
-def group_journal(group_id: str) -> str:
+def group_journal(journal_id: str) -> str:
     """Return the folder of a group's journal."""
-    return f"{GROUPS}{group_id}/journal/"
+    return f"{GROUPS}{journal_id}/journal/"
 
 
 def entries(journal: str, generation: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""The rules for the names of topics, nodes, racks and groups.
+"""The rules for the names of topics, groups, members, nodes and racks.
 
 Source: Kafka's `org.apache.kafka.common.internals.Topic`.
 """
@@ -49,13 +49,18 @@ def check_node(name: str) -> None:
     _check("node", name)
 
 
+def check_member(name: str) -> None:
+    """Raise `InvalidName` unless `name` is a legal member id or `group.instance.id` (the rule of topic names)."""
+    _check("member", name)
+
+
 def check_rack(name: str) -> None:
     """Raise `InvalidName` unless `name` is a legal rack: up to 255 printable characters; empty for no rack."""
     _check_printable("rack", name, RACK_LENGTH_MAX)
 
 
 def check_group(name: str) -> None:
-    """Raise `InvalidName` unless `name` is a legal group name: 1 to 255 printable characters, as in Kafka."""
+    """Raise `InvalidName` unless `name` is a legal `group.id`: 1 to 255 printable characters, as in Kafka."""
     if not name:
         raise InvalidName(name, "a group name cannot be empty; choose another name")
     _check_printable("group", name, GROUP_LENGTH_MAX)

@@ -24,7 +24,8 @@ Commands about the topic:
     isr                            -> p0=A,B p1=...
     read pN                        -> the batch that each row below the high watermark came from, or nothing
 
-Commands about its replicas are in `replica_scenario`. Unknown words and wrong outcomes fail the story.
+Commands about its replicas are in `replica_scenario`. A story that begins with `group` is about a consumer group, and
+all its commands are in `group_scenario`. Unknown words and wrong outcomes fail the story.
 """
 
 from collections.abc import Callable
@@ -39,6 +40,7 @@ from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.layout import born_name
 from tests.coordinator import replica_scenario, topics
 from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.group_scenario import GroupStage
 from tests.coordinator.scenario_words import StoryError, partition_number, settings, split
 from tests.memory_store import MemoryStore
 
@@ -98,6 +100,7 @@ class Stage:
         self._commands: dict[str, Callable[[list[str]], str]] = {
             "topic": self._begin_topic,
             "cluster": self._begin_cluster,
+            "group": self._begin_group,
             "create": self._create,
             "delete": self._delete,
             "open": self._open,
@@ -134,6 +137,10 @@ class Stage:
         settings(words)
         self._log = Log(MemoryStore(), fake_environment())
         self._log.open(create=True)
+        return ""
+
+    def _begin_group(self, words: list[str]) -> str:
+        self._commands = GroupStage(words).commands | {"group": self._begin_group}
         return ""
 
     def _create(self, words: list[str]) -> str:

@@ -40,9 +40,9 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: dict[str, GroupRecord] = {}
 
     def journal_ids(self) -> dict[str, str]:
-        """Return what each journal belongs to, such as "topic 't'", by the id of the topic or group."""
+        """Return what each journal belongs to, such as "topic 't'", by the topic's id or the journal's."""
         topics = {each.topic_id: f"topic {name!r}" for name, each in self.topics.items()}
-        return topics | {each.group_id: f"group {name!r}" for name, each in self.groups.items()}
+        return topics | {each.journal_id: f"group {name!r}" for name, each in self.groups.items()}
 
 
 def topic_of(state: Cluster, name: str) -> TopicRecord:

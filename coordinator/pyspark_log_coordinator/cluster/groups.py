@@ -1,4 +1,4 @@
-"""The groups of a cluster: which names exist, and the ids under which their journals are stored.
+"""The groups of a cluster: which exist, and the ids under which their journals are stored.
 
     command         event
     CreateGroup  -> GroupCreated
@@ -18,23 +18,24 @@ from pyspark_log_storage.errors import UnknownGroup
 from pyspark_log_storage.names import check_group
 from pyspark_log_storage.ranges import Int64
 
-_GROUP_ID = re.compile(r"[0-9A-Za-z_-]+")
-"""A group's id is a part of the path of its journal; its name is not."""
+_JOURNAL_ID = re.compile(r"[0-9A-Za-z_-]+")
+"""It is a part of the path of the group's journal; `group.id` is not."""
 
 
 class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A group as it was created."""
 
-    name: str
     group_id: str
+    """Kafka's `group.id`: the group's name."""
+    journal_id: str
     created_ms: Int64
 
 
 class CreateGroup(msgspec.Struct, frozen=True):
-    """Create a group, unless it exists. `group_id` is new."""
+    """Create a group, unless it exists. `journal_id` is new."""
 
-    name: str
     group_id: str
+    journal_id: str
 
 
 class GroupCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -45,24 +46,24 @@ class GroupCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 def decide(groups: Mapping[str, GroupRecord], command: CreateGroup, now: int) -> list[GroupCreated]:
     """Return the event that creates the group, none if it exists. Raises `InvalidName`."""
-    check_group(command.name)
-    return [] if command.name in groups else [GroupCreated(GroupRecord(command.name, command.group_id, now))]
+    check_group(command.group_id)
+    return [] if command.group_id in groups else [GroupCreated(GroupRecord(command.group_id, command.journal_id, now))]
 
 
 def evolve(groups: Mapping[str, GroupRecord], event: GroupCreated) -> dict[str, GroupRecord]:
     """Return the groups after `event`."""
-    if event.group.name in groups:
-        raise ValueError(f"group {event.group.name!r} is created twice")
-    return {**groups, event.group.name: event.group}
+    if event.group.group_id in groups:
+        raise ValueError(f"group {event.group.group_id!r} is created twice")
+    return {**groups, event.group.group_id: event.group}
 
 
 def check(name: str, group: GroupRecord) -> None:
     """Raise `ValueError` or `InvalidName` if a stored record is impossible."""
-    if group.name != name:
-        raise ValueError(f"group {group.name!r} is stored as {name!r}")
+    if group.group_id != name:
+        raise ValueError(f"group {group.group_id!r} is stored as {name!r}")
     check_group(name)
-    if not _GROUP_ID.fullmatch(group.group_id):
-        raise ValueError(f"group {name!r} has the id {group.group_id[:300]!r}")
+    if not _JOURNAL_ID.fullmatch(group.journal_id):
+        raise ValueError(f"group {name!r} has the journal {group.journal_id[:300]!r}")
 
 
 def group_of(groups: Mapping[str, GroupRecord], name: str) -> GroupRecord:

@@ -22,6 +22,7 @@ from pyspark_log_storage import layout
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.open_stores import OpenStores
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.errors import LogError
@@ -91,11 +92,11 @@ class ClusterJournals:
         """Return the journal of a topic incarnation that began in the newest generation."""
         return self._topic_journal(name, topic_id, self.place)
 
-    def of_group(self, group_id: str) -> Journal[group.Group, group.Command]:
+    def of_group(self, journal_id: str) -> Journal[Group, group.Command]:
         """Return the journal of a group that the cluster knows, without beginning it. Reads nothing."""
-        has_migrated = group_id not in self.cluster.state.journals.waiting
+        has_migrated = journal_id not in self.cluster.state.journals.waiting
         place = self.place if has_migrated else self.previous_place or self.place
-        folder = layout.group_journal(group_id)
+        folder = layout.group_journal(journal_id)
         return Journal(place, folder, group.MACHINE, self._environment, follow=self._follow)
 
     def missing_nodes(self) -> dict[NodeId, LogError]:

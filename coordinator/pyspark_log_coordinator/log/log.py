@@ -247,16 +247,21 @@ class Log:
         """Return the groups by name, also those that were deleted and have not been used since."""
         return self.cluster.refresh().groups
 
-    def group(self, name: str, *, create: bool = False) -> GroupHandle:
-        """Return the handle of a group, refreshed. Raises `InvalidName`, `UnknownGroup` unless `create` is true."""
+    def group(self, group_id: str, *, create: bool = False) -> GroupHandle:
+        """Return the handle of a group, refreshed. Raises `UnknownGroup` unless `create` is true, `InvalidName`."""
         state = self.cluster.refresh()
-        if create and name not in state.groups:
-            state = self.cluster.submit(cluster.CreateGroup(name, self.environment.nonce())).state
-        record = group_of(state.groups, name)
-        handle = self._groups.get(name)
+        if create and group_id not in state.groups:
+            state = self.cluster.submit(cluster.CreateGroup(group_id, self.environment.nonce())).state
+        handle = self.group_handle(group_of(state.groups, group_id))
+        handle.refresh(create=create)
+        return handle
+
+    def group_handle(self, record: GroupRecord) -> GroupHandle:
+        """Return the handle of a group, also of a deleted one. Reads nothing."""
+        handle = self._groups.get(record.group_id)
         if handle is None or handle.journal.place.generation < self._oldest_generation:
-            handle = self._groups[name] = GroupHandle(record, self.journals.of_group(record.group_id))
-        handle.refresh()
+            journal = self.journals.of_group(record.journal_id)
+            handle = self._groups[record.group_id] = GroupHandle(record, journal)
         return handle
 
     @property

@@ -28,6 +28,7 @@ from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, Unkn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.place import SeveralStores
     from pyspark_log_coordinator.log.log import Log
@@ -72,8 +73,8 @@ def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = 
         work.known_topic(each.name, each.topic_id)
     work.deleted_topics()
     for record in state.groups.values():
-        progress(record.name)
-        work.group(record.name, record.group_id)
+        progress(record.group_id)
+        work.group(record)
     work.delete_old_objects(log.cluster)
     log.cluster.submit(FinishJournalMigration(work.generation, frozenset(work.migrated)))
     return JournalMigration(
@@ -111,10 +112,12 @@ class _Migration:
             except CorruptObject as error:
                 self.damaged[layout.topic_folder(name, topic_id)] = error
 
-    def group(self, name: str, group_id: str) -> None:
-        """Migrate the journal of a group."""
-        self._journal(self._log.group(name).journal)
-        self.migrated.add(group_id)
+    def group(self, record: GroupRecord) -> None:
+        """Migrate the journal of a group, also of a deleted one: its numbers must never be used again."""
+        handle = self._log.group_handle(record)
+        handle.begin()
+        self._journal(handle.journal)
+        self.migrated.add(record.journal_id)
 
     def delete_old_objects(self, journal: Journal[Any, Any]) -> None:
         """Delete a migrated journal's objects from the old stores. Those that stay do no harm."""

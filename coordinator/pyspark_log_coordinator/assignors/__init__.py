@@ -1,0 +1,1 @@
+"""Assignors: how a group's leader shares the work among the members. Pure, and deterministic."""

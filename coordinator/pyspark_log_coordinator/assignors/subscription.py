@@ -1,0 +1,100 @@
+"""What a consumer tells its group's leader, and what the leader answers: Kafka's subscription and assignment.
+
+    metadata of a member   msgpack [version, topics, owned partitions by topic, generation, user data]
+    assignment             msgpack [version, partitions by topic, user data]
+
+The version only grows when fields are added at the end. A reader ignores fields that it does not know, so members of
+different versions can share a group, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from pyspark_log_storage.decoding import decode
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.ranges import Count
+
+VERSION = 1
+NO_GENERATION = -1
+
+TopicPartitions = dict[str, tuple[Count, ...]]
+"""Partitions by topic. Topics and partitions are in ascending order."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Subscription(msgspec.Struct, frozen=True, array_like=True):
+    """The topics that a member wants, and the partitions that it owns as it joins (KIP-429)."""
+
+    topics: tuple[str, ...]
+    owned: TopicPartitions = {}
+    generation: int = NO_GENERATION
+    """The generation in which the member was assigned what it owns."""
+    user_data: bytes = b""
+
+
+class Assignment(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions of a member."""
+
+    partitions: TopicPartitions = {}
+    user_data: bytes = b""
+
+
+class Subscriber(msgspec.Struct, frozen=True):
+    """A member as an assignor sees it."""
+
+    member_id: str
+    subscription: Subscription
+    instance_id: str = ""
+
+    @property
+    def order(self) -> tuple[bool, str]:
+        """Sort static members by their lasting ids, before dynamic members."""
+        return (not self.instance_id, self.instance_id or self.member_id)
+
+
+_subscription = msgspec.msgpack.Decoder(tuple[int, Subscription]).decode
+_assignment = msgspec.msgpack.Decoder(tuple[int, Assignment]).decode
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """Return the metadata with which a member joins."""
+    return msgspec.msgpack.encode((VERSION, subscription))
+
+
+def decode_subscription(data: bytes, member_id: str) -> Subscription:
+    """Return the subscription of a member. Raise `CorruptObject` if it is none."""
+    return decode(_subscription, data, f"the subscription of member {member_id!r}", CorruptObject)[1]
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    """Return the bytes that the leader stores for a member."""
+    return msgspec.msgpack.encode((VERSION, assignment))
+
+
+def decode_assignment(data: bytes, member_id: str) -> Assignment:
+    """Return the assignment of a member, an empty one for no bytes. Raise `CorruptObject` if it is none."""
+    if not data:
+        return Assignment()
+    return decode(_assignment, data, f"the assignment of member {member_id!r}", CorruptObject)[1]
+
+
+def flat(partitions: TopicPartitions) -> list[TopicPartition]:
+    """Return the partitions one by one."""
+    return [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers]
+
+
+def by_topic(partitions: list[TopicPartition]) -> TopicPartitions:
+    """Return the partitions by topic, in ascending order."""
+    grouped: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        grouped.setdefault(topic, []).append(number)
+    return {topic: tuple(numbers) for topic, numbers in grouped.items()}

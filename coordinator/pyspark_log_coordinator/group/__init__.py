@@ -1,0 +1,1 @@
+"""Consumer groups: the state machine of one group, which is pure."""

@@ -1,0 +1,130 @@
+"""The state machine of a group: one journal for each group, which takes the place of Kafka's group coordinator.
+
+    command                         events
+    StartGroup, AlterGroupConfig, DeleteGroup          see `lifecycle`
+    JoinGroup                       see `joining`
+    CompleteJoin, ExpireSync        see `rebalance`
+    SyncGroup                       see `sync`
+    LeaveGroup, ExpireMember        see `leaving`
+    OffsetCommit, OffsetDelete, ResetOffsets           see `offsets`
+    MoveJournal                     see `journal_move`
+
+Members read their part in the state: there are no answers but the state and the errors. Heartbeats are not commands.
+`now` is only recorded, and bounds the wait of a first rebalance: no safety rests on a clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pyspark_log_coordinator.group import (
+    integrity,
+    joining,
+    leaving,
+    lifecycle,
+    offsets,
+    rebalance,
+    sync,
+)
+from pyspark_log_coordinator.group.joining import JoinGroup
+from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.lifecycle import (
+    AlterGroupConfig,
+    DeleteGroup,
+    GroupConfigAltered,
+    GroupDeleted,
+    GroupStarted,
+    StartGroup,
+)
+from pyspark_log_coordinator.group.offsets import (
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsReset,
+)
+from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
+from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
+from pyspark_log_coordinator.journal import journal_move
+from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
+from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
+from pyspark_log_storage.errors import UnknownGroup
+
+Command = (
+    lifecycle.Command | JoinGroup | rebalance.Command | SyncGroup | leaving.Command | offsets.Command | MoveJournal
+)
+Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offsets.Event | JournalMoved
+
+
+def decide(state: Group, command: Command, now: int) -> list[Any]:
+    """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
+    if isinstance(command, MoveJournal):
+        return list(journal_move.decide(state.journal_generation, command))
+    if isinstance(command, StartGroup):
+        return _start(state, command, now)
+    assert state.started, "the journal begins before any other command"
+    if state.state is GroupState.DEAD and not isinstance(command, DeleteGroup):
+        raise UnknownGroup(
+            state.group_id,
+            f"group {state.group_id!r} was deleted (generation {state.generation}); join or commit anew, which starts "
+            "it again, without offsets",
+        )
+    match command:
+        case AlterGroupConfig() | DeleteGroup():
+            return list(lifecycle.decide(state, command, now))
+        case JoinGroup():
+            return _with_completion(state, joining.decide(state, command, now))
+        case LeaveGroup() | ExpireMember():
+            return _with_completion(state, leaving.decide(state, command, now))
+        case CompleteJoin() | ExpireSync():
+            return _with_completion(state, rebalance.decide(state, command))
+        case SyncGroup():
+            return list(sync.decide(state, command))
+        case _:
+            return list(offsets.decide(state, command, now))
+
+
+def evolve(state: Group, event: Event) -> Group:
+    """Return the state after `event`."""
+    match event:
+        case OffsetsCommitted() | OffsetsDeleted() | OffsetsReset():
+            return offsets.evolve(state, event)
+        case joining.MemberJoined() | joining.StaticMemberReplaced():
+            return joining.evolve(state, event)
+        case WorkAssigned():
+            return sync.evolve(state, event)
+        case GroupStarted() | GroupConfigAltered() | GroupDeleted():
+            return lifecycle.evolve(state, event)
+        case JournalMoved():
+            return msgspec.structs.replace(state, journal_generation=event.generation)
+        case _:
+            return rebalance.evolve(state, event)
+
+
+def _start(state: Group, command: StartGroup, now: int) -> list[Any]:
+    moved = [] if state.started else journal_move.decide(1, MoveJournal(command.journal_generation))
+    return [*lifecycle.decide(state, command, now), *moved]
+
+
+def _with_completion(state: Group, events: list[Any]) -> list[Any]:
+    """Return the events, and those of a rebalance that then waits for nobody, in the same entry."""
+    if not events:
+        return []
+    after = state
+    for event in events:
+        after = evolve(after, event)
+    return [*events, *rebalance.decide_completion(after)]
+
+
+MACHINE: Machine[Group, Command] = Machine(
+    initial=Group(),
+    decide=decide,
+    evolve=evolve,
+    decode_events=events_decoder(Event),
+    check_entry=integrity.check_entry,
+    check_state=integrity.check_snapshot,
+    encode_state=msgspec.msgpack.encode,
+    decode_state=msgspec.msgpack.Decoder(Group).decode,
+    generation=lambda state: state.journal_generation,
+)

@@ -1,0 +1,91 @@
+"""Groups of a cluster: their names, their journals, and what a migration of the journals does to them."""
+
+import pytest
+
+from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
+from pyspark_log_storage.errors import InvalidName, UnknownGroup
+from tests.coordinator.journal_disks import URLS
+from tests.coordinator.migrated_journals import NEW, cluster_of_six, move
+from tests.coordinator.several_nodes import Stores
+
+
+@pytest.fixture
+def stores():
+    made = Stores()
+    made.with_nodes(1)
+    return made
+
+
+def commit(log, group, offset, create=True):
+    return log.group(group, create=create).submit(OffsetCommit({"id": {0: Offset(offset)}})).state
+
+
+def committed(log, group):
+    return log.group(group).refresh().committed("id", 0).offset
+
+
+def test_a_group_is_created_by_its_first_commit_and_found_by_every_process(stores):
+    commit(stores.log(), "g", 7)
+    assert committed(stores.log(), "g") == 7
+    assert list(stores.log().groups()) == ["g"]
+
+
+def test_of_processes_that_create_a_group_at_once_all_get_the_same(stores):
+    logs = [stores.log() for _ in range(3)]
+    handles = [log.group("g", create=True) for log in logs]
+    assert len({handle.journal.folder for handle in handles}) == 1
+    for offset, handle in enumerate(handles):
+        handle.submit(OffsetCommit({"id": {0: Offset(offset)}}))
+    assert {committed(log, "g") for log in logs} == {2}
+
+
+def test_a_name_may_have_any_printable_characters_and_never_becomes_a_path(stores):
+    for name in ("../../etc", "a:b/c", "Straße 7"):
+        commit(stores.log(), name, 1)
+        assert committed(stores.log(), name) == 1
+    assert all(name not in key for key in stores.log().store.list("") for name in ("..", "Straße"))
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 256])
+def test_a_name_that_kafkas_users_cannot_mean_is_refused(stores, name):
+    with pytest.raises(InvalidName):
+        stores.log().group(name, create=True)
+
+
+def test_a_group_that_does_not_exist_or_was_deleted_is_an_error_that_names_it(stores):
+    log = stores.log()
+    with pytest.raises(UnknownGroup, match="group 'g' does not exist"):
+        log.group("g")
+    commit(log, "g", 7)
+    log.group("g").submit(DeleteGroup())
+    with pytest.raises(UnknownGroup, match="group 'g' was deleted"):
+        stores.log().group("g")
+
+
+def test_a_deleted_group_starts_again_without_offsets(stores):
+    log = stores.log()
+    commit(log, "g", 7)
+    log.group("g").submit(DeleteGroup())
+    other = stores.log()
+    assert other.group("g", create=True).refresh().offsets == {}
+    assert commit(other, "g", 3).committed("id", 0).offset == 3
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["one migration", "two migrations"])
+def test_groups_go_on_at_the_new_journal_nodes(again):
+    six = cluster_of_six()
+    slept = six.log()
+    commit(slept, "g", 1)
+    commit(six.log(), "deleted", 1)
+    six.log().group("deleted").submit(DeleteGroup())
+    handle = slept.group("g")
+    move(six, "3", "4", "5")
+    if again:
+        move(six, "0", "4", "5")
+    assert handle.submit(OffsetCommit({"id": {0: Offset(2)}})).state.generation == 0
+    assert committed(six.log(*NEW[1:]), "g") == 2
+    commit(six.log(*NEW[1:]), "new", 5)
+    assert committed(slept, "new") == 5
+    assert not again or six.log(URLS[0]).group("g").journal.place.generation == 3
+    assert six.log(*NEW[1:]).group("deleted", create=True).refresh().offsets == {}
