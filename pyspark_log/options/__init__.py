@@ -4,6 +4,7 @@ from pyspark_log.options.given import IgnoredOptionWarning
 from pyspark_log.options.position import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
+    CommittedOffsets,
     Earliest,
     GlobalTimestamp,
     Latest,
@@ -24,6 +25,7 @@ __all__ = [
     "LATEST_OFFSET",
     "Acks",
     "Assign",
+    "CommittedOffsets",
     "Compression",
     "Earliest",
     "GlobalTimestamp",

@@ -140,11 +140,6 @@ REFUSED = (
         why="ignoring it would change the partitions of rows; remove it, and add a column `partition`",
     ),
     Foreign(
-        names=("group.id",),
-        kinds=SOURCE,
-        why="consumer groups are not supported yet; remove it. The query's progress is in its checkpoint",
-    ),
-    Foreign(
         names=("replica.lag.time.max.ms",),
         why=(
             "it is a setting of the topic; remove it, and set it with: pyspark-log topics alter TOPIC --config "

@@ -53,7 +53,11 @@ class Timestamps(msgspec.Struct, frozen=True, tag=True):
     ms: PartitionNumbers
 
 
-Position = Earliest | Latest | SpecificOffsets | GlobalTimestamp | Timestamps
+class CommittedOffsets(msgspec.Struct, frozen=True, tag=True):
+    """The committed offsets of the query's group; the high watermark of a partition without one."""
+
+
+Position = Earliest | Latest | SpecificOffsets | GlobalTimestamp | Timestamps | CommittedOffsets
 
 
 class NoMatch(enum.Enum):
@@ -112,6 +116,8 @@ def _read_stream_start(text: str) -> Position:
             return Earliest()
         case "latest":
             return Latest()
+        case "group":
+            return CommittedOffsets()
         case _:
             return _read_offsets(text)
 
@@ -153,8 +159,8 @@ def _read_timestamps(text: str) -> Position:
 
 
 STREAM_START: Value[Position] = Value(
-    'earliest, latest, or JSON with an offset for each partition, such as {"t":{"0":23,"1":-2},"u":"latest"}, where -2'
-    " is earliest and -1 is latest",
+    'earliest, latest, group, or JSON with an offset for each partition, such as {"t":{"0":23,"1":-2},"u":"latest"},'
+    " where -2 is earliest and -1 is latest",
     _read_stream_start,
 )
 BATCH_START: Value[Position] = Value(

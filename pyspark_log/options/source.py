@@ -9,7 +9,7 @@ import msgspec
 from pyspark_log.options import source_table as table
 from pyspark_log.options.given import Given, Ignored, gather, warn
 from pyspark_log.options.option import Kind, Option
-from pyspark_log.options.position import Earliest, NoMatch, Position
+from pyspark_log.options.position import CommittedOffsets, Earliest, NoMatch, Position
 from pyspark_log.options.read_range import check_range
 from pyspark_log.options.subscription import Subscription
 from pyspark_log.options.table import ASYNC_PROGRESS, PATH
@@ -59,6 +59,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_headers: bool
     version_as_of: int | None
     """The journal entry to read at, in a batch read of one topic."""
+    group_id: str
+    """The group to which a streaming read commits its offsets, or empty."""
     client_rack: str
     """The rack of the readers, or empty if it is not set."""
 
@@ -96,10 +98,12 @@ def _parse(given: Given) -> SourceOptions:
         max_records_per_partition=given.find(table.MAX_RECORDS_PER_PARTITION),
         include_headers=given.get(table.INCLUDE_HEADERS),
         version_as_of=given.find(table.VERSION_AS_OF),
+        group_id=given.find(table.GROUP_ID) or "",
         client_rack=given.find(table.CLIENT_RACK) or "",
     )
     given.get(ASYNC_PROGRESS)
     _check_limits(parsed)
+    _check_group(parsed)
     check_range(parsed.starting, parsed.ending)
     return parsed
 
@@ -136,6 +140,13 @@ def _shadowed(given: Given, by_precedence: Sequence[Option[Position]]) -> list[I
         for option in by_precedence
         if given.has(option) and option is not first
     ]
+
+
+def _check_group(parsed: SourceOptions) -> None:
+    if isinstance(parsed.starting, CommittedOffsets) and not parsed.group_id:
+        raise InvalidOption(
+            table.GROUP_ID.name, "startingOffsets=group needs the group; set the option group.id, or start elsewhere"
+        )
 
 
 def _check_limits(parsed: SourceOptions) -> None:

@@ -56,7 +56,8 @@ STARTING_OFFSETS_STREAM = Option(
     value=position.STREAM_START,
     default="latest",
     meaning=(
-        "Where a new query starts. A restarted query resumes from its checkpoint; new partitions start at earliest."
+        "Where a new query starts; group means the committed offsets of `group.id`, and latest for a partition without"
+        " one. A restarted query resumes from its checkpoint; new partitions start at earliest."
     ),
 )
 STARTING_TIMESTAMP = Option(
@@ -103,6 +104,17 @@ ENDING_OFFSETS_BY_TIMESTAMP = Option(
     value=position.TIMESTAMPS,
     meaning="As endingTimestamp, with a timestamp for each partition.",
     not_here=_NO_END,
+)
+GROUP_ID = Option(
+    name="group.id",
+    kinds=STREAM_READ,
+    value=TEXT,
+    meaning=(
+        "Group to which the query commits its offsets after each micro-batch, and whose rewinds it takes up. The query"
+        " itself resumes from its checkpoint."
+    ),
+    differs="Spark's Kafka source never commits offsets.",
+    not_here="a batch read commits no offsets",
 )
 FAIL_ON_DATA_LOSS = Option(
     name="failOnDataLoss",

@@ -4,8 +4,11 @@
      "topics": {"flights": {"id": "9f…", "end": {"0": [120, 0], "1": [98, 0]}, "begin": {"1": [0, 0]}}}}
 
 Each partition has `[offset, leader epoch]`. A batch begins where its predecessor ended, except in the partitions in
-`begin`: all of the first batch, and new ones later. So every batch can be reproduced from Spark's checkpoint. Spark
+`begin`: all of the first batch, and later new ones. So every batch can be reproduced from Spark's checkpoint. Spark
 compares offsets as JSON text, so topics and partitions are sorted.
+
+A query with a `group.id` also has `"rewind"`, the number of the newest rewind of the group that it has taken up, unless
+it is 0. The partitions that it moved are in the `begin` of the batch that took it up.
 
 `initialOffset` is the sentinel {"version": 1, "initial": true}, which `latestOffset` resolves. After a crash Spark asks
 for the initial offset again, when `latest` would be another offset.
@@ -48,6 +51,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     topics: dict[str, TopicPositions] = {}
     initial: bool = False
+    rewind: Count = 0
 
     def ends(self) -> dict[TopicPartition, Position]:
         """Return where each partition ends."""
@@ -89,7 +93,8 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
         topics[name] = {"id": topic.topic_id, "end": _positions(topic.end)}
         if topic.begin:
             topics[name]["begin"] = _positions(topic.begin)
-    return {"version": VERSION, "topics": topics}
+    rewind = {"rewind": offset.rewind} if offset.rewind else {}
+    return {"version": VERSION, "topics": topics, **rewind}
 
 
 def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:

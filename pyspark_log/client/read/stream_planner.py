@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark_log.client import opening
 from pyspark_log.client.read import limits, source_offset
 from pyspark_log.client.read.data_loss import report_loss
+from pyspark_log.client.read.group_offsets import GroupOffsets
 from pyspark_log.client.read.planning import Range, splits
 from pyspark_log.client.read.positions import Subscribed, resolve, subscribed
 from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPositions
 from pyspark_log.client.read.tracking import Start, go_on, within
+from pyspark_log.options import CommittedOffsets
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ class StreamPlanner:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
+        self._group = None
+        if options.group_id:
+            self._group = GroupOffsets(options.group_id, fail_on_data_loss=options.fail_on_data_loss)
         self._available_now: SourceOffset | None = None
         """Where the query ends, with AvailableNow."""
         self._last_batch: float | None = None
@@ -53,10 +58,15 @@ class StreamPlanner:
         self._available_now = SourceOffset(topics)
 
     def end(self, start: dict[str, Any], *, unlimited: bool) -> dict[str, Any]:
-        """Return where the batch after `start` ends, or `start` itself if there is nothing to read."""
+        """Return where the batch after `start` ends, or `start` itself if there is nothing to read.
+
+        Spark has committed `start`, so the query's group gets it now.
+        """
         may_wait = self._available_now is None and not unlimited
         before = source_offset.parse(start)
         log = self._log
+        if self._group is not None and not before.initial:
+            self._group.commit(log, before)
         deadline = log.environment.monotonic() + IDLE_WAIT_SECONDS
         while True:
             found = self._next(log, before, unlimited=unlimited)
@@ -108,16 +118,16 @@ class StreamPlanner:
         options = self.options
         now = subscribed(log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
         self._check_available(before, now)
-        starts = self._starts(log, before, now)
+        starts, rewind = self._starts(log, before, now)
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
         until = {key: max(begin[key], self._available(now, key)) for key in starts}
         ends = until if unlimited else self._limited(begin, until, log.environment.monotonic())
         self.latest = _latest(newest, ends)
-        if not before.initial and all(ends[key] <= begin[key] for key in ends):
+        if not before.initial and rewind == before.rewind and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = log.environment.monotonic()
-        return source_offset.to_json(_offset(now, starts, ends))
+        return source_offset.to_json(_offset(now, starts, ends, rewind))
 
     def _available(self, now: Subscribed, key: TopicPartition) -> int:
         """Return up to where the query may read: the high watermark, or with AvailableNow its value at the beginning.
@@ -145,14 +155,24 @@ class StreamPlanner:
             if handle is None or handle.topic_id != fixed[topic].topic_id:
                 self._report(f"topic {topic!r} was deleted{'' if handle is None else ' and created again'}")
 
-    def _starts(self, log: Log, before: SourceOffset, now: Subscribed) -> dict[TopicPartition, Start]:
+    def _starts(self, log: Log, before: SourceOffset, now: Subscribed) -> tuple[dict[TopicPartition, Start], int]:
+        """Return where each partition begins, and the newest rewind that this takes up."""
         options = self.options
         fail = options.fail_on_data_loss
         if not before.initial:
-            return go_on(before, now, fail_on_data_loss=fail)
-        no_match = options.starting_no_match
-        first = resolve(now, options.starting, no_match, ending=False, fail_on_data_loss=fail)
-        return {key: Start(Position(at, now.partition(*key).leader_epoch), explicit=True) for key, at in first.items()}
+            starts = go_on(before, now, fail_on_data_loss=fail)
+        else:
+            first = resolve(now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
+            epochs = {key: now.partition(*key).leader_epoch for key in first}
+            starts = {key: Start(Position(at, epochs[key]), explicit=True) for key, at in first.items()}
+        if self._group is None:
+            return starts, before.rewind
+        group = self._group.refresh(log)
+        if not before.initial:
+            starts |= self._group.starts(group, now, before.rewind)
+        elif isinstance(options.starting, CommittedOffsets):
+            starts |= self._group.starts(group, now)
+        return starts, group.rewinds
 
     def _limited(
         self, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
@@ -168,7 +188,7 @@ class StreamPlanner:
 
 
 def _offset(
-    now: Subscribed, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int]
+    now: Subscribed, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int], rewind: int
 ) -> SourceOffset:
     topics = {}
     for topic, numbers in now.partitions.items():
@@ -178,7 +198,7 @@ def _offset(
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
         )
-    return SourceOffset(topics)
+    return SourceOffset(topics, rewind=rewind)
 
 
 def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:

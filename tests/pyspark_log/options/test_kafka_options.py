@@ -128,7 +128,6 @@ class TestKafkaClientOptions:
             ("kafka.enable.auto.commit", "Spark's checkpoint stores the query's offsets"),
             ("kafka.key.deserializer", "decode them with DataFrame operations"),
             ("kafka.interceptor.classes", "Java classes are not supported"),
-            ("group.id", "consumer groups are not supported yet; remove it"),
         ],
     )
     def test_that_would_change_a_read_are_refused(self, key, advice):

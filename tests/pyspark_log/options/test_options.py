@@ -37,6 +37,7 @@ class TestDefaults:
             max_records_per_partition=None,
             include_headers=False,
             version_as_of=None,
+            group_id="",
             client_rack="",
         )
 

@@ -1,0 +1,51 @@
+"""Cleans up the journals of groups: deletes entries and snapshots that no process needs, and replaces lost spares.
+
+Whoever commits offsets does it now and then for its group; `pyspark-log maintain` does it for all.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.journal import spare_repair, trimming
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
+    from pyspark_log_coordinator.log.log import Log
+
+_logger = logging.getLogger("pyspark_log")
+
+CLEAN_UP_EVERY_ENTRIES = 64
+
+
+def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
+    """Clean up after all groups; return the number of objects deleted. `failed` gets each group that fails."""
+    count = 0
+    for record in log.groups().values():
+        handle = log.group_handle(record)
+        try:
+            handle.begin()
+            count += _clean_up(handle)
+        except LogError as error:
+            failed(record.group_id, error)
+    return count
+
+
+def clean_up_inline(handle: GroupHandle) -> None:
+    """Clean up after a commit, at every 64th entry. A failure is logged and fails nothing."""
+    if handle.journal.number % CLEAN_UP_EVERY_ENTRIES:
+        return
+    try:
+        _clean_up(handle)
+    except LogError as error:
+        _logger.warning("cleaning up the journal of group %r failed: %s", handle.group_id, error)
+
+
+def _clean_up(handle: GroupHandle) -> int:
+    count = trimming.trim(handle.journal)
+    spare_repair.repair(handle.journal)
+    return count

@@ -1,0 +1,83 @@
+"""The committed offsets of a group whose consumer is a streaming query: Spark assigns its partitions, not the group.
+
+Spark's checkpoint says what the query has read. After Spark's own commit the query commits the same offsets to its
+group, for lag tools and for queries that start there (`startingOffsets=group`). In the other direction a **rewind** of
+the group (`pyspark-log groups reset-offsets`) sets where the query goes on. Each has a number, and the query's offset
+has the number of the newest that it has taken up, so a replay repeats it exactly.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPartition
+from pyspark_log.client.read.tracking import Start, within
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
+from pyspark_log_coordinator.maintenance import group_cleanup
+from pyspark_log_storage.errors import LogError, RewindPending
+
+if TYPE_CHECKING:
+    from pyspark_log.client.read.positions import Subscribed
+    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.log.log import Log
+
+_logger = logging.getLogger("pyspark_log")
+
+ALL = -1
+"""A number before that of every rewind, and of offsets that were committed without one."""
+
+
+class GroupOffsets:
+    """A query's group."""
+
+    def __init__(self, group_id: str, *, fail_on_data_loss: bool) -> None:
+        self._group_id = group_id
+        self._fail_on_data_loss = fail_on_data_loss
+        self._committed: SourceOffset | None = None
+        """What this object has committed last."""
+
+    def refresh(self, log: Log) -> Group:
+        """Return the group's newest state. The group is created if it does not exist. Raises `InvalidName`."""
+        return log.group(self._group_id, create=True).journal.state
+
+    def commit(self, log: Log, offset: SourceOffset) -> None:
+        """Commit what Spark has committed. Raises `UnknownMember` if the group has members that share its work.
+
+        A rewind that the query has not taken up yet makes the commit pointless: nothing is committed. If a store fails,
+        that is logged, and the next call tries again.
+        """
+        if offset == self._committed:
+            return
+        offsets = {
+            topic.topic_id: {number: Offset(at.offset, at.epoch) for number, at in topic.end.items()}
+            for topic in offset.topics.values()
+        }
+        try:
+            handle = log.group(self._group_id, create=True)
+            handle.submit(OffsetCommit(offsets, rewinds=offset.rewind))
+        except RewindPending:
+            return
+        except LogError as error:
+            if not error.retriable:
+                raise
+            _logger.warning("committing offsets to group %r failed: %s", self._group_id, error)
+            return
+        self._committed = offset
+        group_cleanup.clean_up_inline(handle)
+
+    def starts(self, group: Group, now: Subscribed, rewinds: int = ALL) -> dict[TopicPartition, Start]:
+        """Return where the subscribed partitions with a committed offset go on, if that is of a later rewind.
+
+        Raises `DataLoss` for offsets outside the log; without `fail_on_data_loss`, takes the nearest.
+        """
+        found = {}
+        for topic, number in now.topic_partitions():
+            at = group.committed(now.handles[topic].topic_id, number)
+            if at is not None and at.rewind > rewinds:
+                partition = now.partition(topic, number)
+                epoch = at.leader_epoch if at.leader_epoch >= 0 else partition.leader_epoch
+                position = Position(at.offset, epoch)
+                offset = within(partition, (topic, number), position, fail_on_data_loss=self._fail_on_data_loss)
+                found[topic, number] = Start(Position(offset, epoch), explicit=True)
+        return found

@@ -1,0 +1,214 @@
+"""Streaming queries that commit their offsets to a group, start from committed offsets, and take up rewinds."""
+
+import json
+from functools import partial
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from pyspark_log_coordinator.group.joining import JoinGroup
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
+from pyspark_log_coordinator.group.state import MemberDetails, Protocol
+from pyspark_log_coordinator.log.group_handle import GroupHandle
+from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_storage.errors import DataLoss, InvalidOption, LogError, StoreUnavailable, UnknownMember
+from tests.direct import Stream, source
+from tests.plain_log import PlainLog
+
+IN_GROUP = {"subscribe": "t", "group.id": "g"}
+FROM_GROUP = {**IN_GROUP, "startingOffsets": "group"}
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Topic t with ten rows in each of two partitions."""
+    log = PlainLog(tmp_path)
+    log.create("t", 2)
+    append(log, range(10))
+    return log
+
+
+@pytest.fixture
+def stream(log):
+    return partial(Stream, log.path)
+
+
+def append(log, numbers):
+    log.append("t", {p: [b"%d" % n for n in numbers] for p in (0, 1)})
+
+
+def topic_id(log):
+    return log.log.topic("t").topic_id
+
+
+def committed(log):
+    state = log.log.group("g").refresh()
+    return {p: state.committed(topic_id(log), p).offset for p in (0, 1)}
+
+
+def commit(log, offset, rewinds=0):
+    offsets = {topic_id(log): dict.fromkeys((0, 1), Offset(offset))}
+    log.log.group("g", create=True).submit(OffsetCommit(offsets, rewinds=rewinds))
+
+
+def rewind(log, offsets, group="g"):
+    new = {topic_id(log): {p: Offset(offset) for p, offset in offsets.items()}}
+    log.log.group(group, create=True).submit(ResetOffsets(new, running=True))
+
+
+def numbers(rows, partition=0):
+    return [int(row["value"]) for row in rows if row["partition"] == partition]
+
+
+def test_what_spark_has_committed_is_committed_to_the_group_by_the_next_call(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    assert log.log.group("g").refresh().offsets == {}
+    assert query.batch() is None
+    assert committed(log) == {0: 10, 1: 10}
+
+
+def test_an_idle_query_adds_no_entries_to_the_groups_journal(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    query.batch()
+    number = log.log.group("g").journal.number
+    for _ in range(3):
+        query.batch()
+    again = stream(**IN_GROUP, start=query.start)
+    again.batch()
+    assert log.log.group("g").journal.number == number
+
+
+def test_a_new_query_starts_at_the_committed_offsets_and_elsewhere_at_latest(log, stream):
+    log.log.group("g", create=True).submit(OffsetCommit({topic_id(log): {0: Offset(7)}}))
+    query = stream(**FROM_GROUP)
+    rows = query.batch()
+    assert (numbers(rows), numbers(rows, 1)) == ([7, 8, 9], [])
+    append(log, [10])
+    rows = query.batch()
+    assert (numbers(rows), numbers(rows, 1)) == ([10], [10])
+
+
+def test_a_restarted_query_goes_on_from_its_checkpoint_whatever_the_group_says(log, stream):
+    query = stream(**FROM_GROUP)
+    query.batch()
+    commit(log, 3)
+    append(log, [10])
+    assert numbers(stream(**FROM_GROUP, start=query.start).batch()) == [10]
+
+
+def test_a_committed_offset_that_has_expired_fails_the_query_unless_it_may_lose_rows(log, stream):
+    commit(log, 2)
+    for partition in (0, 1):
+        log.log.topic("t").submit(DeleteRecords(partition, 5))
+    with pytest.raises(DataLoss, match="offset 2 has expired"):
+        stream(**FROM_GROUP).batch()
+    assert numbers(stream(**FROM_GROUP, failOnDataLoss="false").batch()) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("back", [4, 0])
+def test_a_running_query_takes_up_a_rewind_with_its_next_batch(log, stream, back):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    rewind(log, {0: back})
+    rows = query.batch()
+    assert numbers(rows) == list(range(back, 10))
+    assert numbers(rows, 1) == []
+    assert query.batch() is None, "it takes it up once"
+    assert committed(log) == {0: 10, 1: 10}
+
+
+def test_a_rewind_to_the_end_skips_rows(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch(ReadMaxRows(4))
+    append(log, range(10, 100))
+    rewind(log, {0: 100, 1: 100})
+    assert query.batch() == []
+    append(log, [100])
+    assert numbers(query.batch()) == [100]
+
+
+def test_a_stopped_query_takes_up_a_rewind_when_it_starts_again(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    rewind(log, {0: 8, 1: 9})
+    rewind(log, {1: 5})
+    rows = stream(**IN_GROUP, start=query.start).batch()
+    assert (numbers(rows), numbers(rows, 1)) == ([8, 9], [5, 6, 7, 8, 9])
+
+
+def test_the_batch_after_a_rewind_is_repeated_exactly(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    before = query.start
+    rewind(log, {0: 4})
+    rows = query.batch()
+    rewind(log, {0: 0})
+    append(log, [10])
+    replay = stream(**IN_GROUP, start=query.start)
+    assert replay.between(before, query.start) == rows
+    assert numbers(replay.batch()) == list(range(11)), "the later rewind"
+
+
+def test_a_new_query_is_not_moved_by_rewinds_from_before(log, stream):
+    rewind(log, {0: 3, 1: 3})
+    query = stream(**IN_GROUP, startingOffsets="latest")
+    query.batch()
+    append(log, [10])
+    assert numbers(query.batch()) == [10]
+    assert numbers(stream(**FROM_GROUP).batch()) == [3, 4, 5, 6, 7, 8, 9, 10]
+
+
+def test_a_commit_that_a_rewind_has_overtaken_changes_nothing(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    rewind(log, {0: 2})
+    query.reader.latestOffset(query.start, query.limit)
+    assert log.log.group("g").refresh().committed(topic_id(log), 0).offset == 2
+
+
+def test_a_group_whose_members_share_the_work_takes_no_offsets_of_a_query(log, stream):
+    member = MemberDetails("m", (Protocol("range"),))
+    log.log.group("g", create=True).submit(JoinGroup(member, "consumer"))
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    with pytest.raises(UnknownMember, match="subscribe to join the group"):
+        query.batch()
+
+
+def test_a_store_that_does_not_answer_delays_the_commit_and_fails_nothing(log, stream, monkeypatch, caplog):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    submit = GroupHandle.submit
+
+    def fails(*_):
+        raise StoreUnavailable("/log", "k", "the store does not answer")
+
+    monkeypatch.setattr(GroupHandle, "submit", fails)
+    assert query.batch() is None
+    assert "committing offsets to group 'g' failed: the store does not answer" in caplog.text
+    monkeypatch.setattr(GroupHandle, "submit", submit)
+    query.batch()
+    assert committed(log) == {0: 10, 1: 10}
+
+
+def test_the_groups_journal_is_trimmed_by_whoever_commits(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    for n in range(700):
+        log.append("t", {0: [b"%d" % n]})
+        query.batch()
+    journal = log.log.group("g").journal
+    assert journal.number > 650
+    assert sum(1 for _ in log.log.store.list(journal.folder)) < 1500
+    stored = {json.dumps(end["topics"]["t"]["end"]) for end in query.ends}
+    assert len(stored) == len(query.ends)
+
+
+def test_options_of_groups_are_checked(log):
+    with pytest.raises(InvalidOption, match="startingOffsets=group needs the group"):
+        Stream(log.path, subscribe="t", startingOffsets="group")
+    with pytest.raises(InvalidOption, match="a batch read commits no offsets"):
+        source(log.path, subscribe="t", **{"group.id": "g"}).reader(None)
+    with pytest.raises(LogError, match="invalid group name"):
+        Stream(log.path, **{**IN_GROUP, "group.id": "a\nb"}, startingOffsets="earliest").batch()
