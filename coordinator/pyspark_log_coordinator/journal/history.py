@@ -36,7 +36,7 @@ def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
             if begin > past.number:
                 past.load(begin)
                 continue
-            events = past.take_next()
+            events = _take_next(past, journal)
         except (CorruptObject, ObjectMissing) as error:
             begin = _begin_again(past, begin, error)
             continue
@@ -63,7 +63,7 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
             if (nearest := max((each for each in snapshots if each <= number), default=0)) > 0:
                 past.load(nearest)
             while past.number < number:
-                past.take_next()
+                _take_next(past, journal)
             return past.state
         except (CorruptObject, ObjectMissing) as error:
             # What was trimmed during the read is no damage: then the next look finds other snapshots.
@@ -77,6 +77,17 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
                     raise
                 raise UnknownVersion(number, later, journal.number) from error
             before = (oldest, *snapshots)
+
+
+def _take_next(past: Replay[S, Any], journal: Journal[S, Any]) -> list[Any]:
+    """Apply the next entry and return its events. Raise `OutOfChain` if it is not the one that `journal` knows.
+
+    If the entry was trimmed during the read, a suspended process may have filled its slot with a void one.
+    """
+    events = past.take_next()
+    if journal.hash_of(past.number) not in (None, past.last_hash):
+        raise OutOfChain(past.entries.name(past.number), "it is void: it was written after the entry was trimmed")
+    return events
 
 
 def _first_kept_after(number: int, snapshots: Sequence[int]) -> int | None:

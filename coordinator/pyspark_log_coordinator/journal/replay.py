@@ -86,6 +86,11 @@ class Replay(Generic[S, C]):
         """The hash of the newest known entry, zeros before the first."""
         return self._hashes[-1] if self._hashes else NO_HASH
 
+    def hash_of(self, number: int) -> bytes | None:
+        """Return the hash of a known entry, or None if it is not one of the newest `HASHES_MAX`."""
+        back = self.number - number
+        return self._hashes[-1 - back] if 0 <= back < len(self._hashes) else None
+
     def begin(self) -> Replay[S, C]:
         """Return another replay of the same journal, before its first entry."""
         return Replay(self.place, self.folder, self._machine, self._environment, self._patience_ms)

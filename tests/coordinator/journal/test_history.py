@@ -5,9 +5,10 @@ import pytest
 
 from pyspark_log_coordinator.journal import snapshot, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
+from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_storage.errors import CorruptObject, UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
-from tests.coordinator.item_list import open_list
+from tests.coordinator.item_list import ItemAdded, open_list
 from tests.coordinator.journal_objects import (
     EVERY,
     KEPT,
@@ -94,10 +95,30 @@ def test_an_interrupted_trimming_and_a_void_entry_in_its_slot_are_no_damage(stor
     for n in set(kept) - set(entries_in(store)):
         store.create(entry_key(n), stranger.read(entry_key(1)) if n == 1 else kept[n])
     oldest = snapshots_in(store)[0]
-    # The first entry does not show that it is void; only the second one does.
-    assert [n for n, _, _ in history(journal)] == [1, *range(oldest + 1, 3 * KEPT + 1)]
+    # The void entry follows the beginning; what shows is that it is not the one that the journal knows.
+    assert [n for n, _, _ in history(journal)] == list(range(oldest + 1, 3 * KEPT + 1))
     with pytest.raises(UnknownVersion):
         state_at(journal, oldest - 1)
+
+
+def test_an_entry_that_a_suspended_process_writes_to_a_slot_trimmed_during_the_read_is_no_version(store, monkeypatch):
+    journal, suspended = open_list(store), open_list(another(store))
+    fill(journal, 1)
+    suspended.refresh()
+    fill(journal, KEPT)
+    take_next = Replay.take_next
+
+    def trimmed_and_filled_first(past):
+        if past.number == 1:
+            monkeypatch.setattr(Replay, "take_next", take_next)
+            trimming.trim(open_list(another(store)))
+            void = suspended._encode([ItemAdded("void")])
+            assert suspended.entries.propose(2, void) == void
+        return take_next(past)
+
+    monkeypatch.setattr(Replay, "take_next", trimmed_and_filled_first)
+    with pytest.raises(UnknownVersion):
+        state_at(journal, 2)
 
 
 def test_history_is_every_entry_from_the_first_that_is_kept(store):
