@@ -27,6 +27,7 @@ from pyspark_log.cli import (
     drain,
     dump,
     elect_leaders,
+    groups,
     hints,
     maintain,
     node_run,
@@ -35,6 +36,7 @@ from pyspark_log.cli import (
     produce,
     reassign,
     recover,
+    reset_offsets,
     topics,
     verify,
 )
@@ -109,6 +111,7 @@ topics.app.command(epilog=reassign.EXAMPLES)(reassign.reassign)
 topics.app.command("add-partitions", epilog=add_partitions.EXAMPLES)(add_partitions.add_partitions)
 topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
 nodes.app.command(epilog=drain.EXAMPLES)(drain.drain)
+groups.app.command("reset-offsets", epilog=reset_offsets.EXAMPLES)(reset_offsets.reset_offsets)
 app.add_typer(topics.app, name="topics")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(nodes.app, name="nodes")
@@ -116,6 +119,7 @@ app.add_typer(node_run.app, name="node")
 app.command(epilog=produce.EXAMPLES)(produce.produce)
 app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
+app.add_typer(groups.app, name="groups")
 app.command("delete-records", epilog=delete_records.EXAMPLES)(delete_records.delete_records)
 app.command(epilog=maintain.EXAMPLES)(maintain.maintain)
 app.command(epilog=verify.EXAMPLES)(verify.verify)

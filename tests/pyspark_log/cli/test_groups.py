@@ -1,0 +1,166 @@
+"""`pyspark-log groups`: what it shows of groups, and where it lets them go on."""
+
+import json
+
+import pytest
+
+from pyspark_log.client.opening import open_log
+from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
+from pyspark_log_coordinator.group.joining import JoinGroup
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
+from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.state import MemberDetails, Protocol
+from pyspark_log_coordinator.group.sync import SyncGroup
+from tests.command_line import CommandLine
+
+NOON_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def cli(tmp_path):
+    """Topic t with ten rows, a second apart, in each of two partitions; group g has committed 4 and 10."""
+    cli = CommandLine(tmp_path)
+    cli.run("topics", "create", "t", "--partitions", "2", "--config", "retention.ms=-1")
+    rows = [
+        f'{{"value": "{n}", "partition": {p}, "timestamp": {NOON_MS + 1000 * n}}}' for p in (0, 1) for n in range(10)
+    ]
+    cli.run("produce", "t", "--format", "json", stdin="\n".join(map(json.dumps, rows)))
+    commit(cli, {0: 4, 1: 10})
+    return cli
+
+
+def log(cli):
+    return open_log(str(cli.path))
+
+
+def commit(cli, offsets, group="g"):
+    found = log(cli)
+    new = {found.topic("t").topic_id: {number: Offset(offset) for number, offset in offsets.items()}}
+    found.group(group, create=True).submit(OffsetCommit(new))
+
+
+def committed(cli, group="g"):
+    [document] = cli.documents("groups", "describe", group)
+    return {each["partition"]: each["committed"] for each in document["partitions"]}
+
+
+def test_groups_are_listed(cli):
+    commit(cli, {0: 1}, "another: one")
+    documents = cli.documents("groups", "list")
+    assert [(each["group"], each["state"], each["members"]) for each in documents] == [
+        ("another: one", "Empty", 0),
+        ("g", "Empty", 0),
+    ]
+    assert [line.split()[:2] for line in cli.out("groups", "list").splitlines()[2:]][1] == ["g", "Empty"]
+
+
+def test_before_the_first_group_it_is_said_how_one_begins(tmp_path):
+    cli = CommandLine(tmp_path)
+    cli.run("topics", "create", "t")
+    assert "group.id" in cli.out("groups", "list")
+
+
+def test_lag_is_in_rows_and_in_time(cli):
+    [document] = cli.documents("groups", "describe", "g")
+    first, second = document["partitions"]
+    assert (first["committed"], first["latest"], first["lag"]) == (4, 10, 6)
+    now = log(cli).environment.now_ms()
+    assert 0 <= now - (NOON_MS + 4000) - first["behind_ms"] < 60_000
+    assert (second["lag"], second["behind_ms"]) == (0, None)
+    assert "group g: Empty, generation 0, 0 members" in cli.out("groups", "describe", "g")
+
+
+def test_rows_that_have_expired_are_no_lag(cli):
+    cli.run("delete-records", "t", "--partition", "0", "--before", "9", "--yes")
+    assert cli.documents("groups", "describe", "g")[0]["partitions"][0]["lag"] == 1
+
+
+def test_members_are_shown_with_their_partitions(cli):
+    handle = log(cli).group("other", create=True)
+    member = MemberDetails("m-1", (Protocol("range"),), client_id="c", host="h")
+    state = handle.submit(JoinGroup(member, "consumer")).state
+    state = handle.submit(CompleteJoin(state.barrier.number)).state
+    assigned = encode_assignment(Assignment({"t": (0, 1)}))
+    handle.submit(SyncGroup("m-1", state.generation, {"m-1": assigned}))
+    [document] = cli.documents("groups", "describe", "other")
+    assert document["members"] == [
+        {"member": "m-1", "instance": "", "client": "c", "host": "h", "assigned": {"t": [0, 1]}}
+    ]
+    assert "m-1" in cli.out("groups", "describe", "other")
+    assert "has 1 members" in cli.error("groups", "delete", "other", "--yes")
+    assert "stop them" in cli.error("groups", "reset-offsets", "other", "--topic", "t", "--to-earliest", "--execute")
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        (["--to-earliest"], {0: 0, 1: 0}),
+        (["--to-latest"], {0: 10, 1: 10}),
+        (["--to-current"], {0: 4, 1: 10}),
+        (["--to-offset", 7], {0: 7, 1: 7}),
+        (["--to-offset", 700], {0: 10, 1: 10}),
+        (["--shift-by", -3], {0: 1, 1: 7}),
+        (["--shift-by", -5], {0: 0, 1: 5}),
+        (["--shift-by", 3], {0: 7, 1: 10}),
+        (["--to-datetime", "2023-11-14T22:13:25"], {0: 5, 1: 5}),
+        (["--to-datetime", "2023-11-14T23:13:25.500+01:00"], {0: 6, 1: 6}),
+        (["--to-datetime", "2030-01-01T00:00:00Z"], {0: 10, 1: 10}),
+        (["--by-duration", "P90000D"], {0: 0, 1: 0}),
+        (["--by-duration", "PT1H30M"], {0: 10, 1: 10}),
+    ],
+)
+def test_a_reset_goes_where_kafkas_tool_would(cli, position, expected):
+    before = committed(cli)
+    shown = cli.documents("groups", "reset-offsets", "g", "--all-topics", *position)
+    assert {each["partition"]: each["new"] for each in shown[0]["partitions"]} == expected
+    assert committed(cli) == before, "only --execute changes anything"
+    cli.run("groups", "reset-offsets", "g", "--topic", "t", *position, "--execute")
+    assert committed(cli) == expected
+
+
+def test_a_reset_may_be_of_some_partitions_and_of_a_group_that_has_committed_nothing(cli):
+    cli.run("groups", "reset-offsets", "new", "--topic", "t:1", "--to-offset", 3, "--execute")
+    assert committed(cli, "new") == {1: 3}
+
+
+def test_offsets_go_through_a_file(cli, tmp_path):
+    file = tmp_path / "offsets.csv"
+    file.write_text(cli.out("groups", "reset-offsets", "g", "--all-topics", "--to-current", "--export"))
+    assert file.read_text() == "t,0,4\nt,1,10\n"
+    cli.run("groups", "reset-offsets", "h", "--from-file", file, "--execute")
+    assert committed(cli, "h") == {0: 4, 1: 10}
+    file.write_text("t,0\n")
+    assert "line 1: 't,0' is not topic,partition,offset" in cli.error(
+        "groups", "reset-offsets", "h", "--from-file", file
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--all-topics"], "exactly one of --to-earliest"),
+        (["--all-topics", "--to-earliest", "--to-latest"], "exactly one of --to-earliest"),
+        (["--to-earliest"], "exactly one of --topic, --all-topics"),
+        (["--all-topics", "--to-datetime", "yesterday"], "'yesterday' is not a time"),
+        (["--all-topics", "--by-duration", "1h"], "'1h' is not a duration"),
+        (["--topic", "t:x", "--to-latest"], "is not TOPIC:P,P"),
+    ],
+)
+def test_a_reset_that_was_typed_wrong_says_what_is_expected(cli, arguments, words):
+    assert words in cli.misuse("groups", "reset-offsets", "g", *arguments)
+
+
+def test_what_does_not_exist_is_named(cli):
+    assert "group 'x' does not exist" in cli.error("groups", "describe", "x")
+    assert "topic 'x' does not exist" in cli.error("groups", "reset-offsets", "g", "--topic", "x", "--to-latest")
+    assert "has no partition 7" in cli.error("groups", "reset-offsets", "g", "--topic", "t:7", "--to-latest")
+    assert "no committed offset of t:0" in cli.error("groups", "reset-offsets", "n", "--topic", "t", "--to-current")
+
+
+def test_offsets_and_groups_are_deleted(cli):
+    assert "deleted 2 committed offsets" in cli.out("groups", "delete-offsets", "g", "--topic", "t")
+    assert committed(cli) == {}
+    assert "no committed offsets" in cli.out("groups", "describe", "g")
+    cli.run("groups", "delete", "g", "--yes")
+    assert "was deleted" in cli.error("groups", "describe", "g")
+    assert cli.documents("groups", "list") == []
