@@ -135,7 +135,16 @@ def test_a_node_is_recovered_by_its_id_or_its_address(cli, tmp_path):
         lines = cli.out("recover", "--node", node).splitlines()
         assert lines[0].split()[:2] == ["topic", "partition"]
         assert lines[2].split() == ["t", "0", "1", "1", "0", "0"]
-        assert lines[3:] == ["next: let the node catch up and rejoin the ISR with pyspark-log node run 1"]
+        assert lines[3].endswith("let the node catch up and rejoin the ISR with pyspark-log node run 1")
+
+
+def test_a_node_given_by_address_may_need_a_rebuild_because_its_journals_may_be_lost(cli, tmp_path):
+    append(cli, 0)
+    assert "rebuild" not in cli.out("recover", "--node", "1")
+    *_, catch_up, rebuild = cli.out("recover", "--node", tmp_path / "disk1").splitlines()
+    assert catch_up.startswith("next: if the journals can be read, let the node catch up ")
+    assert rebuild.startswith("next: if all journals are lost, rebuild the cluster ")
+    assert rebuild.endswith(" with pyspark-log cluster rebuild")
 
 
 def test_of_a_damaged_node_it_is_said_how_it_is_mended(cli, tmp_path):
