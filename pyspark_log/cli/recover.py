@@ -268,6 +268,6 @@ def _print_next(store: Store, node: str, *, is_damaged: bool) -> None:
     typer.echo(f"next: {condition}let the node catch up and rejoin the ISR with pyspark-log node run {node}")
     if is_address:
         typer.echo(
-            "next: if all journals are lost, rebuild the cluster from the folders of its nodes with pyspark-log cluster "
-            "rebuild"
+            "next: if all journals are lost, rebuild the cluster from the folders of its nodes with "
+            "pyspark-log cluster rebuild"
         )
