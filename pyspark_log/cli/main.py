@@ -38,7 +38,11 @@ from pyspark_log.cli import (
     topics,
     verify,
 )
+from pyspark_log_storage import store_threads
 from pyspark_log_storage.errors import LogError
+
+FINISH_SECONDS = 1.0
+"""How long the program waits at its end for slow stores. A majority has answered; one that hangs may never do."""
 
 
 class _Program(TyperGroup):
@@ -73,6 +77,8 @@ class _Program(TyperGroup):
             raise
         else:
             return result
+        finally:
+            store_threads.finish_calls(FINISH_SECONDS)
 
 
 def _discard_output() -> None:
