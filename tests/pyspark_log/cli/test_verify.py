@@ -9,6 +9,7 @@ from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
 from tests.command_line import CommandLine
 from tests.coordinator.spares import spare_file
+from tests.lost_folders import lose_folder
 from tests.plain_log import PlainLog, flip_bit
 
 
@@ -168,3 +169,19 @@ def test_a_spare_that_is_damaged_or_missing_is_told_and_is_no_problem(cli, kind)
     repaired, verdict = cli.out("verify", "t", "--repair").splitlines()
     assert (repaired, verdict[:14]) == (f"t: repaired {spare}", "t: no problems")
     assert spare.read_bytes() == whole
+
+
+def test_a_damaged_chunk_is_named_once(cli):
+    chunk = only(cli, "topics/u/*/append/*")
+    flip_bit(chunk, 8 * 100)
+    first, _ = cli.run("verify", "u", code=1).stdout.splitlines()
+    assert first.startswith(f"u: partition 0, offset 0 ({chunk} at byte 0) is damaged: ")
+
+
+def test_a_missing_journal_node_is_named_once(tmp_path):
+    disks = [tmp_path / name for name in "abc"]
+    cli = CommandLine(disks[0])
+    cli.run("cluster", "create", "--journal-nodes", ",".join(map(str, disks)))
+    lose_folder(disks[2])
+    first, _ = cli.run("verify", code=1).stdout.splitlines()
+    assert first.startswith(f"the cluster: journal node '2' at {disks[2]} has no marker: ")
