@@ -31,8 +31,11 @@ def test_a_created_cluster_is_used_by_any_of_its_addresses(disks):
 
 def test_creating_it_again_is_no_error_and_the_same_cluster(disks):
     [first, again] = [json.loads(create(disks, "--json")) for _ in range(2)]
+    assert (first.pop("created"), again.pop("created")) == (True, False)
     assert first == again
     assert first["journal_nodes"] == [str(disk) for disk in disks]
+    said = f"cluster {first['cluster']} already exists on 3 journal nodes; nothing was changed"
+    assert create(disks).splitlines()[0] == said
 
 
 def test_a_command_ends_when_the_slow_stores_have_ended_too(disks, monkeypatch):
