@@ -147,3 +147,17 @@ def test_acks_and_compression_are_kafkas(cli, acks, compression):
 )
 def test_what_is_typed_wrong_is_told(cli, arguments, message):
     assert message.lower() in cli.misuse(*arguments).lower()
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("acsk=all", "did you mean --acks?"),
+        ("retrys=1", "did you mean retries?"),
+        ("zzz=1", "expected one of retries, retry.backoff.ms, delivery.timeout.ms"),
+        ("txnAppI=1", "expected one of retries, retry.backoff.ms, delivery.timeout.ms"),
+    ],
+)
+def test_a_setting_that_is_misspelt_is_refused_with_the_nearest_one(cli, setting, hint):
+    name = setting.split("=")[0].lower()
+    assert cli.error("produce", "t", "--config", setting) == f"unknown --config {name}; {hint}"
