@@ -28,8 +28,9 @@ COMMANDS = dict.fromkeys(("group", "groups", "consumer-groups"), NO_GROUPS)
 def add(error: Exception) -> None:
     """Add a hint to an error about an unknown option, and say in plain words why a value is invalid."""
     unknown: Any = error
-    if hasattr(error.__cause__, "errors"):
-        unknown.message = _why_invalid(error.__cause__.errors()[0]) or unknown.message.removeprefix("Value error, ")
+    cause: Any = error.__cause__
+    if hasattr(cause, "errors"):
+        unknown.message = _why_invalid(cause.errors()[0]) or unknown.message.removeprefix("Value error, ")
     if not hasattr(unknown, "possibilities"):
         return
     command = unknown.ctx.command if unknown.ctx is not None else None
