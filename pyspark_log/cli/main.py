@@ -38,10 +38,30 @@ from pyspark_log.cli import (
     topics,
     verify,
 )
+from pyspark_log_storage import store_threads
 from pyspark_log_storage.errors import LogError
 
+FINISH_SECONDS = 1.0
+"""How long the program waits at its end for slow stores. A majority has answered; one that hangs may never do."""
 
-class _Program(TyperGroup):
+
+_ORDER = (
+    *("cluster", "nodes", "topics", "produce", "consume", "offsets", "delete-records"),
+    *("maintain", "node", "verify", "recover", "dump"),
+    *("create", "add", "list", "describe", "alter", "add-partitions", "reassign", "elect-leaders", "fence", "unfence"),
+    *("drain", "renew", "migrate-journals", "run", "delete", "remove", "rebuild"),
+)
+"""The commands as help lists them, those of all groups together: what one does first comes first."""
+
+
+class _Group(TyperGroup):
+    """Commands in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
+class _Program(_Group):
     """The commands. An error is printed in one sentence; a traceback is a bug."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -73,6 +93,8 @@ class _Program(TyperGroup):
             raise
         else:
             return result
+        finally:
+            store_threads.finish_calls(FINISH_SECONDS)
 
 
 def _discard_output() -> None:
@@ -109,10 +131,10 @@ topics.app.command(epilog=reassign.EXAMPLES)(reassign.reassign)
 topics.app.command("add-partitions", epilog=add_partitions.EXAMPLES)(add_partitions.add_partitions)
 topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
 nodes.app.command(epilog=drain.EXAMPLES)(drain.drain)
-app.add_typer(topics.app, name="topics")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(nodes.app, name="nodes")
-app.add_typer(node_run.app, name="node")
+app.add_typer(topics.app, name="topics", cls=_Group)
+app.add_typer(cluster.app, name="cluster", cls=_Group)
+app.add_typer(nodes.app, name="nodes", cls=_Group)
+app.add_typer(node_run.app, name="node", cls=_Group)
 app.command(epilog=produce.EXAMPLES)(produce.produce)
 app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
