@@ -47,12 +47,17 @@ def create(
     environment = real_environment()
     bootstrap.mark(stores, environment)
     log = Log(stores, environment)
+    log.locate()
+    created = not log.cluster.refresh().cluster_id
     log.open(create=True)
     found = log.journals.nodes
     assert found is not None
+    where = f"on {len(stores)} journal nodes"
     output.show(
-        {"cluster": found.cluster, "journal_nodes": list(found.urls)},
-        f"created cluster {found.cluster} on {len(stores)} journal nodes",
+        {"cluster": found.cluster, "journal_nodes": list(found.urls), "created": created},
+        f"created cluster {found.cluster} {where}"
+        if created
+        else f"cluster {found.cluster} already exists {where}; nothing was changed",
         f"address: {','.join(found.urls)}",
         json=json,
     )

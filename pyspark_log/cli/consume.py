@@ -20,7 +20,6 @@ import typer
 
 from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
-from pyspark_log.cli.output import counted
 from pyspark_log.client.opening import open_log
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
@@ -144,14 +143,10 @@ class _Reading:
 
 
 def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
-    count = len(handle.journal.state.partitions)
+    state = handle.journal.state
     for number in wanted or ():
-        if number >= count:
-            raise InvalidInput(
-                f"topic {handle.name!r} has no partition {number}; it has {counted(count, 'partition')}, numbered from "
-                "0"
-            )
-    return sorted(set(wanted)) if wanted else list(range(count))
+        state.partition(number)  # raises if there is none
+    return sorted(set(wanted)) if wanted else list(range(len(state.partitions)))
 
 
 def _begins(handle: TopicHandle, partitions: list[int], start: str) -> dict[int, int]:

@@ -34,10 +34,7 @@ def delete_records(
     from pyspark_log_coordinator.topic.machine import DeleteRecords
 
     handle = open_log(path).topic(topic)
-    count = len(handle.journal.state.partitions)
-    if partition >= count:
-        arguments.refuse("--partition", f"topic {topic} has {counted(count, 'partition')}, numbered from 0")
-    low = handle.journal.state.partitions[partition].log_start
+    low = handle.journal.state.partition(partition).log_start
     which = "all rows" if before < 0 else f"the rows before offset {before}"
     question = f"delete {which} of topic {topic}, partition {partition}? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)

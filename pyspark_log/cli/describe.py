@@ -178,11 +178,11 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
 def _print_partitions(partitions: list[dict[str, Any]]) -> None:
     rows = [_row(each) for each in partitions]
     columns: tuple[str, ...] = _COLUMNS
-    totals: tuple[Any, ...] = ("total", *[""] * 7, sum(each["rows"] for each in partitions))
     if any(len(each["replicas"]) > 1 for each in partitions):
         columns = (*columns, "LEO of each")
-        totals = (*totals, "")
         rows = [(*row, _offsets(each["log_end_offsets"])) for row, each in zip(rows, partitions, strict=True)]
+    sums = {"partition": "total", "rows": sum(each["rows"] for each in partitions)}
+    totals = [sums.get(column, "") for column in columns]
     output.print_table(columns, rows, totals if len(rows) > 1 else None)
 
 

@@ -43,7 +43,9 @@ def elect_leaders(
     The preferred leader is the first replica of a partition. It is elected if it is in sync.
 
     With --unclean, elect a leader for each partition that has lost all in-sync replicas: the remaining replica with the
-    most rows, even if its disk was restored from a backup. The exit code is 1 if a partition still has no leader.
+    most rows, even if its disk was restored from a backup.
+
+    The exit code is 1 if a leader could not be elected.
     """
     log = open_log(path)
     handles = [log.topic(each) for each in ([name] if name is not None else sorted(log.topics()))]
@@ -58,9 +60,9 @@ def elect_leaders(
             typer.echo(_sentence(each, unclean=unclean))
         if not documents:
             typer.echo("no partition is without a leader" if unclean else "all partitions have their preferred leaders")
-    leaderless = sum(each["leader"] is None for each in documents)
-    if unclean and leaderless:
-        output.print_error(f"{counted(leaderless, 'partition')} still without a leader")
+    if not_elected := sum(each["not_elected"] is not None for each in documents):
+        what = "a leader" if unclean else "the preferred leader"
+        output.print_error(f"{counted(not_elected, 'partition')} still without {what}")
         raise typer.Exit(1)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NO_GROUPS = "no groups yet; a streaming query creates one with option group.id"
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's group.id.", show_default=False)]
 
-app = typer.Typer(help="List and describe consumer groups, reset and delete their offsets.", no_args_is_help=True)
+app = typer.Typer(help="List and describe groups; reset offsets.", no_args_is_help=True)
 
 
 @app.command("list", epilog="\b\nExample:\n  pyspark-log groups list")

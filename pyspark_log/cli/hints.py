@@ -1,4 +1,4 @@
-"""Hints for usage errors, above all for the options of Kafka's tools that have other names here."""
+"""Plain words for usage errors, and hints for the options of Kafka's tools that have other names here."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 
-NO_GROUPS = "consumer groups are not supported yet; the progress of a query is in its checkpoint"
 ORDER = "put options after the command, as in: pyspark-log topics list --path /data/log"
 
 KAFKAS = {
     "--bootstrap-server": "use --path for the address of the cluster",
     "--from-beginning": "this is the default; use --from to start elsewhere",
-    "--group": NO_GROUPS,
+    "--group": (
+        "consume commits no offsets; other commands take the group without an option, as in: pyspark-log groups "
+        "describe GROUP"
+    ),
     "--offset": "use --from",
     "--property": "use --format and --key-separator",
     "--replica-lag-time-max-ms": (
@@ -22,12 +24,15 @@ KAFKAS = {
     "--topic": "name the topic without an option, as in: pyspark-log consume TOPIC",
 }
 ALTER_PARTITIONS = "use: pyspark-log topics add-partitions TOPIC --partitions N"
-COMMANDS = dict.fromkeys(("group", "groups", "consumer-groups"), NO_GROUPS)
+COMMANDS = dict.fromkeys(("group", "consumer-groups"), "use: pyspark-log groups")
 
 
 def add(error: Exception) -> None:
-    """Add a hint to an error about an unknown option. Leave every other error unchanged."""
+    """Add a hint to an error about an unknown option, and say in plain words why a value is invalid."""
     unknown: Any = error
+    cause: Any = error.__cause__
+    if hasattr(cause, "errors"):
+        unknown.message = _why_invalid(cause.errors()[0]) or unknown.message.removeprefix("Value error, ")
     if not hasattr(unknown, "possibilities"):
         return
     command = unknown.ctx.command if unknown.ctx is not None else None
@@ -40,3 +45,17 @@ def add(error: Exception) -> None:
     if hint is not None:
         unknown.message += f"; {hint}"
         unknown.possibilities = None
+
+
+def _why_invalid(found: dict[str, Any]) -> str:
+    """Return why a number is invalid, or nothing. pydantic, which typer checks values with, says it for developers."""
+    value, limits = found["input"], found.get("ctx", {})
+    if found["type"] in {"int_parsing", "int_from_float"}:
+        return f"{value!r} is not a whole number"
+    if found["type"] == "float_parsing":
+        return f"{value!r} is not a number"
+    if "ge" in limits:
+        return f"{value} is less than {limits['ge']}"
+    if "le" in limits:
+        return f"{value} is greater than {limits['le']}"
+    return ""

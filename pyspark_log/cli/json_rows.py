@@ -28,6 +28,19 @@ TIMESTAMP_MS_MAX = 2**63 // US_PER_MS - 1
 PARTITION_MAX = 2**31 - 1
 
 _NULL = msgspec.Raw(b"null")
+_SHOWN_MAX = 100
+"""How many characters of an invalid value an error shows."""
+_EXPECTED = {
+    "partition": f"a whole number from 0 to {PARTITION_MAX}",
+    "timestamp": f"milliseconds since 1970 (from {-TIMESTAMP_MS_MAX} to {TIMESTAMP_MS_MAX})",
+    "headers": 'a list of objects such as {"key": "h", "value": "v"}',
+}
+"""What the fields take that are checked when a line is decoded."""
+_PLAIN = {
+    "Object missing required field": "it lacks the field",
+    "Object contains unknown field": "it has the unknown field",
+}
+"""Words of msgspec, and what an error says instead."""
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,12 +132,17 @@ def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> b
 
 
 def _reason(line: bytes, error: Exception) -> str:
-    """Return what is wrong with a line, including the value of a numeric field."""
-    for field in ("timestamp", "partition"):
-        if f"`$.{field}`" in str(error):
+    """Return what is wrong with a line: the field and its value, or the error in plain words."""
+    text = str(error)
+    for field, expected in _EXPECTED.items():
+        if f"`$.{field}" in text:
             value = bytes(_fields.decode(line)[field]).decode()
-            return f"its {field} is {value}: {error}"
-    return str(error)
+            return f"its {field}: {value[:_SHOWN_MAX]} is not {expected}"
+    if text.startswith("Expected `object`"):
+        return "it is not an object"
+    for framework, plain in _PLAIN.items():
+        text = text.replace(framework, plain)
+    return text
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:

@@ -40,10 +40,30 @@ from pyspark_log.cli import (
     topics,
     verify,
 )
+from pyspark_log_storage import store_threads
 from pyspark_log_storage.errors import LogError
 
+FINISH_SECONDS = 1.0
+"""How long the program waits at its end for slow stores. A majority has answered; one that hangs may never do."""
 
-class _Program(TyperGroup):
+
+_ORDER = (
+    *("cluster", "nodes", "topics", "produce", "consume", "offsets", "groups", "delete-records"),
+    *("maintain", "node", "verify", "recover", "dump"),
+    *("create", "add", "list", "describe", "alter", "add-partitions", "reassign", "elect-leaders", "fence", "unfence"),
+    *("drain", "renew", "migrate-journals", "run", "reset-offsets", "delete-offsets", "delete", "remove", "rebuild"),
+)
+"""The commands as help lists them, those of all groups together: what one does first comes first."""
+
+
+class _Group(TyperGroup):
+    """Commands in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
+class _Program(_Group):
     """The commands. An error is printed in one sentence; a traceback is a bug."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -75,6 +95,8 @@ class _Program(TyperGroup):
             raise
         else:
             return result
+        finally:
+            store_threads.finish_calls(FINISH_SECONDS)
 
 
 def _discard_output() -> None:
@@ -112,14 +134,14 @@ topics.app.command("add-partitions", epilog=add_partitions.EXAMPLES)(add_partiti
 topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
 nodes.app.command(epilog=drain.EXAMPLES)(drain.drain)
 groups.app.command("reset-offsets", epilog=reset_offsets.EXAMPLES)(reset_offsets.reset_offsets)
-app.add_typer(topics.app, name="topics")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(nodes.app, name="nodes")
-app.add_typer(node_run.app, name="node")
+app.add_typer(topics.app, name="topics", cls=_Group)
+app.add_typer(cluster.app, name="cluster", cls=_Group)
+app.add_typer(nodes.app, name="nodes", cls=_Group)
+app.add_typer(node_run.app, name="node", cls=_Group)
 app.command(epilog=produce.EXAMPLES)(produce.produce)
 app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
-app.add_typer(groups.app, name="groups")
+app.add_typer(groups.app, name="groups", cls=_Group)
 app.command("delete-records", epilog=delete_records.EXAMPLES)(delete_records.delete_records)
 app.command(epilog=maintain.EXAMPLES)(maintain.maintain)
 app.command(epilog=verify.EXAMPLES)(verify.verify)

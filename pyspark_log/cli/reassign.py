@@ -64,12 +64,20 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     from pyspark_log_coordinator.sync import reassigner
 
     moves = reassigner.begin(handle, wanted)
+    if cancel:
+        nothing_begun = "no reassignment to cancel; nothing was changed"
+    elif any(chosen):
+        nothing_begun = "all replicas are already on these nodes; nothing was changed"
+    else:
+        nothing_begun = (
+            "no reassignment to continue; begin one with --to-nodes, --replication-factor or --replica-assignment"
+        )
     has_begun = bool(moves or reassigner.reassigning_partitions(handle.refresh()))
     done = carry_out(handle, throttle)
     output.show(
         document(name, moves)
         | {"objects": done.objects, "bytes": done.bytes, "unfinished": done.unfinished, "failures": done.failures},
-        *_sentences(name, moves, done, has_begun=has_begun, cancelled=cancel),
+        *(_sentences(name, moves, done, cancelled=cancel) if has_begun else [f"topic {name}: {nothing_begun}"]),
         json=json,
     )
     check_complete(name, done)
@@ -154,11 +162,8 @@ def check_complete(topic: str, done: ReassignmentProgress) -> None:
 
 
 def _sentences(
-    topic: str, moves: tuple[PartitionMove, ...], done: ReassignmentProgress, *, has_begun: bool, cancelled: bool
+    topic: str, moves: tuple[PartitionMove, ...], done: ReassignmentProgress, *, cancelled: bool
 ) -> list[str]:
-    if not has_begun:
-        why = "no reassignment to cancel" if cancelled else "all replicas are already on these nodes"
-        return [f"topic {topic}: {why}; nothing was changed"]
     said = [
         f"topic {topic}, partition {each.partition}: {', '.join(each.before)} -> {', '.join(each.after)}"
         for each in moves

@@ -254,12 +254,20 @@ def _print_next(store: Store, node: str, *, is_damaged: bool) -> None:
     """Print the commands that return the node to service."""
     from pyspark_log_storage.node import read_marker
 
-    if "/" in node:
+    is_address = "/" in node
+    if is_address:
         marker = read_marker(store)
         if marker is None:
             typer.echo(f"the store at {store.url} has no node marker; see pyspark-log nodes add and nodes renew")
             return
         node = marker.node
+    # An address is for journals that do not answer: they may be back, or lost.
+    condition = "if the journals can be read, " if is_address else ""
     if is_damaged:
-        typer.echo(f"next: replace damaged files with pyspark-log verify --node {node} --repair")
-    typer.echo(f"next: let the node catch up and rejoin the ISR with pyspark-log node run {node}")
+        typer.echo(f"next: {condition}replace damaged files with pyspark-log verify --node {node} --repair")
+    typer.echo(f"next: {condition}let the node catch up and rejoin the ISR with pyspark-log node run {node}")
+    if is_address:
+        typer.echo(
+            "next: if all journals are lost, rebuild the cluster from the folders of its nodes with "
+            "pyspark-log cluster rebuild"
+        )

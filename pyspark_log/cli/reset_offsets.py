@@ -94,9 +94,7 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     if from_file is None:
         _require_one({"--topic": bool(topic), "--all-topics": all_topics}, "the partitions")
     elif topic or all_topics:
-        arguments.refuse(
-            "--from-file", "cannot be combined with --topic or --all-topics"
-        )
+        arguments.refuse("--from-file", "cannot be combined with --topic or --all-topics")
     log = open_log(path)
     committed = _committed(log, group)
     if from_file is not None:

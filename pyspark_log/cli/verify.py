@@ -102,7 +102,11 @@ def _print(report: Report, repaired: list[str]) -> None:
         typer.echo(f"{name}: repaired {key}")
     for finding in report.findings:
         hint = " (verify --repair can fix this)" if finding.repairable else ""
-        typer.echo(f"{name}: {finding.what}: {finding.detail}{hint}")
+        said = _joined(finding.what, finding.detail).replace(f"topic {report.topic!r}, ", "")
+        typer.echo(f"{name}: {said}{hint}")
+    if report.damaged_spares:
+        spares = counted(len(report.damaged_spares), "missing or damaged spare")
+        typer.echo(f"{name}: {spares} of the journal; nothing is lost (verify --repair can fix this)")
     verdict = "no problems" if report.sound else counted(len(report.findings), "problem")
     seen = f"{counted(report.entries, 'journal entry')}, {counted(len(report.orphans), 'orphan')}"
     if report.topic is not None:
@@ -110,3 +114,12 @@ def _print(report: Report, repaired: list[str]) -> None:
         rows = f"{counted(report.rows, 'row')}, {counted(report.bytes, 'byte')} in {where}"
         seen = f"{rows}, {seen}"
     typer.echo(f"{name}: {verdict}; {seen}")
+
+
+def _joined(what: str, detail: str) -> str:
+    """Return `what: detail`, and once what both name: the detail is often an error that says where it happened."""
+    words = what.split(" ")
+    for first in range(len(words)):
+        if detail.startswith(" ".join([*words[first:], ""])):
+            return " ".join([*words[:first], detail])
+    return f"{what}: {detail}"

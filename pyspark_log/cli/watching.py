@@ -72,7 +72,8 @@ def _watch(path: str, settings: ControllerSettings) -> None:
             log.open(create=False)
             controller = controller or Controller(log, settings)
             for moved in controller.round(failed):
-                typer.echo(f"topic {moved.topic}, partition {moved.partition}: leader is node {moved.leader}", err=True)
+                now = "it has no leader" if moved.leader is None else f"node {moved.leader} is now the leader"
+                typer.echo(f"topic {moved.topic}, partition {moved.partition}: {now}", err=True)
         except LogError as error:
             failures[""] = f"the cluster was not watched: {error.message}"
         errors.print(failures.values())

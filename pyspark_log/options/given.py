@@ -150,15 +150,25 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
         raise InvalidOption(key, f"option {key} cannot be used in {kind.value}: it is a setting of the topic; {advice}")
     if (advised := broker_settings.advice(setting)) is not None:
         raise InvalidOption(key, f"option {key} cannot be used: {advised}")
-    raise InvalidOption(
-        key, f"unknown option {key} for {kind.value}.{_guess(key, known)} Available options: {', '.join(known)}"
-    )
+    raise UnknownOption(key, kind, _guess(key, known), known)
 
 
-def _guess(key: str, known: Iterable[str]) -> str:
+class UnknownOption(InvalidOption):
+    """There is no option of this name."""
+
+    def __init__(self, option: str, kind: Kind, guess: str | None, known: Iterable[str]) -> None:
+        """`guess` is the option of `known` with the most similar name, if one is similar."""
+        hint = "" if guess is None else f" Did you mean {guess}?"
+        super().__init__(
+            option, f"unknown option {option} for {kind.value}.{hint} Available options: {', '.join(known)}"
+        )
+        self.guess = guess
+
+
+def _guess(key: str, known: Iterable[str]) -> str | None:
     by_key = {name.lower(): name for name in known}
     if (own := by_key.get(key.removeprefix(KAFKA_PREFIX))) is not None:
-        return f" Did you mean {own}?"
+        return own
     if key.startswith(KAFKA_PREFIX):
         ignored = (name for foreign in IGNORED for name in foreign.names if not name.endswith("*"))
         prefixed = (KAFKA_PREFIX + client for option in TABLE for client in option.prefixed)
@@ -166,8 +176,8 @@ def _guess(key: str, known: Iterable[str]) -> str:
     for spelt in (key, key.removeprefix(KAFKA_PREFIX)):
         close = difflib.get_close_matches(spelt, by_key, n=1, cutoff=0.7)
         if close:
-            return f" Did you mean {by_key[close[0]]}?"
-    return ""
+            return by_key[close[0]]
+    return None
 
 
 def _name_in(known: tuple[str, ...], key: str) -> str:

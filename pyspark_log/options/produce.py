@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark_log.options import sink_table, table
-from pyspark_log.options.given import gather
+from pyspark_log.options.given import UnknownOption, gather
 from pyspark_log.options.option import Kind
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
@@ -23,8 +23,13 @@ FLAGS = {
 
 def parse_produce(settings: Mapping[str, str]) -> RetryPolicy:
     """Return the options in `settings`. Raise `InvalidOption`, also for options that have no effect here."""
-    given = gather(settings, Kind.SINK_BATCH)
     names = [option.name for option in TAKEN]
+    try:
+        given = gather(settings, Kind.SINK_BATCH)
+    except UnknownOption as error:
+        nearest = error.guess if error.guess in names else FLAGS.get(error.guess or "")
+        hint = f"did you mean {nearest}?" if nearest is not None else f"expected one of {', '.join(names)}"
+        raise InvalidOption(error.option, f"unknown --config {error.option}; {hint}") from None
     others = [(name, f"use {FLAGS[name]} instead" if name in FLAGS else None) for name in given.texts]
     others += [(each.name, each.why) for each in given.ignored]
     for name, why in others:

@@ -68,8 +68,7 @@ def require_marker(store: Store, node: str, incarnation: str) -> None:
         raise error(
             store.url,
             MARKER,
-            f"node {node!r} at {store.url} {state}: is its disk mounted, or was it wiped? "
-            "Mount the right one; nothing was written",
+            f"node {node!r} at {store.url} {state}: is its disk mounted, or was it wiped? Mount the right one",
         )
 
 

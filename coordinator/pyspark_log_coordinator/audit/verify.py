@@ -8,6 +8,7 @@ segments      on every holder: each chunk's checksum and rows, the index against
               the same bytes on all holders
 append files  on every holder: each unrolled chunk's checksum and rows
 orphans       files that no entry names; these are no fault
+spares        those of the journal that are missing or damaged; no fault either: a process may die before it writes one
 cluster       its journal in the same way, topic folders that it does not know, and journal nodes that do not answer
 
 Of a journal on several stores the decided entries are read, not each store's copy. Entries older than the newest
@@ -69,6 +70,8 @@ class Report(msgspec.Struct):
     segments: int = 0
     orphans: list[str] = []
     """Their keys, after the node's name if there are several nodes."""
+    damaged_spares: list[str] = []
+    """The addresses of the journal's spares that are missing or damaged, and that `repair` writes again."""
 
     @property
     def sound(self) -> bool:
@@ -246,7 +249,10 @@ def verify_cluster(log: Log) -> Report:
 def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
     """Read the kept entries again from the oldest snapshot, and compare them with the state."""
     for url, fault in spare_repair.faults(journal):
-        yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
+        if fault.key == fault.of:
+            yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
+        else:
+            report.damaged_spares.append(f"{url}/{fault.key}")
     # Listed before the refresh: an entry that the refresh does not reach is after a hole.
     later = list(journal.entries.numbers_after(journal.number))
     journal.refresh()

@@ -12,12 +12,8 @@ if TYPE_CHECKING:
 
 
 def faults(journal: Journal[Any, Any]) -> list[tuple[str, Fault]]:
-    """Return the missing and damaged objects that can be repaired, each with the URL of its store.
-
-    Spares are not included: a process may have died before it wrote one.
-    """
-    found = journal.objects.faults(oldest_kept(journal), contents=True)
-    return [(url, fault) for url, fault in found if fault.key == fault.of]
+    """Return the missing and damaged objects and spares that can be repaired, each with the URL of its store."""
+    return journal.objects.faults(oldest_kept(journal), contents=True)
 
 
 def repair(journal: Journal[Any, Any], *, contents: bool = False) -> list[str]:

@@ -46,11 +46,11 @@ class ControllerSettings(msgspec.Struct, frozen=True):
 
 
 class LeadershipMoved(msgspec.Struct, frozen=True):
-    """A preferred leader that was elected."""
+    """An election: the partition's new leader, or None if no replica may lead."""
 
     topic: str
     partition: int
-    leader: NodeId
+    leader: NodeId | None
 
 
 class Controller:
@@ -67,7 +67,7 @@ class Controller:
         self._balanced = log.environment.monotonic()
 
     def round(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
-        """Do what is due, often nothing; return the preferred leaders that were elected.
+        """Do what is due, often nothing; return the elections that were carried out.
 
         `failed` gets the name of each topic that cannot be looked at; the others go on. Raises what reading the
         cluster's journal raises.
@@ -75,14 +75,15 @@ class Controller:
         log, settings, now = self._log, self._settings, self._log.environment.monotonic()
         if len(log.cluster.state.nodes) == 1:
             return ()
+        elected: list[LeadershipMoved] = []
         if self._looked is None or now - self._looked >= self._interval():
             self._looked = now
-            self._look(failed)
+            elected += self._look(failed)
         due = self._balanced + settings.leader_imbalance_check_interval_seconds
-        if not settings.auto_leader_rebalance_enable or now < due:
-            return ()
-        self._balanced = now
-        return self._balance(failed)
+        if settings.auto_leader_rebalance_enable and now >= due:
+            self._balanced = now
+            elected += self._balance(failed)
+        return tuple(elected)
 
     def _interval(self) -> float:
         """Return the seconds from one look to the next."""
@@ -90,16 +91,17 @@ class Controller:
             return min(SUSPICION_SECONDS, self._settings.session_timeout_ms / 2000, self._lag_interval_ms / 1000)
         return self._lag_interval_ms / 1000
 
-    def _look(self, failed: Callable[[str, LogError], object]) -> None:
+    def _look(self, failed: Callable[[str, LogError], object]) -> list[LeadershipMoved]:
         settings = self._settings
         self._log.cluster.refresh()
         self._log.probe_nodes()
         self._is_suspicious = False
         intervals_ms: list[float] = []
+        elected: list[LeadershipMoved] = []
 
         def look(handle: TopicHandle) -> None:
             detector = failure_detector_of(handle, settings.session_timeout_ms)
-            detector.consider(handle)
+            elected.extend(_moves(handle, detector.consider(handle)))
             state = handle.journal.state
             self._is_suspicious |= bool(state.suspects)
             intervals_ms.append(state.config.replica_lag_time_max_ms / 2)
@@ -110,8 +112,9 @@ class Controller:
 
         self._each(look, failed)
         self._lag_interval_ms = min(intervals_ms, default=REPLICA_LAG_TIME_MAX_MS / 2)
+        return elected
 
-    def _balance(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
+    def _balance(self, failed: Callable[[str, LogError], object]) -> list[LeadershipMoved]:
         partitions: dict[str, tuple[Partition, ...]] = {}
 
         def note(handle: TopicHandle) -> None:
@@ -123,15 +126,11 @@ class Controller:
 
         def elect(handle: TopicHandle) -> None:
             done = handle.submit(ElectPreferred(replica_probe.live(handle), found[handle.name]))
-            elected.extend(
-                LeadershipMoved(handle.name, each.partition, each.leader)
-                for each in done.events
-                if isinstance(each, LeaderElected) and each.leader is not None
-            )
+            elected.extend(_moves(handle, done.events))
 
         if found:
             self._each(elect, failed, sorted(found))
-        return tuple(elected)
+        return elected
 
     def _each(
         self,
@@ -147,3 +146,9 @@ class Controller:
                 continue  # deleted meanwhile
             except LogError as error:
                 failed(name, error)
+
+
+def _moves(handle: TopicHandle, events: Iterable[object]) -> list[LeadershipMoved]:
+    """Return the elections among events of a topic."""
+    elections = (each for each in events if isinstance(each, LeaderElected))
+    return [LeadershipMoved(handle.name, each.partition, each.leader) for each in elections]

@@ -77,8 +77,11 @@ class FailureDetector:
         if self._looked is None or handle.log.environment.monotonic() - self._looked >= interval:
             self.look(handle)
 
-    def consider(self, handle: TopicHandle) -> None:
-        """Do the same as `look` by the last probe of the nodes, which a process does once for many topics."""
+    def consider(self, handle: TopicHandle) -> list[LeaderElected]:
+        """Do the same as `look` by the last probe of the nodes, which a process does once for many topics.
+
+        Return the elections.
+        """
         log = handle.log
         missing = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
         state = handle.refresh()
@@ -100,8 +103,10 @@ class FailureDetector:
         self._standing = suspicion.observe(self._standing, state, now)
         self._lags = isr.observe_all(self._lags, state, now)
         unreachable = self.unreachable = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
+        elected: list[LeaderElected] = []
         if any(_needs_leader(state, number, unreachable) for number in range(len(state.partitions))):
-            elect_leaders(handle, ElectLeaders(live(handle), unreachable))
+            events = elect_leaders(handle, ElectLeaders(live(handle), unreachable))
+            elected = [each for each in events if isinstance(each, LeaderElected)]
             state = handle.journal.state
         lagging = isr.lagging(self._lags, state, now)
         self.next_lag_ms = isr.next_due_ms(self._lags, state, now)
@@ -109,6 +114,7 @@ class FailureDetector:
         if (unreachable and isr.decide(state, ShrinkIsr((), unreachable))) or self._publication.is_due(now):
             handle.submit(ShrinkIsr(lagging, unreachable))
             self._publication = Publication(published_ms=now)
+        return elected
 
 
 _logger = logging.getLogger("pyspark_log")

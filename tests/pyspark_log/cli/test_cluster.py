@@ -1,11 +1,13 @@
 """`pyspark-log cluster`: a cluster on several journal nodes, created and described, with one of them away."""
 
 import json
+import time
 
 import pytest
 
 from pyspark_log.client.opening import canonical, open_log
 from pyspark_log_coordinator.cluster.machine import StartJournalMigration
+from pyspark_log_storage.local import LocalStore
 from tests.command_line import CommandLine
 from tests.lost_folders import lose_folder
 
@@ -29,8 +31,26 @@ def test_a_created_cluster_is_used_by_any_of_its_addresses(disks):
 
 def test_creating_it_again_is_no_error_and_the_same_cluster(disks):
     [first, again] = [json.loads(create(disks, "--json")) for _ in range(2)]
+    assert (first.pop("created"), again.pop("created")) == (True, False)
     assert first == again
     assert first["journal_nodes"] == [str(disk) for disk in disks]
+    said = f"cluster {first['cluster']} already exists on 3 journal nodes; nothing was changed"
+    assert create(disks).splitlines()[0] == said
+
+
+def test_a_command_ends_when_the_slow_stores_have_ended_too(disks, monkeypatch):
+    """Not as soon as a majority has answered: the end of the process would interrupt a write."""
+    create_object = LocalStore.create
+
+    def create_slowly(store, key, data):
+        if store.url == str(disks[2]):
+            time.sleep(0.02)
+        return create_object(store, key, data)
+
+    monkeypatch.setattr(LocalStore, "create", create_slowly)
+    create(disks)
+    quick, _, slow = [[each.name for each in disk.glob("cluster/*/*")] for disk in disks]
+    assert sorted(slow) == sorted(quick)
 
 
 def test_a_description_says_which_journal_node_is_away(disks):

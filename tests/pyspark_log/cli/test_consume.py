@@ -42,7 +42,7 @@ def test_an_offset_is_of_one_partition(cli):
 
 def test_a_partition_to_consume_must_be_there(cli):
     message = cli.error("consume", "t", "--partition", 1)
-    assert message == "topic 't' has no partition 1; it has 1 partition, numbered from 0"
+    assert message == "topic 't' has no partition 1: it has 1, numbered from 0; choose one of these"
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 99])

@@ -78,8 +78,9 @@ def test_an_offset_above_the_end_is_an_error(cli):
     assert begins(cli) == [0, 0]
 
 
-def test_an_unknown_partition_is_a_mistake(cli):
-    assert "2 partitions" in cli.misuse("delete-records", "t", "--partition", 2, "--before", 1, "--yes")
+def test_an_unknown_partition_is_an_error(cli):
+    message = cli.error("delete-records", "t", "--partition", 2, "--before", 1)
+    assert message == "topic 't' has no partition 2: it has 2, numbered from 0; choose one of these"
 
 
 def test_an_unknown_topic_is_an_error(cli):

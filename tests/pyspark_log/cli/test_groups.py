@@ -21,9 +21,7 @@ def cli(tmp_path):
     """Topic t with ten rows, a second apart, in each of two partitions; group g has committed 4 and 10."""
     cli = CommandLine(tmp_path)
     cli.run("topics", "create", "t", "--partitions", "2", "--config", "retention.ms=-1")
-    rows = [
-        f'{{"value": "{n}", "partition": {p}, "timestamp": {NOON_MS + 1000 * n}}}' for p in (0, 1) for n in range(10)
-    ]
+    rows = [{"value": str(n), "partition": p, "timestamp": NOON_MS + 1000 * n} for p in (0, 1) for n in range(10)]
     cli.run("produce", "t", "--format", "json", stdin="\n".join(map(json.dumps, rows)))
     commit(cli, {0: 4, 1: 10})
     return cli

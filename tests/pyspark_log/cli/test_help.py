@@ -38,3 +38,18 @@ def test_every_command_has_help_with_an_example(cli, command):
 
 def test_a_command_that_is_not_there_suggests_one(cli):
     assert cli.misuse("topics", "creat") == "Error: No such command 'creat'. Did you mean 'create'?"
+
+
+@pytest.mark.parametrize(
+    ("group", "commands"),
+    [
+        ([], "cluster nodes topics produce consume offsets delete-records maintain node verify recover dump"),
+        (["cluster"], "create describe migrate-journals rebuild"),
+        (["nodes"], "add list describe alter fence unfence drain renew remove"),
+        (["topics"], "create list describe alter add-partitions reassign elect-leaders delete"),
+        (["node"], "run"),
+    ],
+)
+def test_commands_are_listed_in_the_order_in_which_one_meets_them(cli, group, commands):
+    _, listed = cli.out(*group, "--help").split("Commands:\n")
+    assert [line.split()[0] for line in listed.split("\n\n")[0].splitlines()] == commands.split()

@@ -94,7 +94,7 @@ def test_a_bad_copy_is_named_with_its_node_and_made_again(cli, tmp_path):
     whole = bad.read_bytes()
     flip_bit(bad, 8 * 1000)
     first, verdict = cli.run("verify", "t", code=1).stdout.splitlines()
-    assert first.startswith("t: node '2', topic 't', partition 0, offset 0, segment ")
+    assert first.startswith("t: node '2', partition 0, offset 0, segment ")
     assert first.endswith("(verify --repair can fix this)")
     assert verdict.startswith("t: 1 problem; 2 rows, ")
     document = json.loads(cli.run("verify", "t", "--json", code=1).stdout)
@@ -114,7 +114,9 @@ def test_a_missing_node_is_named(cli, tmp_path):
     append(cli, 0)
     lose_folder(tmp_path / "disk1")
     first, verdict = cli.run("verify", "t", code=1).stdout.splitlines()
-    assert first.startswith("t: node '1': node '1' at ")
+    assert first == (
+        f"t: node '1' at {tmp_path / 'disk1'} has no marker: is its disk mounted, or was it wiped? Mount the right one"
+    )
     assert verdict.startswith("t: 1 problem; ")
 
 
@@ -135,7 +137,16 @@ def test_a_node_is_recovered_by_its_id_or_its_address(cli, tmp_path):
         lines = cli.out("recover", "--node", node).splitlines()
         assert lines[0].split()[:2] == ["topic", "partition"]
         assert lines[2].split() == ["t", "0", "1", "1", "0", "0"]
-        assert lines[3:] == ["next: let the node catch up and rejoin the ISR with pyspark-log node run 1"]
+        assert lines[3].endswith("let the node catch up and rejoin the ISR with pyspark-log node run 1")
+
+
+def test_a_node_given_by_address_may_need_a_rebuild_because_its_journals_may_be_lost(cli, tmp_path):
+    append(cli, 0)
+    assert "rebuild" not in cli.out("recover", "--node", "1")
+    *_, catch_up, rebuild = cli.out("recover", "--node", tmp_path / "disk1").splitlines()
+    assert catch_up.startswith("next: if the journals can be read, let the node catch up ")
+    assert rebuild.startswith("next: if all journals are lost, rebuild the cluster ")
+    assert rebuild.endswith(" with pyspark-log cluster rebuild")
 
 
 def test_of_a_damaged_node_it_is_said_how_it_is_mended(cli, tmp_path):

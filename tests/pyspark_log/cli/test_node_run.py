@@ -163,13 +163,16 @@ def led_by(cli: CommandLine) -> tuple[object, object]:
 def test_a_leader_that_is_gone_is_replaced_and_leads_again_when_it_is_back(cli, tmp_path):
     cli.run("topics", "create", "led", "--replica-assignment", "1:2:0")
     quick = ("--broker-session-timeout-ms", "300", "--leader-imbalance-check-interval-seconds", "0.5")
-    with cli.start("node", "run", "2", *quick) as process:
+    printed = tmp_path / "stderr"
+    with printed.open("wb") as stderr, cli.start("node", "run", "2", *quick, stderr=stderr) as process:
         try:
             (tmp_path / "disk1").rename(tmp_path / "away")
             wait_for(lambda: led_by(cli) == ("2", ["2", "0"]))
             (tmp_path / "away").rename(tmp_path / "disk1")
             cli.run("node", "run", "1", "--once")
             wait_for(lambda: led_by(cli) == ("1", ["1", "2", "0"]))
+            said = [f"topic led, partition 0: node {node} is now the leader" for node in ("2", "1")]
+            wait_for(lambda: [line for line in printed.read_text().splitlines() if "leader" in line] == said)
         finally:
             process.kill()
 

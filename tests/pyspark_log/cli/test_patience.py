@@ -100,7 +100,7 @@ def test_a_write_gives_up_when_its_options_say_so(followers, tmp_path, config):
         ("kafka.linger.ms=5", "produce does not support --config kafka.linger.ms: there is no Kafka producer"),
         (
             "delivery.timeout=5",
-            "unknown option delivery.timeout for a batch write. Did you mean delivery",
+            "unknown --config delivery.timeout; did you mean delivery",
         ),
     ],
 )

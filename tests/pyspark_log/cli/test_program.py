@@ -302,8 +302,8 @@ def test_the_script_is_installed_under_its_name(cli):
             "; use: pyspark-log topics add-partitions TOPIC --partitions N",
         ),
         (["consume", "t", "--from-beginning"], "; this is the default; use --from to start elsewhere"),
-        (["consume", "t", "--group", "g"], "; consumer groups are not supported yet"),
-        (["groups", "list"], "No such command 'groups'; consumer groups are not supported yet"),
+        (["consume", "t", "--group", "g"], "; consume commits no offsets"),
+        (["consumer-groups", "--list"], "No such command 'consumer-groups'; use: pyspark-log groups"),
         (["topics", "create", "t", "--partition", "3"], "No such option: --partition (Possible options: --partitions)"),
     ],
 )

@@ -66,6 +66,11 @@ def test_a_topic_moves_to_the_nodes_that_are_named(cli):
     assert again == "topic t: all replicas are already on these nodes; nothing was changed\n"
 
 
+def test_without_options_it_says_that_no_reassignment_has_begun(cli):
+    said = "begin one with --to-nodes, --replication-factor or --replica-assignment"
+    assert cli.out("topics", "reassign", "t") == f"topic t: no reassignment to continue; {said}\n"
+
+
 def test_what_would_move_is_shown(cli):
     printed = cli.out("topics", "reassign", "t", "--replica-assignment", "0:2,1:0", "--dry-run")
     header, _, line = [line.split() for line in printed.splitlines()]
@@ -181,9 +186,11 @@ def test_preferred_leaders_lead_again(cli):
     assert cli.out("topics", "elect-leaders") == "all partitions have their preferred leaders\n"
     cli.run("nodes", "fence", "0")
     cli.run("nodes", "unfence", "0")
-    assert cli.out("topics", "elect-leaders", "t") == (
+    result = cli.run("topics", "elect-leaders", "t", code=1)
+    assert result.stdout == (
         "topic t, partition 0: the leader is node 1; preferred leader 0 was not elected: it is not in sync\n"
     )
+    assert result.stderr == "pyspark-log: 1 partition still without the preferred leader\n"
     cli.run("node", "run", "0", "--once")
     assert [each["leader"] for each in partitions(cli)] == ["1", "1"]
     assert cli.out("topics", "elect-leaders", "t") == "topic t, partition 0: node 0 is now the leader\n"
@@ -192,10 +199,10 @@ def test_preferred_leaders_lead_again(cli):
 
 def test_a_preferred_leader_that_is_away_or_fenced_is_not_elected(cli, tmp_path):
     cli.run("nodes", "fence", "1")
-    assert "not elected: it is fenced" in cli.out("topics", "elect-leaders", "t")
+    assert "not elected: it is fenced" in cli.run("topics", "elect-leaders", "t", code=1).stdout
     cli.run("nodes", "unfence", "1")
     lose_folder(tmp_path / "disk1")
-    (one,) = cli.documents("topics", "elect-leaders", "t")
+    one = json.loads(cli.run("topics", "elect-leaders", "t", "--json", code=1).stdout)
     assert (one["preferred"], one["leader"], one["not_elected"]) == ("1", "0", "it is unreachable")
 
 

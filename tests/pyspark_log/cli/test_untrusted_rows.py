@@ -82,7 +82,7 @@ def test_verify_finds_it(log, wrong):
     append(log, wrong)
     code, said = run(log, "verify")
     assert code == 1
-    assert "topic 't', partition 0, offset 1" in said
+    assert "t: partition 0, offset 1 " in said
 
 
 def test_maintain_does_not_roll_it(log, wrong):

@@ -8,6 +8,8 @@ import pytest
 from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
 from tests.command_line import CommandLine
+from tests.coordinator.spares import spare_file
+from tests.lost_folders import lose_folder
 from tests.plain_log import PlainLog, flip_bit
 
 
@@ -152,3 +154,34 @@ def test_a_damaged_entry_of_the_cluster_is_made_again_from_its_spare(cli):
     flip_bit(entry, 8 * 20)
     assert cli.out("verify", "--repair").splitlines()[1].startswith("the cluster: no problems")
     assert entry.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", ["damaged", "missing"])
+def test_a_spare_that_is_damaged_or_missing_is_told_and_is_no_problem(cli, kind):
+    spare = spare_file(PlainLog(cli.path).newest_entry("t"))
+    whole = spare.read_bytes()
+    flip_bit(spare, 8 * 20) if kind == "damaged" else spare.unlink()
+    said, verdict = cli.out("verify", "t").splitlines()
+    assert said == "t: 1 missing or damaged spare of the journal; nothing is lost (verify --repair can fix this)"
+    assert verdict.startswith("t: no problems; ")
+    [document] = cli.documents("verify", "t")
+    assert (document["sound"], document["damaged_spares"]) == (True, [str(spare)])
+    repaired, verdict = cli.out("verify", "t", "--repair").splitlines()
+    assert (repaired, verdict[:14]) == (f"t: repaired {spare}", "t: no problems")
+    assert spare.read_bytes() == whole
+
+
+def test_a_damaged_chunk_is_named_once(cli):
+    chunk = only(cli, "topics/u/*/append/*")
+    flip_bit(chunk, 8 * 100)
+    first, _ = cli.run("verify", "u", code=1).stdout.splitlines()
+    assert first.startswith(f"u: partition 0, offset 0 ({chunk} at byte 0) is damaged: ")
+
+
+def test_a_missing_journal_node_is_named_once(tmp_path):
+    disks = [tmp_path / name for name in "abc"]
+    cli = CommandLine(disks[0])
+    cli.run("cluster", "create", "--journal-nodes", ",".join(map(str, disks)))
+    lose_folder(disks[2])
+    first, _ = cli.run("verify", code=1).stdout.splitlines()
+    assert first.startswith(f"the cluster: journal node '2' at {disks[2]} has no marker: ")

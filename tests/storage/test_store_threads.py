@@ -1,0 +1,35 @@
+"""Calls to stores in threads of their own."""
+
+import threading
+
+from pyspark_log_storage.store_threads import StoreThreads, finish_calls
+
+
+def test_calls_whose_caller_has_gone_are_waited_for():
+    ended = threading.Event()
+    threads = StoreThreads("test")
+    threads.start("store", lambda: ended.wait(0.1))
+    threads.start("store", ended.set)
+    del threads
+    finish_calls(10)
+    assert ended.is_set()
+
+
+def test_a_store_that_hangs_is_waited_for_no_longer_than_agreed():
+    hangs = threading.Event()
+    threads = StoreThreads("test")
+    threads.start("store", hangs.wait)
+    finish_calls(0.01)
+    assert threads.next(0) is None
+    hangs.set()
+    finish_calls(10)
+    assert threads.next(0) is not None
+
+
+def test_nothing_is_waited_for_once_all_calls_have_ended(monkeypatch):
+    threads = StoreThreads("test")
+    threads.start("store", bool)
+    assert threads.next(10) is not None
+    finish_calls(10)
+    monkeypatch.setattr("time.sleep", None)
+    finish_calls(10)
