@@ -3,7 +3,7 @@
 Both run with the low-latency settings of spark-conf and with the same number of tasks. The rows to be read were written
 in batches of the same size, as if one query followed another. The time is Spark's own `triggerExecution`; the two
 alternate. The first turn of each does not count: the JVM compiles code that both run, and the first one would pay
-for it.
+for it. A third chain is that from topic to topic whose query commits its offsets to a group.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ROWS = 1_000
 WARM_UP = 20
 TURNS = 2
 TARGET = 1.3
+TARGET_IN_GROUP = 1.03
 PHASES = ("latestOffset", "walCommit", "queryPlanning", "getBatch", "addBatch", "commitOffsets")
 
 
@@ -50,9 +51,9 @@ class Latency:
         with pa.ipc.new_file(self.sample, rows.schema) as file:
             file.write_table(rows)
 
-    def product(self) -> list[dict[str, int]]:
-        """Return the phases of each micro-batch from topic to topic."""
-        source = self.spark.readStream.format("pyspark_log").option("subscribe", "a")
+    def product(self, **options: str) -> list[dict[str, int]]:
+        """Return the phases of each micro-batch from topic to topic; `options` are further ones of the source."""
+        source = self.spark.readStream.format("pyspark_log").option("subscribe", "a").options(**options)
         rows = source.options(startingOffsets="earliest", maxOffsetsPerTrigger=ROWS).load(self.path)
         return self._run(rows, lambda writer: writer.format("pyspark_log").options(topic="b", path=self.path))
 
@@ -80,9 +81,11 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
     latency.product()
     latency.ceiling()
     products: list[dict[str, int]] = []
+    in_group: list[dict[str, int]] = []
     ceilings: list[dict[str, int]] = []
     for _ in range(TURNS):
         products += latency.product()
+        in_group += latency.product(**{"group.id": "g"})
         ceilings += latency.ceiling()
     product, ceiling = _medians(products), _medians(ceilings)
     whole = "triggerExecution"
@@ -95,7 +98,16 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
             target=at_most(TARGET),
             ratio=product[whole] / ceiling[whole],
             note=f"median of {len(products)}",
-        )
+        ),
+        Line(
+            name=f"micro-batch of {ROWS:,} rows, in a group beside without",
+            unit="ms",
+            product=_medians(in_group)[whole],
+            ceiling=product[whole],
+            target=at_most(TARGET_IN_GROUP),
+            ratio=_medians(in_group)[whole] / product[whole],
+            note=f"median of {len(in_group)}",
+        ),
     ]
     return lines + [
         detail(f"of that {phase}", "ms", product[phase], ceiling[phase]) for phase in PHASES if phase in product
