@@ -138,9 +138,11 @@ def _events(events: list[list[Any]]) -> Documents:
     from typing import get_args
 
     from pyspark_log_coordinator.cluster import machine as cluster
+    from pyspark_log_coordinator.group import machine as group
     from pyspark_log_coordinator.topic import machine as topic
 
-    known = {each.__name__: each.__struct_fields__ for each in (*get_args(cluster.Event), *get_args(topic.Event))}
+    events_of = (get_args(each.Event) for each in (cluster, topic, group))
+    known = {each.__name__: each.__struct_fields__ for found in events_of for each in found}
     for kind, *values in events:
         names = known.get(kind, tuple(str(number) for number in range(len(values))))
         yield {"event": kind, **dict(zip(names, _plain(values), strict=False))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.audit.verify import Report
+    from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log
 
 EXAMPLES = """\b
@@ -67,7 +68,11 @@ def verify(
             _print(report, repaired)
 
     if not topics:
-        repaired = spare_repair.repair(log.cluster, contents=True) if repair else []
+        journals: list[Journal[Any, Any]] = [
+            log.cluster,
+            *(log.group_handle(each).journal for each in log.groups().values()),
+        ]
+        repaired = [key for each in journals for key in spare_repair.repair(each, contents=True)] if repair else []
         show(verify_cluster(log), repaired)
     for name in topics or sorted(log.topics()):
         try:

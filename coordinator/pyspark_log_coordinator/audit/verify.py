@@ -35,6 +35,7 @@ from pyspark_log_storage.errors import LogError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
@@ -231,13 +232,15 @@ class _Audit:
 
 
 def verify_cluster(log: Log) -> Report:
-    """Audit the cluster's own journal, and the folders of topics that it does not know."""
+    """Audit the journals of the cluster and of its groups, and the folders of topics that it does not know."""
     report = Report(None)
     try:
         log.cluster.refresh()
         report.findings += _journal(log.cluster, report)
         for name, topic_id in cluster_cleanup.deleted_topics(log):
             report.findings += _unknown_topic(log, name, topic_id)
+        for record in log.groups().values():
+            report.findings += _group(log, record, report)
         report.orphans = cluster_cleanup.abandoned_temporary_files(log)
         for name, error in log.journals.missing_nodes().items():
             report.findings.append(Finding(f"journal node {name!r}", error.message))
@@ -274,6 +277,18 @@ def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
     # If the journal was trimmed or migrated in the meantime, the end was not reached.
     if folded is not None and reached == journal.number and folded != journal.state:
         yield Finding("journal", "a replay of the kept entries gives another state than the snapshot")
+
+
+def _group(log: Log, record: GroupRecord, report: Report) -> Iterator[Finding]:
+    """Audit the journal of a group."""
+    journal = log.group_handle(record).journal
+    where = f"group {record.group_id!r}"
+    try:
+        if journal.refresh().started:
+            for each in _journal(journal, report):
+                yield msgspec.structs.replace(each, what=f"{where}, {each.what}")
+    except LogError as error:
+        yield Finding(where, error.message)
 
 
 def _unknown_topic(log: Log, name: str, topic_id: str) -> Iterator[Finding]:

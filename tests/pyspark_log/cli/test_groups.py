@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pyspark_log.client.opening import open_log
+from pyspark_log.client.opening import log_at, open_log
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
@@ -162,3 +162,43 @@ def test_offsets_and_groups_are_deleted(cli):
     cli.run("groups", "delete", "g", "--yes")
     assert "was deleted" in cli.error("groups", "describe", "g")
     assert cli.documents("groups", "list") == []
+
+
+def journal_of(cli, group="g"):
+    return cli.path / log(cli).group(group).journal.folder
+
+
+def test_a_damaged_entry_of_a_group_is_found_and_its_spare_mends_it(cli):
+    entry = journal_of(cli) / "entries" / "00000000000000000002"
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[:-1])
+    assert "group 'g', journal object" in cli.run("verify", code=1).stdout
+    assert committed(cli) == {0: 4, 1: 10}, "its spare is read"
+    cli.run("verify", "--repair")
+    assert entry.read_bytes() == whole
+
+
+def test_a_group_whose_entry_is_lost_with_its_spare_is_named_and_harms_no_other(cli):
+    commit(cli, {0: 5})
+    commit(cli, {0: 1}, "h")
+    for folder in (journal_of(cli), journal_of(cli) / "spares"):
+        (folder / "entries" / "00000000000000000002").unlink()
+    fresh = CommandLine(cli.path)
+    log_at.cache_clear()
+    assert "group 'g'" in fresh.run("verify", code=1).stdout
+    assert committed(fresh, "h") == {0: 1}
+    assert "entries/00000000000000000002" in fresh.error("groups", "describe", "g")
+
+
+def test_maintenance_trims_the_journals_of_groups(cli):
+    for offset in range(1100):
+        commit(cli, {0: offset % 10})
+    before = len(list((journal_of(cli) / "entries").iterdir()))
+    cli.run("maintain")
+    assert len(list((journal_of(cli) / "entries").iterdir())) < before
+
+
+def test_the_events_of_a_group_are_dumped_by_name(cli):
+    _, event = map(json.loads, cli.out("dump", journal_of(cli) / "entries" / "00000000000000000002").splitlines())
+    assert event["event"] == "OffsetsCommitted"
+    assert [list(each.values()) for each in event["offsets"].values()] == [[[4, -1, ""], [10, -1, ""]]]
