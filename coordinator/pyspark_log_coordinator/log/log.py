@@ -204,8 +204,8 @@ class Log:
             self.missing_nodes = self.probe([(each, self.node_store(each.node_id)) for each in live(members).values()])
 
     def node_store(self, node_id: str) -> Store:
-        """Return the store of a node that this process knows. Reads nothing."""
-        return self.store_at(self.cluster.state.nodes[node_id].url)
+        """Return the store of a node. Reads nothing. Raises `InvalidOption` if this process does not know the node."""
+        return self.store_at(node_of(self.cluster.state.nodes, node_id).url)
 
     def store_at(self, url: str) -> Store:
         """Return the store at a node's address. Reads nothing. Raises `InvalidOption`, `CorruptObject`."""

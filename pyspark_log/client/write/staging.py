@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from pyspark_log.client.write.partitioner import group_by_partition, partition_of
 from pyspark_log.client.write.rows import Rows, record_bytes
-from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, node_of
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId
 from pyspark_log_coordinator.replication.write_targets import enough, write_targets
@@ -86,7 +86,7 @@ def destination_of(
         name=handle.name,
         topic_id=handle.topic_id,
         targets=targets,
-        nodes={each: Place(log.cluster.state.nodes[each].url, state.incarnations[each]) for each in used},
+        nodes={each: Place(node_of(log.cluster.state.nodes, each).url, state.incarnations[each]) for each in used},
         enough=enough(state, acks),
         compression=compression or state.config.compression_type,
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),

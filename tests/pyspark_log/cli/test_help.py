@@ -43,7 +43,7 @@ def test_a_command_that_is_not_there_suggests_one(cli):
 @pytest.mark.parametrize(
     ("group", "commands"),
     [
-        ([], "cluster nodes topics produce consume offsets delete-records maintain node verify recover dump"),
+        ([], "cluster nodes topics produce consume offsets groups delete-records maintain node verify recover dump"),
         (["cluster"], "create describe migrate-journals rebuild"),
         (["nodes"], "add list describe alter fence unfence drain renew remove"),
         (["topics"], "create list describe alter add-partitions reassign elect-leaders delete"),
