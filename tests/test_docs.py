@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.topic import machine as topic
 
 ROOT = Path(__file__).parent.parent
@@ -77,7 +78,7 @@ def test_the_tour_says_where_each_function_is():
             assert re.search(rf"\b(?:class|def) {part}\b", file.read_text()), f"{name} is not in {path}"
 
 
-@pytest.mark.parametrize("machine", [cluster, topic], ids=["cluster", "topic"])
+@pytest.mark.parametrize("machine", [cluster, group, topic], ids=["cluster", "group", "topic"])
 def test_each_event_has_its_row(machine):
     rows = re.findall(r"^\| (`\w+`.*?) \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
