@@ -89,14 +89,15 @@ class Process:
         self.work = connect.WorkerState()
 
     def details(self) -> MemberDetails:
-        protocols = tuple(Protocol(name, self._metadata(name)) for name in self.protocols)
+        protocols = tuple(Protocol(name, *self._told(name)) for name in self.protocols)
         return MemberDetails(self.name, protocols, self.instance, session_timeout_ms=self.session_ms)
 
-    def _metadata(self, protocol: str) -> bytes:
+    def _told(self, protocol: str) -> tuple[bytes, bytes]:
+        """Return the metadata and the state of a protocol."""
         if self.protocol_type == connect.PROTOCOL_TYPE:
-            return connect.encode_state(self.work)
+            return b"", connect.encode_state(self.work)
         if self.protocol_type != consumer.PROTOCOL_TYPE:
-            return b""
+            return b"", b""
         # Only these protocols say what a member owns: eager members give up everything before they join.
         owned = by_topic(self.owned) if "sticky" in protocol else {}
         return encode_subscription(Subscription(tuple(self.topics), owned, self.generation))

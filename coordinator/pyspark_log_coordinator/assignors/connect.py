@@ -70,7 +70,7 @@ _assignment = msgspec.msgpack.Decoder(tuple[int, TaskAssignment]).decode
 
 
 def encode_state(state: WorkerState) -> bytes:
-    """Return the metadata with which a worker joins."""
+    """Return the state with which a worker joins. It has no metadata."""
     return msgspec.msgpack.encode((VERSION, state))
 
 
@@ -103,7 +103,7 @@ def assign_members(
     workers = {
         each.member_id: after(decode_assignment(each.away, each.member_id))
         if each.away is not None
-        else decode_state(each.metadata, each.member_id)
+        else decode_state(each.state, each.member_id)
         for each in members
     }
     shares = assign(workers, tasks, now_ms, max_delay_ms)

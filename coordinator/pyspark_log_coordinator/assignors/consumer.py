@@ -43,7 +43,7 @@ def assign(
 
 def _subscriber(member: JoinedMember, generation: int) -> Subscriber:
     """Return the member for an assignor. One that is away owns what it was assigned last, whatever it said before."""
-    subscription: Subscription = decode_subscription(member.metadata, member.member_id)
+    subscription: Subscription = decode_subscription(member.metadata, member.state, member.member_id)
     if member.away is not None:
         owned = decode_assignment(member.away, member.member_id).partitions
         subscription = msgspec.structs.replace(subscription, owned=owned, generation=generation - 1)

@@ -1,7 +1,8 @@
 """What a consumer tells its group's leader, and what the leader answers: Kafka's subscription and assignment.
 
-    metadata of a member   msgpack [version, topics, owned partitions by topic, generation, user data]
-    assignment             msgpack [version, partitions by topic, user data]
+    metadata of a member   msgpack [version, [topics, user data]]
+    state of a member      msgpack [version, [owned partitions by topic, generation]]
+    assignment             msgpack [version, [partitions by topic, user data]]
 
 The version only grows when fields are added at the end. A reader ignores fields that it does not know, so members of
 different versions can share a group, as in Kafka.
@@ -31,7 +32,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-class Subscription(msgspec.Struct, frozen=True, array_like=True):
+class Subscription(msgspec.Struct, frozen=True):
     """The topics that a member wants, and the partitions that it owns as it joins (KIP-429)."""
 
     topics: tuple[str, ...]
@@ -61,18 +62,36 @@ class Subscriber(msgspec.Struct, frozen=True):
         return (not self.instance_id, self.instance_id or self.member_id)
 
 
-_subscription = msgspec.msgpack.Decoder(tuple[int, Subscription]).decode
+class _Wanted(msgspec.Struct, frozen=True, array_like=True):
+    topics: tuple[str, ...]
+    user_data: bytes = b""
+
+
+class _Owned(msgspec.Struct, frozen=True, array_like=True):
+    partitions: TopicPartitions = {}
+    generation: int = NO_GENERATION
+
+
+_wanted = msgspec.msgpack.Decoder(tuple[int, _Wanted]).decode
+_owned = msgspec.msgpack.Decoder(tuple[int, _Owned]).decode
 _assignment = msgspec.msgpack.Decoder(tuple[int, Assignment]).decode
 
 
-def encode_subscription(subscription: Subscription) -> bytes:
-    """Return the metadata with which a member joins."""
-    return msgspec.msgpack.encode((VERSION, subscription))
+def encode_subscription(subscription: Subscription) -> tuple[bytes, bytes]:
+    """Return the metadata and the state with which a member joins."""
+    wanted = _Wanted(subscription.topics, subscription.user_data)
+    owned = _Owned(subscription.owned, subscription.generation)
+    return msgspec.msgpack.encode((VERSION, wanted)), msgspec.msgpack.encode(
+        (VERSION, owned)
+    ) if owned.partitions else b""
 
 
-def decode_subscription(data: bytes, member_id: str) -> Subscription:
+def decode_subscription(metadata: bytes, state: bytes, member_id: str) -> Subscription:
     """Return the subscription of a member. Raise `CorruptObject` if it is none."""
-    return decode(_subscription, data, f"the subscription of member {member_id!r}", CorruptObject)[1]
+    name = f"the subscription of member {member_id!r}"
+    wanted = decode(_wanted, metadata, name, CorruptObject)[1]
+    owned = decode(_owned, state, name, CorruptObject)[1] if state else _Owned()
+    return Subscription(wanted.topics, owned.partitions, owned.generation, wanted.user_data)
 
 
 def encode_assignment(assignment: Assignment) -> bytes:

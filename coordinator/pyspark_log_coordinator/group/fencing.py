@@ -38,14 +38,18 @@ def check_member(group: Group, member_id: MemberId, instance_id: str) -> Member:
     return known
 
 
-def check_generation(group: Group, member_id: MemberId, generation: int) -> None:
-    """Raise `IllegalGeneration` if a member names another generation than the current one."""
-    if generation != group.generation:
+def check_generation(group: Group, member: Member, generation: int) -> None:
+    """Raise `IllegalGeneration` if a member names another generation than the current one, or does not take part."""
+    member_id = member.details.member_id
+    if generation != group.generation or generation < member.first_generation:
+        now_in = f"is in generation {group.generation}"
+        if generation == group.generation:
+            now_in = f"has member {member_id!r} from generation {member.first_generation} on"
         raise IllegalGeneration(
             group.group_id,
             member_id,
             generation,
-            f"group {group.group_id!r} is in generation {group.generation}, but member {member_id!r} acts in "
+            f"group {group.group_id!r} {now_in}, but member {member_id!r} acts in "
             f"generation {generation}: the work was assigned anew in the meantime; rejoin, and drop what was read "
             "since the last commit",
         )

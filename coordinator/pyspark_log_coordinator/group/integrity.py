@@ -87,6 +87,8 @@ def _check_members(before: Group | None, group: Group) -> None:
     for name, member in group.members.items():
         if member.acted > group.actions:
             raise ValueError(f"member {name!r} has done action {member.acted} of {group.actions}")
+        if member.first_generation > group.generation + (group.state is GroupState.PREPARING_REBALANCE):
+            raise ValueError(f"member {name!r} is in no generation, and none is being prepared")
         known = before.members.get(name) if before is not None else None
         if known is None or known.details is not member.details:
             _check_details(name, member)

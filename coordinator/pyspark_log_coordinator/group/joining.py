@@ -3,8 +3,8 @@
     the member is                                        events
     new                                               -> RebalanceStarted or RebalanceExtended, MemberJoined
     known, while a rebalance waits                    -> MemberJoined
-    known, with other metadata, or the leader         -> RebalanceStarted, MemberJoined
-    known, with the same metadata                     -> none: it uses the current generation
+    known, with other metadata or state, or the leader -> RebalanceStarted, MemberJoined
+    known, with the same                              -> none: it uses the current generation
     a static member with a new member id, Stable, same metadata -> StaticMemberReplaced: it has the old assignment
     a static member with a new member id, otherwise   -> RebalanceStarted, StaticMemberReplaced
 
@@ -75,7 +75,10 @@ def evolve(group: Group, event: Event) -> Group:
     """Return the group after `event`."""
     if isinstance(event, MemberJoined):
         known = group.members.get(event.member.member_id)
-        member = Member(event.member, 0, assignment=known.assignment if known else b"")
+        if known is None:
+            member = Member(event.member, 0, group.generation + 1)
+        else:
+            member = msgspec.structs.replace(known, details=event.member, joined=True)
         return msgspec.structs.replace(act(group, member), protocol_type=event.protocol_type)
     former = group.members[event.former]
     joined = former.joined or group.state is GroupState.PREPARING_REBALANCE
@@ -99,7 +102,7 @@ def _rejoin(group: Group, command: JoinGroup, known: Member, now: int) -> list[A
 
 def _replace(group: Group, member: MemberDetails, former: Member, now: int) -> list[Any]:
     replaced = StaticMemberReplaced(former.details.member_id, member)
-    if group.state is GroupState.STABLE and member.protocols == former.details.protocols:
+    if group.state is GroupState.STABLE and member.wants_the_same_as(former.details):
         return [replaced]
     # In CompletingRebalance the leader may be assigning work to the former member id, which would get lost.
     started: list[RebalanceStarted] = rebalance.start(group, now, member)

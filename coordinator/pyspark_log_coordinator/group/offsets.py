@@ -160,8 +160,8 @@ def _check_committer(group: Group, command: OffsetCommit) -> None:
                 "cannot commit offsets to it; subscribe to join the group, or choose another group.id",
             )
         return
-    check_member(group, command.member_id, command.instance_id)
-    check_generation(group, command.member_id, command.generation)
+    member = check_member(group, command.member_id, command.instance_id)
+    check_generation(group, member, command.generation)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise RebalanceInProgress(
             group.group_id,

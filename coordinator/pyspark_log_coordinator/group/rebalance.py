@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.group.state import Barrier, Group, GroupState, MemberId
-from pyspark_log_coordinator.group.state import without as without_members
+from pyspark_log_coordinator.group.state import Barrier, Group, GroupState, MemberId, without
 from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def evolve(group: Group, event: Event) -> Group:
             assert group.barrier is not None
             return _with_barrier(group, event.wait_ms, group.barrier.extendable_until_ms)
         case MembersRemoved():
-            return without_members(group, event.member_ids)
+            return without(group, event.member_ids)
         case GenerationStarted():
             return _begin(group, event)
 
@@ -144,7 +143,7 @@ def _begin(group: Group, event: GenerationStarted) -> Group:
 def _complete(group: Group) -> list[Any]:
     late = tuple(name for name, each in group.members.items() if not each.joined and not each.details.instance_id)
     removed = [MembersRemoved(late, "late")] if late else []
-    left = without_members(group, late)
+    left = without(group, late)
     if not left.members:
         return [*removed, GenerationStarted("", "", 0)]
     joined = [name for name, each in left.members.items() if each.joined]

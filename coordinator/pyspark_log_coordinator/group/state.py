@@ -47,10 +47,13 @@ class GroupState(enum.Enum):
 
 
 class Protocol(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A way of assigning work that a member supports, with what it tells the leader: its subscription, say."""
+    """A way of assigning work that a member supports, and what it tells the leader, in two parts."""
 
     name: str
     metadata: bytes = b""
+    """What the member wants: its subscription. A static member that restarts without changing it needs no rebalance."""
+    state: bytes = b""
+    """What the member has as it joins: the partitions that it owns. A process that restarts has nothing."""
 
 
 class MemberDetails(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -67,9 +70,14 @@ class MemberDetails(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     client_id: str = ""
     host: str = ""
 
-    def metadata(self, protocol: str) -> bytes:
-        """Return the member's metadata of a protocol that it supports."""
-        return next(each.metadata for each in self.protocols if each.name == protocol)
+    def protocol(self, name: str) -> Protocol:
+        """Return a protocol that the member supports, as it does."""
+        return next(each for each in self.protocols if each.name == name)
+
+    def wants_the_same_as(self, other: MemberDetails) -> bool:
+        """Return whether two processes, one of which replaces the other, differ only in what they have."""
+        mine, others = ([(each.name, each.metadata) for each in details.protocols] for details in (self, other))
+        return mine == others
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -78,6 +86,8 @@ class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     details: MemberDetails
     acted: Count
     """The number of its newest action. A command that expires the member names it."""
+    first_generation: Count
+    """The first generation in which it takes part. An earlier one belongs to a former member of the same id."""
     joined: bool = True
     """Whether it has joined the newest rebalance. A static member that has not is still a member."""
     assignment: bytes = b""
@@ -154,7 +164,9 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def instance(self, instance_id: str) -> Member | None:
         """Return the static member with this `group.instance.id`, or None."""
-        return next((each for each in self.members.values() if instance_id and _of(each, instance_id)), None)
+        if not instance_id:
+            return None
+        return next((each for each in self.members.values() if each.details.instance_id == instance_id), None)
 
 
 class JoinedMember(msgspec.Struct, frozen=True):
@@ -163,22 +175,20 @@ class JoinedMember(msgspec.Struct, frozen=True):
     member_id: MemberId
     instance_id: str
     metadata: bytes
+    state: bytes = b""
     away: bytes | None = None
-    """The newest assignment of a static member that has not rejoined. Its metadata is as old as that, or older."""
+    """The newest assignment of a static member that has not rejoined, whose `state` is older than that."""
 
 
 def joined_members(group: Group) -> tuple[JoinedMember, ...]:
     """Return the members of the generation, for its leader."""
     assert group.protocol, "no generation has begun"
-    return tuple(
-        JoinedMember(
-            member_id,
-            each.details.instance_id,
-            each.details.metadata(group.protocol),
-            None if each.joined else each.assignment,
-        )
-        for member_id, each in group.members.items()
-    )
+    members = []
+    for name, each in group.members.items():
+        protocol = each.details.protocol(group.protocol)
+        away = None if each.joined else each.assignment
+        members.append(JoinedMember(name, each.details.instance_id, protocol.metadata, protocol.state, away))
+    return tuple(members)
 
 
 def act(group: Group, member: Member) -> Group:
@@ -195,7 +205,3 @@ def without(group: Group, member_ids: Iterable[MemberId]) -> Group:
     for member_id in member_ids:
         del members[member_id]
     return msgspec.structs.replace(group, members=members)
-
-
-def _of(member: Member, instance_id: str) -> bool:
-    return member.details.instance_id == instance_id

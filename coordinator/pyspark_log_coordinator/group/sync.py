@@ -32,8 +32,8 @@ class WorkAssigned(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 def decide(group: Group, command: SyncGroup) -> list[WorkAssigned]:
     """Return the event of the leader's assignment, none for another member or if it is made."""
-    check_member(group, command.member_id, command.instance_id)
-    check_generation(group, command.member_id, command.generation)
+    member = check_member(group, command.member_id, command.instance_id)
+    check_generation(group, member, command.generation)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise RebalanceInProgress(
             group.group_id,

@@ -1,0 +1,311 @@
+"""range, roundrobin, sticky and cooperative-sticky: every partition once, balance, stickiness, and no theft."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.assignors import basic, consumer, sticky, subscription
+from pyspark_log_coordinator.assignors.subscription import Assignment, Subscriber, Subscription, TopicPartition, flat
+from pyspark_log_coordinator.group.state import JoinedMember
+from pyspark_log_storage.errors import CorruptObject
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""The machine may be busy."""
+COMPLETE = ("range", "roundrobin", "sticky")
+TOPICS = ("t", "u", "v")
+
+
+def members(**owned):
+    """Return members that all want the topic t, and what they own of it."""
+    return [Subscriber(name, Subscription(("t",), {"t": tuple(numbers)}, 1)) for name, numbers in owned.items()]
+
+
+def numbers(shares):
+    """Return the partitions of each member of the topic t, by number."""
+    return {name: [each.partition for each in share] for name, share in shares.items()}
+
+
+def next_round(current, shares, generation):
+    """Return the members as they rejoin, with what they were assigned, and not with what they have to give up."""
+    return [
+        Subscriber(
+            each.member_id,
+            Subscription(each.subscription.topics, subscription.by_topic(shares[each.member_id]), generation),
+            each.instance_id,
+        )
+        for each in current
+    ]
+
+
+# The stories of Kafka's documentation
+
+
+def test_range_gives_the_first_members_one_more_of_each_topic():
+    both = [Subscriber(name, Subscription(("t", "u"))) for name in ("C0", "C1")]
+    shares = basic.assign_range({"t": 3, "u": 3}, both)
+    assert shares["C0"] == [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
+    assert shares["C1"] == [("t", 2), ("u", 2)]
+
+
+def test_roundrobin_deals_out_in_turn():
+    assert numbers(basic.assign_roundrobin({"t": 4}, members(C1=(), C2=(), C3=()))) == {
+        "C1": [0, 3],
+        "C2": [1],
+        "C3": [2],
+    }
+
+
+def test_roundrobin_passes_members_that_do_not_want_a_topic():
+    wanting = {"C0": ("t",), "C1": ("t", "u"), "C2": ("t", "u", "v")}
+    shares = basic.assign_roundrobin(
+        {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(topics)) for name, topics in wanting.items()]
+    )
+    assert shares == {"C0": [("t", 0)], "C1": [("u", 0)], "C2": [("u", 1), ("v", 0), ("v", 1), ("v", 2)]}
+
+
+def test_sticky_balances_that_group_better():
+    wanting = {"C0": ("t",), "C1": ("t", "u"), "C2": ("t", "u", "v")}
+    shares = sticky.assign_sticky(
+        {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(topics)) for name, topics in wanting.items()]
+    )
+    assert shares == {"C0": [("t", 0)], "C1": [("u", 0), ("u", 1)], "C2": [("v", 0), ("v", 1), ("v", 2)]}
+
+
+def test_static_members_keep_their_places_when_their_member_ids_change():
+    before = [Subscriber("z", Subscription(("t",)), "i1"), Subscriber("a", Subscription(("t",)), "i2")]
+    after = [Subscriber("a", Subscription(("t",)), "i1"), Subscriber("z", Subscription(("t",)), "i2")]
+    first, second = (numbers(basic.assign_range({"t": 3}, each)) for each in (before, after))
+    assert (first["z"], first["a"]) == (second["a"], second["z"]) == ([0, 1], [2])
+
+
+def test_of_two_claims_the_newer_generation_counts():
+    both = [Subscriber(name, Subscription(("t",), {"t": (0, 1)}, at)) for name, at in (("A", 1), ("B", 2))]
+    assert numbers(sticky.assign_sticky({"t": 2}, both)) == {"A": [1], "B": [0]}
+    assert numbers(sticky.assign_cooperative_sticky({"t": 2}, both)) == {"A": [], "B": [0]}
+
+
+def test_a_partition_that_two_members_claim_alike_is_taken_from_both_first():
+    both = members(A=(0, 1), B=(1, 2))
+    assert numbers(sticky.assign_cooperative_sticky({"t": 3}, both)) == {"A": [0], "B": [2]}
+
+
+def test_partitions_of_a_deleted_topic_are_given_up():
+    assert numbers(sticky.assign_sticky({}, members(A=(0, 1)))) == {"A": []}
+    assert numbers(sticky.assign_cooperative_sticky({"t": 1}, members(A=(0, 1)))) == {"A": [0]}
+
+
+# What holds of any group
+
+names = st.lists(st.sampled_from("ABCDEF"), min_size=1, max_size=6, unique=True)
+partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7), max_size=3)
+
+
+@st.composite
+def groups(draw, *, same_topics=False):
+    """Return how many partitions each topic has, and members with claims, which may contradict one another."""
+    counts = draw(partitions)
+    shared = tuple(draw(st.lists(st.sampled_from(TOPICS), unique=True)))
+    group = []
+    for name in draw(names):
+        topics = shared if same_topics else tuple(draw(st.lists(st.sampled_from(TOPICS), unique=True)))
+        claims = draw(st.lists(st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 8)), unique=True))
+        generation = draw(st.integers(1, 2))
+        instance = draw(st.sampled_from(["", f"i{name}"]))
+        group.append(Subscriber(name, Subscription(topics, subscription.by_topic(claims), generation), instance))
+    return counts, group
+
+
+def existing(counts, group):
+    """Return the partitions of topics that somebody wants."""
+    wanted = {topic for each in group for topic in each.subscription.topics}
+    return sorted(TopicPartition(topic, n) for topic in wanted for n in range(counts.get(topic, 0)))
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+@PATIENT
+@given(groups())
+def test_every_partition_has_exactly_one_member_that_wants_it(name, given_group):
+    counts, group = given_group
+    shares = consumer.ASSIGNORS[name](counts, group)
+    assert sorted(each for share in shares.values() for each in share) == existing(counts, group)
+    topics = {each.member_id: each.subscription.topics for each in group}
+    assert all(each.topic in topics[name] for name, share in shares.items() for each in share)
+
+
+@pytest.mark.parametrize("name", sorted(consumer.ASSIGNORS))
+@PATIENT
+@given(groups(), st.randoms(use_true_random=False))
+def test_the_order_of_members_and_topics_makes_no_difference(name, given_group, dice):
+    counts, group = given_group
+    shuffled, topics = list(group), list(counts)
+    dice.shuffle(shuffled)
+    dice.shuffle(topics)
+    assert consumer.ASSIGNORS[name](counts, group) == consumer.ASSIGNORS[name](
+        {topic: counts[topic] for topic in topics}, shuffled
+    )
+
+
+@pytest.mark.parametrize("name", ["roundrobin", "sticky"])
+@PATIENT
+@given(groups(same_topics=True))
+def test_members_of_the_same_topics_differ_by_at_most_one(name, given_group):
+    counts, group = given_group
+    sizes = [len(share) for share in consumer.ASSIGNORS[name](counts, group).values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@PATIENT
+@given(groups())
+def test_no_partition_could_move_to_a_member_with_two_fewer(given_group):
+    counts, group = given_group
+    shares = sticky.assign_sticky(counts, group)
+    for giver, share in shares.items():
+        for partition in share:
+            takers = [each.member_id for each in group if partition.topic in each.subscription.topics]
+            assert all(len(share) - len(shares[taker]) <= 1 for taker in takers), giver
+
+
+@PATIENT
+@given(groups(same_topics=True))
+def test_members_of_the_same_topics_keep_as_much_as_balance_allows(given_group):
+    counts, group = given_group
+    shares = sticky.assign_sticky(counts, group)
+    claims, every = sticky.claims_on(group), existing(counts, group)
+    owned = {each.member_id: 0 for each in group}
+    kept = 0
+    for partition in every:
+        owner = sticky.owner_of(claims.get(partition, []))
+        if owner is not None:
+            owned[owner] += 1
+            kept += partition in shares[owner]
+    least, more = divmod(len(every), len(group))
+    may_have_one_more = sum(count > least for count in owned.values())
+    assert kept == sum(min(count, least) for count in owned.values()) + min(more, may_have_one_more)
+
+
+@PATIENT
+@given(groups())
+def test_a_balanced_group_stays_as_it_is(given_group):
+    counts, group = given_group
+    shares = sticky.assign_sticky(counts, group)
+    assert sticky.assign_sticky(counts, next_round(group, shares, 3)) == shares
+    assert sticky.assign_cooperative_sticky(counts, next_round(group, shares, 3)) == shares
+
+
+@PATIENT
+@given(groups())
+def test_cooperative_gives_nothing_that_another_member_still_owns(given_group):
+    counts, group = given_group
+    shares = sticky.assign_cooperative_sticky(counts, group)
+    for member in group:
+        new = set(shares[member.member_id]) - set(flat(member.subscription.owned))
+        others = [each for each in group if each is not member]
+        assert not any(new & set(flat(other.subscription.owned)) for other in others)
+        assert len(shares[member.member_id]) == len(set(shares[member.member_id]))
+    given_out = [each for share in shares.values() for each in share]
+    assert len(given_out) == len(set(given_out))
+
+
+@PATIENT
+@given(groups(same_topics=True))
+def test_cooperative_comes_to_rest_in_two_generations(given_group):
+    counts, group = given_group
+    rounds = [sticky.assign_cooperative_sticky(counts, group)]
+    for generation in (3, 4):
+        rounds.append(sticky.assign_cooperative_sticky(counts, next_round(group, rounds[-1], generation)))
+    assert sorted(each for share in rounds[1].values() for each in share) == existing(counts, group)
+    assert rounds[1] == rounds[2]
+    assert all(set(first[name]) <= set(second[name]) for first, second in pairwise(rounds) for name in first)
+
+
+@PATIENT
+@given(groups())
+def test_cooperative_comes_to_rest_soon_if_members_want_different_topics(given_group):
+    counts, group = given_group
+    for generation in range(3, 8):
+        shares = sticky.assign_cooperative_sticky(counts, group)
+        group = next_round(group, shares, generation)
+    assert sorted(each for share in shares.values() for each in share) == existing(counts, group)
+
+
+@PATIENT
+@given(groups(), st.sampled_from("ABCDEF"))
+def test_when_a_member_leaves_the_others_keep_everything(given_group, leaver):
+    counts, group = given_group
+    shares = sticky.assign_sticky(counts, group)
+    left = [each for each in next_round(group, shares, 3) if each.member_id != leaver]
+    if left and all(each.subscription.topics == left[0].subscription.topics for each in group):
+        again = sticky.assign_sticky(counts, left)
+        assert all(set(shares[each.member_id]) <= set(again[each.member_id]) for each in left)
+
+
+# Encodings
+
+
+@PATIENT
+@given(groups())
+def test_subscriptions_and_assignments_are_stored(given_group):
+    _, group = given_group
+    for each in group:
+        given_out = each.subscription
+        if not given_out.owned:
+            given_out = Subscription(given_out.topics)  # who owns nothing has no generation
+        assert subscription.decode_subscription(*subscription.encode_subscription(given_out), "A") == given_out
+        assignment = Assignment(each.subscription.owned, b"mine")
+        assert subscription.decode_assignment(subscription.encode_assignment(assignment), "A") == assignment
+
+
+def test_no_bytes_are_an_empty_assignment():
+    assert subscription.decode_assignment(b"", "A") == Assignment()
+
+
+def test_a_field_of_a_later_version_is_ignored():
+    data, _ = subscription.encode_subscription(Subscription(("t",)))
+    later = data[:1] + b"\x02" + bytes([data[2] + 1]) + data[3:] + b"\xa4rack"
+    assert subscription.decode_subscription(later, b"", "A") == Subscription(("t",))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"\x92\x01\x90", b"no"])
+def test_a_subscription_that_is_not_understood_names_its_member(data):
+    with pytest.raises(CorruptObject, match="the subscription of member 'A' is damaged"):
+        subscription.decode_subscription(data, b"", "A")
+
+
+def test_what_a_member_owns_is_understood_or_names_its_member():
+    data, _ = subscription.encode_subscription(Subscription(("t",)))
+    with pytest.raises(CorruptObject, match="the subscription of member 'A' is damaged"):
+        subscription.decode_subscription(data, b"\xff", "A")
+
+
+def test_an_assignment_that_is_not_understood_names_its_member():
+    with pytest.raises(CorruptObject, match="the assignment of member 'A' is damaged"):
+        subscription.decode_assignment(b"\xff", "A")
+
+
+# The leader
+
+
+def test_the_leader_runs_the_assignor_that_was_voted_for():
+    joined = [JoinedMember(name, "", *subscription.encode_subscription(Subscription(("t",)))) for name in "AB"]
+    work = consumer.assign("roundrobin", 1, joined, {"t": 3})
+    assert subscription.decode_assignment(work["A"], "A").partitions == {"t": (0, 2)}
+
+
+def test_a_static_member_that_is_away_keeps_what_it_was_assigned():
+    said, _ = subscription.encode_subscription(Subscription(("t",)))
+    away = subscription.encode_assignment(Assignment({"t": (2, 3)}))
+    joined = [JoinedMember("A", "", said), JoinedMember("B", "b", said, b"", away)]
+    for protocol in ("sticky", "cooperative-sticky"):
+        work = consumer.assign(protocol, 5, joined, {"t": 4})
+        assert subscription.decode_assignment(work["B"], "B").partitions == {"t": (2, 3)}
+
+
+def test_many_partitions_are_assigned_soon():
+    group = [Subscriber(f"m{n:03}", Subscription(("t", "u"))) for n in range(100)]
+    counts = {"t": 1_000, "u": 1_000}
+    shares = sticky.assign_cooperative_sticky(counts, group)
+    joined = [*next_round(group, shares, 1), Subscriber("n", Subscription(("t", "u")))]
+    again = sticky.assign_cooperative_sticky(counts, joined)
+    assert sum(map(len, again.values())) == 2_000 - 19

@@ -1,0 +1,183 @@
+"""Connect's assignor: lost tasks wait for their worker, and tasks that keep their worker never stop."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.assignors import connect
+from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState, after, assign
+from pyspark_log_coordinator.group.state import JoinedMember
+from pyspark_log_storage.errors import CorruptObject
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""The machine may be busy."""
+DELAY = 300
+TASKS = {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
+def states(shares):
+    """Return the workers as they rejoin after they have carried out their assignments."""
+    return {name: after(share) for name, share in shares.items()}
+
+
+def tasks_of(shares):
+    return {name: share.tasks for name, share in shares.items()}
+
+
+def running(*names, tasks=TASKS):
+    """Return workers that share the tasks."""
+    return states(assign(dict.fromkeys(names, WorkerState()), tasks, 0, DELAY))
+
+
+def test_new_tasks_are_assigned_at_once():
+    workers = running("V", "W")
+    shares = assign(workers, TASKS | {"e": 2}, 10, DELAY)
+    assert tasks_of(shares) == {"V": ("a", "c", "e"), "W": ("b", "d")}
+    assert shares["V"].config_version == 2
+
+
+def test_a_lost_task_waits_for_its_worker():
+    workers = running("V", "W")
+    del workers["W"]
+    shares = assign(workers, TASKS, 1_000, DELAY)
+    assert shares == {"V": TaskAssignment(("a", "c"), (), 1, 1_300, DELAY)}
+
+
+def test_new_tasks_are_assigned_while_lost_ones_wait():
+    workers = running("V", "W")
+    del workers["W"]
+    shares = assign(workers, TASKS | {"e": 2}, 1_000, DELAY)
+    assert tasks_of(shares) == {"V": ("a", "c", "e")}
+    assert assign(states(shares), TASKS | {"e": 2}, 1_100, DELAY)["V"].delay_ms == 200
+
+
+def test_a_worker_that_returns_with_its_tasks_ends_the_delay():
+    workers = running("V", "W")
+    left = {"V": workers["V"]}
+    workers["V"] = states(assign(left, TASKS, 1_000, DELAY))["V"]
+    shares = assign(workers, TASKS, 1_100, DELAY)
+    assert {share.until_ms for share in shares.values()} == {0}
+    assert tasks_of(shares) == {"V": ("a", "c"), "W": ("b", "d")}
+
+
+def test_lost_tasks_go_to_idle_workers_after_the_delay():
+    workers = running("U", "V", "W", tasks=TASKS | {"e": 1})
+    del workers["U"]
+    waiting = states(assign(workers, TASKS | {"e": 1}, 1_000, DELAY))
+    shares = assign(waiting | {"U2": WorkerState()}, TASKS | {"e": 1}, 1_300, DELAY)
+    assert tasks_of(shares) == {"V": ("b", "e"), "W": ("c",), "U2": ("a", "d")}
+    assert {share.until_ms for share in shares.values()} == {0}
+
+
+def test_without_a_delay_lost_tasks_are_assigned_at_once():
+    workers = running("V", "W")
+    del workers["W"]
+    assert tasks_of(assign(workers, TASKS, 1_000, 0)) == {"V": ("a", "b", "c", "d")}
+
+
+def test_a_clock_that_differs_makes_no_delay_longer_than_the_maximum():
+    workers = running("V", "W")
+    del workers["W"]
+    waiting = states(assign(workers, TASKS, 10**9, DELAY))
+    assert assign(waiting, TASKS, 1_000, DELAY)["V"].delay_ms == DELAY
+
+
+def test_a_worker_that_joins_gets_what_others_have_given_up():
+    workers = running("V")
+    first = assign(workers | {"W": WorkerState()}, TASKS, 0, DELAY)
+    assert first["V"].revoked == ("c", "d")
+    assert tasks_of(first) == {"V": ("a", "b"), "W": ()}
+    second = assign(states(first), TASKS, 0, DELAY)
+    assert tasks_of(second) == {"V": ("a", "b"), "W": ("c", "d")}
+    assert second["V"].revoked == ()
+
+
+def test_a_worker_that_dies_with_revoked_tasks_loses_them():
+    first = assign(running("V") | {"W": WorkerState()}, TASKS, 0, DELAY)
+    shares = assign({"W": after(first["W"])}, TASKS, 0, DELAY)
+    assert (shares["W"].tasks, shares["W"].delay_ms) == ((), DELAY)
+
+
+def test_a_deleted_task_is_revoked():
+    shares = assign(running("V"), {"a": 1}, 0, DELAY)
+    assert (shares["V"].tasks, shares["V"].revoked) == (("a",), ("b", "c", "d"))
+
+
+def test_a_task_that_runs_twice_is_stopped_and_assigned_again():
+    twice = {"V": WorkerState(("a", "b"), (), 1), "W": WorkerState(("b", "c", "d"), (), 1)}
+    first = assign(twice, TASKS, 0, DELAY)
+    assert (first["V"].revoked, first["W"].revoked) == (("b",), ("b",))
+    assert sorted(sum(tasks_of(assign(states(first), TASKS, 0, DELAY)).values(), ())) == ["a", "b", "c", "d"]
+
+
+def test_a_group_without_tasks_has_nothing_to_do():
+    assert assign({"W": WorkerState()}, {}, 0, DELAY) == {"W": TaskAssignment()}
+
+
+tasks = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3))
+workers = st.dictionaries(
+    st.sampled_from(["U", "V", "W", "X"]),
+    st.builds(
+        lambda own, revoked, version, until: WorkerState(tuple(sorted(own)), tuple(sorted(revoked)), version, until),
+        st.sets(st.sampled_from("abcdefgh"), max_size=5),
+        st.sets(st.sampled_from("abcdefgh"), max_size=2),
+        st.integers(-1, 3),
+        st.integers(0, 900),
+    ),
+    min_size=1,
+)
+
+
+@PATIENT
+@given(workers, tasks, st.integers(0, 1_000), st.integers(0, DELAY))
+def test_no_task_runs_on_two_workers_and_none_starts_while_another_worker_runs_it(before, configured, now, delay):
+    shares = assign(before, configured, now, delay)
+    given_out = [task for share in shares.values() for task in share.tasks]
+    assert len(given_out) == len(set(given_out))
+    for name, share in shares.items():
+        others = {task for other, state in before.items() if other != name for task in state.tasks}
+        assert not (set(share.tasks) - set(before[name].tasks)) & others
+        assert set(before[name].tasks) <= {*share.tasks, *share.revoked}
+        assert not set(share.tasks) & set(share.revoked)
+        assert 0 <= share.delay_ms <= delay
+
+
+@PATIENT
+@given(workers, tasks, st.integers(0, 1_000))
+def test_the_group_comes_to_rest_with_every_task_on_one_worker(before, configured, now):
+    for _ in range(5):
+        shares = assign(before, configured, now, DELAY)
+        now += max(each.delay_ms for each in shares.values())
+        before = states(shares)
+    assert sorted(task for share in shares.values() for task in share.tasks) == sorted(configured)
+    sizes = [len(share.tasks) for share in shares.values()]
+    assert max(sizes) - min(sizes) <= 1
+    assert tasks_of(assign(before, configured, now, DELAY)) == tasks_of(shares)
+
+
+@PATIENT
+@given(workers)
+def test_states_and_assignments_are_stored(before):
+    for name, state in before.items():
+        assert connect.decode_state(connect.encode_state(state), name) == state
+        share = TaskAssignment(state.tasks, state.revoked, state.config_version, state.until_ms, 5)
+        assert connect.decode_assignment(connect.encode_assignment(share), name) == share
+    assert connect.decode_assignment(b"", "W") == TaskAssignment()
+
+
+def test_what_is_not_understood_names_its_worker():
+    with pytest.raises(CorruptObject, match="the state of worker 'W'"):
+        connect.decode_state(b"\xff", "W")
+    with pytest.raises(CorruptObject, match="the assignment of worker 'W'"):
+        connect.decode_assignment(b"\xff", "W")
+
+
+def test_a_static_worker_that_is_away_keeps_its_tasks():
+    said = connect.encode_state(WorkerState())
+    away = connect.encode_assignment(TaskAssignment(("b", "c"), (), 1))
+    joined = [
+        JoinedMember("V", "", b"", connect.encode_state(WorkerState(("a", "d"), (), 1))),
+        JoinedMember("W", "w", b"", said, away),
+    ]
+    shares = connect.assign_members(joined, TASKS, 0, DELAY)
+    assert connect.decode_assignment(shares["W"], "W").tasks == ("b", "c")

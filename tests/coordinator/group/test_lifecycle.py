@@ -1,0 +1,102 @@
+"""The life of a group, its configuration, and the migration of its journal."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.group import config as group_config
+from pyspark_log_coordinator.group import machine
+from pyspark_log_coordinator.group.config import GroupConfig
+from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig, DeleteGroup, GroupStarted, StartGroup
+from pyspark_log_coordinator.group.offsets import ResetOffsets
+from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
+from pyspark_log_storage.errors import GroupNotEmpty, InvalidName, InvalidOption, UnknownGroup
+from tests.coordinator.groups import NOW, after, commit, join, refusal, stable, started
+
+
+def test_a_group_starts_empty_and_once():
+    assert started().state is GroupState.EMPTY
+    assert machine.decide(started(), StartGroup("g"), NOW) == []
+    with pytest.raises(ValueError, match="twice"):
+        machine.evolve(started(), GroupStarted("g", GroupConfig()))
+
+
+def test_a_group_id_is_a_name():
+    refusal(InvalidName, Group(), StartGroup("a\nb"))
+
+
+def test_an_empty_group_is_deleted():
+    group = after(started(), commit(1), DeleteGroup())
+    assert (group.state, group.offsets, group.deleted_ms) == (GroupState.DEAD, {}, NOW)
+    assert machine.decide(group, DeleteGroup(), NOW) == []
+
+
+def test_a_group_with_members_is_not_deleted():
+    assert "stop them first" in refusal(GroupNotEmpty, stable(join("A")), DeleteGroup()).message
+
+
+@pytest.mark.parametrize("command", [join("A"), commit(1), ResetOffsets({})], ids=["join", "commit", "reset"])
+def test_a_dead_group_refuses_everything(command):
+    assert refusal(UnknownGroup, after(started(), DeleteGroup()), command).group == "g"
+
+
+def test_a_group_that_starts_again_uses_no_number_twice():
+    before = after(stable(join("A")), machine.LeaveGroup("A"), DeleteGroup())
+    again = after(before, StartGroup("g", GroupConfig(offset_metadata_max_bytes=1)))
+    assert (again.state, again.deleted_ms, again.config.offset_metadata_max_bytes) == (GroupState.EMPTY, None, 1)
+    assert (again.generation, again.actions, again.barriers) == (before.generation, before.actions, before.barriers)
+    assert before.generation == 2
+
+
+def test_settings_are_changed_by_kafkas_names():
+    group = after(started(), AlterGroupConfig({"group.initial.rebalance.delay.ms": "7"}))
+    assert group.config.initial_rebalance_delay_ms == 7
+    assert machine.decide(group, AlterGroupConfig({"group.initial.rebalance.delay.ms": "7"}), NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "1"),
+        ("group.initial.rebalance.delay.ms", "-1"),
+        ("group.min.session.timeout.ms", "0"),
+        ("offset.metadata.max.bytes", "2147483648"),
+        ("offset.metadata.max.bytes", "many"),
+        ("group.min.session.timeout.ms", "1800001"),
+    ],
+)
+def test_wrong_settings_are_refused(name, value):
+    assert refusal(InvalidOption, started(), AlterGroupConfig({name: value})).option == name
+
+
+def test_a_stored_number_that_no_user_can_have_set_is_found():
+    group_config.check(GroupConfig())
+    with pytest.raises(ValueError, match=r"offset\.metadata\.max\.bytes is -1"):
+        group_config.check(GroupConfig(offset_metadata_max_bytes=-1))
+
+
+def test_a_journal_moves_to_later_generations_only():
+    group = after(started(), MoveJournal(3))
+    assert machine.MACHINE.generation(group) == 3
+    assert machine.decide(group, MoveJournal(3), NOW) == []
+
+
+def test_the_journal_of_a_dead_group_moves():
+    assert after(started(), DeleteGroup(), MoveJournal(2)).journal_generation == 2
+
+
+def test_a_journal_may_begin_in_a_later_generation():
+    events = machine.decide(Group(), StartGroup("g", journal_generation=4), NOW)
+    assert events == [GroupStarted("g", GroupConfig()), JournalMoved(4)]
+
+
+def test_a_dead_group_that_starts_again_stays_where_its_journal_is():
+    dead = after(started(), MoveJournal(2), DeleteGroup())
+    assert after(dead, StartGroup("g", journal_generation=5)).journal_generation == 2
+
+
+def test_states_are_stored():
+    group = after(stable(join("A", instance="a"), join("B")), commit(1, "B", 1), join("C"))
+    assert machine.MACHINE.decode_state(machine.MACHINE.encode_state(group)) == group
+    data = msgspec.msgpack.encode(machine.decide(group, commit(2, "B", 1), NOW))
+    assert machine.MACHINE.decode_events(data) == machine.decide(group, commit(2, "B", 1), NOW)
