@@ -16,8 +16,8 @@ OLDER_VENV := .venv-spark-$(OLDER_SPARK)
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
 
-# The tests run in a process per core, as tests/conftest.py divides them: first those with the Spark session, in one
-# process. PARALLEL= runs all in one, to look at the output of a single test (ARGS="-s ...").
+# The tests run in a process per core, file by file: first those with a Spark session (tests/conftest.py). PARALLEL= runs
+# all in one process, to look at the output of a single test (ARGS="-s ...").
 PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # How many worlds `make simulate` runs.

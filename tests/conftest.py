@@ -4,7 +4,7 @@ The environment is set on import, so that programs started by tests inherit it. 
 (`timeout` in pyproject.toml).
 
 `make test` runs several processes with pytest-xdist (`--dist=loadfile`). The tests of a file stay in one process, and
-all with the Spark session in one.
+each process has a Spark session of its own. Those that need it are dispatched first, the longest of them before all.
 """
 
 import atexit
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 << 30
-WITH_SESSION = ("tests/spark/", "tests/spark_facts/")
-WITHOUT_SESSION = ("tests/spark/test_examples.py",)
 PACKAGE_FOLDERS = [str(ROOT), str(ROOT / "storage"), str(ROOT / "coordinator")]
 
 # A shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that.
@@ -79,28 +77,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def dispatch_order(item: pytest.Item) -> int:
     """Return the rank of a test: long ones are dispatched first, so that all processes end at about the same time."""
-    ranks = [has_session(item), *(item.get_closest_marker(name) is not None for name in ("spark", "slow"))]
+    slow, spark = (item.get_closest_marker(name) is not None for name in ("slow", "spark"))
+    ranks = [slow and has_session(item), has_session(item), spark, slow]
     return ranks.index(True) if True in ranks else len(ranks)
 
 
 def has_session(item: pytest.Item) -> bool:
     """Whether a test uses the Spark session."""
     return "spark" in getattr(item, "fixturenames", ())
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Keep the tests of a file in one process, and those with the Spark session in one, for `--dist=loadfile`."""
-    if config.getvalue("dist") != "loadfile":
-        return None
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return "spark" if file.startswith(WITH_SESSION) and file not in WITHOUT_SESSION else file
-
-    return Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -113,7 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """The one session of the run, set up by spark-conf/spark-defaults.conf."""
+    """The one session of the process, set up by spark-conf/spark-defaults.conf."""
     from pyspark.sql import SparkSession
 
     warehouse = tmp_path_factory.mktemp("warehouse")
