@@ -10,9 +10,9 @@ A worker that joins tells which tasks it runs. The leader compares these with al
     runs on two workers, or is deleted -> revokes it
 
 This is the deferred resolution of KIP-415's three designs. While a delay is running, no task moves, and a worker that
-returns gets nothing. When it is over, the leader rejoins: the lost tasks go to workers that have none, which are those
-that came back; if there are none, to those with fewest. A worker revokes a task and rejoins before another one gets it.
-So tasks that keep their worker never stop.
+returns gets nothing. When it is over, the leader rejoins, and the lost tasks go to the workers that have fewest: to the
+one that returned, as it has none, or to the others. A worker revokes a task and rejoins before another one gets it. So
+tasks that keep their worker never stop.
 
 The leader remembers nothing. What the next one needs is in every assignment, and comes back with every join: the end of
 the delay, and the newest version of the configuration that was assigned, which tells new tasks from lost ones.
@@ -126,12 +126,11 @@ def assign(
     lost = [task for task in free if tasks[task] <= known and task not in revoked]
     wait_until_ms = _delay_end(workers, lost, now_ms, max_delay_ms)
     if wait_until_ms <= now_ms:
-        idle = [name for name in workers if not running[name]]
-        _deal(lost, running, idle or list(workers))
-    _deal([task for task in free if task not in lost], running, list(workers))
+        _deal(lost, running)
+    _deal([task for task in free if task not in lost], running)
     if wait_until_ms <= now_ms:
         wait_until_ms = 0
-        _stop_surplus(running, stopped, workers)
+        _stop_surplus(running, stopped)
     version = max(known, *tasks.values()) if tasks else known
     return {
         name: TaskAssignment(
@@ -165,19 +164,22 @@ def _delay_end(workers: Mapping[str, WorkerState], lost: Sequence[str], now_ms: 
     return min(running, now_ms + max_delay_ms) if running else now_ms + max_delay_ms
 
 
-def _deal(tasks: Sequence[str], running: Mapping[str, set[str]], takers: Sequence[str]) -> None:
+def _deal(tasks: Sequence[str], running: Mapping[str, set[str]]) -> None:
+    """Give each task to the worker that has fewest; of equals, to one that had none, as a worker that has returned."""
+    idle = {name for name, share in running.items() if not share}
     for task in tasks:
-        taker = min(takers, key=lambda name: (len(running[name]), name))
+        taker = min(running, key=lambda name: (len(running[name]), name not in idle, name))
         running[taker].add(task)
 
 
-def _stop_surplus(
-    running: Mapping[str, set[str]], stopped: Mapping[str, set[str]], workers: Mapping[str, WorkerState]
-) -> None:
-    """Stop what a worker has more than its share. It is assigned to others when the worker has rejoined."""
+def _stop_surplus(running: Mapping[str, set[str]], stopped: Mapping[str, set[str]]) -> None:
+    """Stop what a worker has more than its share. It is assigned to others when the worker has rejoined.
+
+    No task that was dealt out just now is stopped: only a worker with fewest got one.
+    """
     share, remainder = divmod(sum(map(len, running.values())), len(running))
     for index, name in enumerate(sorted(running, key=lambda name: (-len(running[name]), name))):
         count = len(running[name]) - (share + (index < remainder))
-        surplus = sorted(running[name].intersection(workers[name].tasks))[::-1][: max(0, count)]
+        surplus = sorted(running[name])[::-1][: max(0, count)]
         running[name].difference_update(surplus)
         stopped[name].update(surplus)

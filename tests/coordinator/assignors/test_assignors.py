@@ -73,6 +73,20 @@ def test_sticky_balances_that_group_better():
     assert shares == {"C0": [("t", 0)], "C1": [("u", 0), ("u", 1)], "C2": [("v", 0), ("v", 1), ("v", 2)]}
 
 
+def test_a_member_that_has_too_much_gives_up_what_it_did_not_own():
+    wanting = {"B": (("u",), {}), "C": (("t",), {"t": (3,)}), "D": (("t", "u"), {"t": (2,), "u": (0,)})}
+    group = [Subscriber(name, Subscription(topics, owned, 1)) for name, (topics, owned) in wanting.items()]
+    shares = sticky.assign_sticky({"t": 4, "u": 1}, group)
+    assert shares == {"B": [("u", 0)], "C": [("t", 0), ("t", 3)], "D": [("t", 1), ("t", 2)]}
+
+
+def test_partitions_that_few_members_want_are_assigned_first():
+    wanting = {"A": (("t", "u"), {"u": (1,)}), "B": (("t", "u"), {}), "C": (("t",), {})}
+    group = [Subscriber(name, Subscription(topics, owned, 1)) for name, (topics, owned) in wanting.items()]
+    shares = sticky.assign_sticky({"t": 1, "u": 2}, group)
+    assert shares == {"A": [("u", 1)], "B": [("u", 0)], "C": [("t", 0)]}
+
+
 def test_static_members_keep_their_places_when_their_member_ids_change():
     before = [Subscriber("z", Subscription(("t",)), "i1"), Subscriber("a", Subscription(("t",)), "i2")]
     after = [Subscriber("a", Subscription(("t",)), "i1"), Subscriber("z", Subscription(("t",)), "i2")]

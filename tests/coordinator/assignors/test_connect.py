@@ -60,12 +60,13 @@ def test_a_worker_that_returns_with_its_tasks_ends_the_delay():
     assert tasks_of(shares) == {"V": ("a", "c"), "W": ("b", "d")}
 
 
-def test_lost_tasks_go_to_idle_workers_after_the_delay():
+def test_after_the_delay_lost_tasks_go_to_the_worker_that_returned():
     workers = running("U", "V", "W", tasks=TASKS | {"e": 1})
     del workers["U"]
     waiting = states(assign(workers, TASKS | {"e": 1}, 1_000, DELAY))
-    shares = assign(waiting | {"U2": WorkerState()}, TASKS | {"e": 1}, 1_300, DELAY)
-    assert tasks_of(shares) == {"V": ("b", "e"), "W": ("c",), "U2": ("a", "d")}
+    shares = assign(waiting | {"Z": WorkerState()}, TASKS | {"e": 1}, 1_300, DELAY)
+    # W has one task and would be as good a choice for the second one, but Z came back.
+    assert tasks_of(shares) == {"V": ("b", "e"), "W": ("c",), "Z": ("a", "d")}
     assert {share.until_ms for share in shares.values()} == {0}
 
 
@@ -139,6 +140,7 @@ def test_no_task_runs_on_two_workers_and_none_starts_while_another_worker_runs_i
         assert not (set(share.tasks) - set(before[name].tasks)) & others
         assert set(before[name].tasks) <= {*share.tasks, *share.revoked}
         assert not set(share.tasks) & set(share.revoked)
+        assert set(share.revoked) <= set(before[name].tasks)
         assert 0 <= share.delay_ms <= delay
 
 
