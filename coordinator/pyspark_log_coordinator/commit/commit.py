@@ -50,9 +50,9 @@ class Batch(msgspec.Struct, frozen=True):
 def commit(handle: TopicHandle, batch: Batch, policy: RetryPolicy) -> dict[int, tuple[int, int]]:
     """Append a batch to the topic in one journal entry; return once the promise of `acks` is kept.
 
-    Return the first offset and the end of the added rows, by partition; nothing for a replay. The handle has just been
-    refreshed. Raises `UnknownTopic` if the topic was created again since the files were
-    staged, and what `sequencing.decide` and `Journal.submit` raise.
+    Return the first offset and the end of the batch's rows, by partition. For a replay these are the rows of the same
+    files that are not in segments yet. The handle has just been refreshed. Raises `UnknownTopic` if the topic was
+    created again since the files were staged, and what `sequencing.decide` and `Journal.submit` raise.
     """
     if any(file.topic_id != handle.topic_id for file in batch.files):
         name = handle.name
@@ -121,11 +121,35 @@ def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
 
 
 def _offsets(batch: Batch, outcome: Outcome[Topic]) -> dict[int, tuple[int, int]]:
-    rows: Counter[int] = Counter()
-    if any(isinstance(event, BatchSequenced) for event in outcome.events):
-        for staged in batch.files:
-            for chunk in staged.file.chunks:
-                rows[chunk.partition] += chunk.rows
+    if not any(isinstance(event, BatchSequenced) for event in outcome.events):
+        return _offsets_of_replay(batch, outcome.state)
+    rows = _rows(batch)
     # The state is the one after the batch's own entry, so its rows are the last ones.
     ends = {partition: outcome.state.partitions[partition].log_end for partition in sorted(rows)}
     return {partition: (end - rows[partition], end) for partition, end in ends.items()}
+
+
+def _offsets_of_replay(batch: Batch, state: Topic) -> dict[int, tuple[int, int]]:
+    """Return the offsets of the rows of a batch that are found by the names of its files.
+
+    A partition of which a part has been rolled is left out.
+    """
+    names = {staged.file.name for staged in batch.files}
+    numbers = {state.first_file + index for index, file in enumerate(state.files) if file.name in names}
+    if not numbers:
+        return {}
+    rows, found = _rows(batch), {}
+    for partition in sorted(rows):
+        chunks = [chunk for chunk in state.partitions[partition].chunks if chunk.file in numbers]
+        if chunks and chunks[-1].end_offset - chunks[0].base_offset == rows[partition]:
+            found[partition] = chunks[0].base_offset, chunks[-1].end_offset
+    return found
+
+
+def _rows(batch: Batch) -> Counter[int]:
+    """Return the number of the batch's rows in each partition."""
+    rows: Counter[int] = Counter()
+    for staged in batch.files:
+        for chunk in staged.file.chunks:
+            rows[chunk.partition] += chunk.rows
+    return rows

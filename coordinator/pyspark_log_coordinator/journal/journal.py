@@ -101,6 +101,15 @@ class Journal(Replay[S, C]):
                 raise
         return self.refresh()
 
+    @property
+    def may_have_more(self) -> bool:
+        """Whether `refresh` is likely to find something new; at the least cost, for callers that poll.
+
+        False although there is more if the next entry was trimmed or its first copy is lost, so refresh now and then
+        in any case. Raises `StoreError`.
+        """
+        return not self._opened or self._has_moved or self.entries.may_have(self.number + 1)
+
     def _refresh(self) -> S:
         while True:
             if not self._opened:

@@ -52,6 +52,10 @@ class EntryLog:
         """Return the bytes that are decided for slot `n`, or None if none are yet."""
         return spare.read(self._store, self._journal, self._key(n))
 
+    def may_have(self, n: int) -> bool:
+        """Return whether slot `n` is filled, at the least cost; false for an entry of which only the spare is left."""
+        return self._store.exists(self._key(n))
+
     def newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, or 0 if there is none."""
         newest = next(snapshot.numbers(self._store, self._journal), 0)

@@ -4,6 +4,9 @@ A producer is a streaming query (its query id, which is stored in its checkpoint
 (`txnAppId`). The log keeps the last batch id of each; the same batch again changes nothing. Any other conflict is an
 error that says what happened.
 
+A producer without a name is one process (`ProducerClaim.expires`). It repeats a batch with the same files, so the log
+forgets it once these are below the orphan floor: from then on a repetition is refused because of its files.
+
 An application id that another query took over (`take_over`) never returns to its former query: its retries would look
 like new rows. The option may therefore stay set.
 """
@@ -29,6 +32,8 @@ class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     run_id: str
     batch_id: Int64
     take_over: bool = False
+    expires: bool = False
+    """Whether the producer is one process, which repeats a batch only with the same files."""
 
 
 class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -42,6 +47,8 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     retired_queries: tuple[str, ...] = ()
     rows_lost: Count = 0
     """Number of rows of the last batch that an election has cut off the log."""
+    born: Count | None = None
+    """The lowest born of the last batch's files if the producer expires."""
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:
@@ -107,8 +114,13 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
     return True
 
 
-def move(known: Producer | None, claim: ProducerClaim, rows: int) -> Producer:
-    """Return the producer after its batch was sequenced; another run or query retires the one before."""
+def move(known: Producer | None, claim: ProducerClaim, rows: int, born: int) -> Producer:
+    """Return the producer after its batch was sequenced; another run or query retires the one before.
+
+    `born` is the lowest one of the batch's files.
+    """
+    if claim.expires:
+        return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, born=born)
     if known is None:
         return Producer(claim.query_id, claim.run_id, claim.batch_id, rows)
     runs, queries = known.retired_runs, known.retired_queries
@@ -117,6 +129,11 @@ def move(known: Producer | None, claim: ProducerClaim, rows: int) -> Producer:
     if known.query_id != claim.query_id:
         queries = (*queries, known.query_id)[-RETIRED_MAX:]
     return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, runs, queries)
+
+
+def unexpired(known: dict[str, Producer], floor: int) -> dict[str, Producer]:
+    """Return the producers that are still needed after the orphan floor was raised to entry `floor`."""
+    return {name: each for name, each in known.items() if each.born is None or each.born >= floor}
 
 
 def _query(query_id: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.model.topic_state import FloorMark, Topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StaleFile
@@ -67,7 +68,8 @@ def evolve(topic: Topic, event: Event) -> Topic:
     """Return the topic after `event`."""
     match event:
         case OrphanFloorRaised():
-            return msgspec.structs.replace(topic, orphan_floor=event.floor)
+            known = producers.unexpired(topic.producers, event.floor)
+            return msgspec.structs.replace(topic, orphan_floor=event.floor, producers=known)
         case FloorMarked():
             return msgspec.structs.replace(topic, floor_mark=event.mark)
         case DeletionsConfirmed():

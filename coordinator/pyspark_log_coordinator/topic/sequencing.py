@@ -26,6 +26,7 @@ from pyspark_log_coordinator.replication.isr import IsrShrunk
 from pyspark_log_coordinator.segments import orphans
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
+from pyspark_log_storage.layout import born_of
 from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:
@@ -203,7 +204,8 @@ def evolve(topic: Topic, event: BatchSequenced) -> Topic:
     """Return the topic after the batch."""
     known = topic.producers
     if event.claim is not None:
-        moved = producers.move(known.get(event.claim.producer), event.claim, event.rows)
+        born = min((born_of(file.name) for file in event.files), default=0)
+        moved = producers.move(known.get(event.claim.producer), event.claim, event.rows, born)
         known = {**known, event.claim.producer: moved}
     grown = {
         index: _grow(topic, topic.partitions[index], growth)

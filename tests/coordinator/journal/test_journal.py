@@ -316,3 +316,18 @@ def test_opening_reads_the_newest_snapshot_and_what_came_after_it(journal, store
     expected = [f"{SNAPSHOTS}{newest_first(512)}", *(entry_key(n) for n in range(513, 517))]
     assert [key for key in store.reads if not is_spare(key)] == expected
     assert len(store.reads) == len(expected) + 1
+
+
+# Looking for a new entry
+
+
+@one_store
+def test_a_look_finds_the_entry_of_another_process(store):
+    journal = open_list(store)
+    assert journal.may_have_more
+    journal.refresh()
+    assert not journal.may_have_more
+    add(open_list(another(store)), "new")
+    assert journal.may_have_more
+    journal.refresh()
+    assert not journal.may_have_more

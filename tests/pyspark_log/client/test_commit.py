@@ -71,6 +71,19 @@ def test_a_replayed_batch_changes_nothing(log):
     assert rows(log, "t") == 1
 
 
+def test_a_repeated_batch_has_the_offsets_that_it_got(log):
+    commit(log, task(log, "t", b"before"))
+    staged = task(log, "t", b"a", b"b")
+    assert commit(log, staged, batch=0) == {"t": {0: (1, 3)}}
+    commit(log, task(log, "t", b"after"))
+    assert commit(log, staged, batch=0) == {"t": {0: (1, 3)}}
+
+
+def test_a_batch_that_is_staged_again_has_no_offsets(log):
+    commit(log, task(log, "t", b"a"), batch=0)
+    assert commit(log, task(log, "t", b"a"), batch=0) == {"t": {}}
+
+
 def test_a_replay_without_rows_is_noticed_in_the_topic_of_the_option(log):
     commit(log, task(log, "t", b"a"), batch=0, always="t")
     with pytest.raises(BatchMismatch, match="batch 0 again with 0 rows, but 1 are in the log"):
