@@ -150,7 +150,7 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
         raise InvalidOption(key, f"option {key} cannot be used in {kind.value}: it is a setting of the topic; {advice}")
     if (advised := broker_settings.advice(setting)) is not None:
         raise InvalidOption(key, f"option {key} cannot be used: {advised}")
-    raise UnknownOption(key, kind, _guess(key, known), known)
+    raise UnknownOption(key, kind, guess(key, known), known)
 
 
 class UnknownOption(InvalidOption):
@@ -165,7 +165,8 @@ class UnknownOption(InvalidOption):
         self.guess = guess
 
 
-def _guess(key: str, known: Iterable[str]) -> str | None:
+def guess(key: str, known: Iterable[str]) -> str | None:
+    """Return the option of `known` with the most similar name, or None if none is similar."""
     by_key = {name.lower(): name for name in known}
     if (own := by_key.get(key.removeprefix(KAFKA_PREFIX))) is not None:
         return own

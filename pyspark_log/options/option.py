@@ -1,4 +1,4 @@
-"""One row of the table of options, and the kinds of query that an option is for."""
+"""One row of a table of options, and the kinds of query or client that an option is for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Kind(enum.Enum):
-    """The kinds of query."""
+    """The kinds of query, and the Python clients."""
 
     SOURCE_BATCH = "a batch read"
     SOURCE_STREAM = "a streaming read"
@@ -21,11 +21,15 @@ class Kind(enum.Enum):
     SINK_STREAM = "a streaming write"
     READ = "a read"
     """A read of which Spark does not say yet whether it is a batch or a stream. It takes the options of both."""
+    PRODUCER = "a Producer"
+    CONSUMER = "a Consumer"
 
 
 SOURCE = frozenset({Kind.SOURCE_BATCH, Kind.SOURCE_STREAM})
 SINK = frozenset({Kind.SINK_BATCH, Kind.SINK_STREAM})
 EVERYWHERE = SOURCE | SINK
+PRODUCER = frozenset({Kind.PRODUCER})
+CONSUMER = frozenset({Kind.CONSUMER})
 
 REQUIRED = "required"
 

@@ -1,0 +1,85 @@
+"""The options of the Python `Producer`: those of a write, and how rows are gathered into batches."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from pyspark_log.options import sink_table
+from pyspark_log.options.option import PRODUCER, Option
+from pyspark_log.options.value import boolean, integer
+from pyspark_log_coordinator.model.settings import INT_MAX
+
+T = TypeVar("T")
+
+
+def _as_in_a_write(option: Option[T], **changes: Any) -> Option[T]:
+    return msgspec.structs.replace(option, kinds=PRODUCER, **changes)
+
+
+ACKS = _as_in_a_write(sink_table.ACKS)
+LINGER_MS = Option(
+    name="linger.ms",
+    kinds=PRODUCER,
+    value=integer(0, INT_MAX),
+    default="5",
+    meaning="How long the first row of a batch waits for more, in milliseconds. 0: while other batches are written.",
+    prefixed=("linger.ms", "queue.buffering.max.ms"),
+)
+BATCH_SIZE = Option(
+    name="batch.size",
+    kinds=PRODUCER,
+    value=integer(1, INT_MAX),
+    default=str(1024 * 1024),
+    meaning="Size of the rows of a topic, in bytes, that are a full batch and wait no longer.",
+    differs="A batch has the rows of all partitions of a topic, so the default is 1 MiB, not 16 KiB.",
+    prefixed=("batch.size",),
+)
+BUFFER_MEMORY = Option(
+    name="buffer.memory",
+    kinds=PRODUCER,
+    value=integer(1),
+    default=str(32 * 1024 * 1024),
+    meaning="Size of the rows that are not written yet, in bytes. When it is reached, `send` waits.",
+    differs="It counts keys, values, headers and 64 bytes for each row, not the memory that Python takes for them.",
+    prefixed=("buffer.memory",),
+)
+MAX_BLOCK_MS = Option(
+    name="max.block.ms",
+    kinds=PRODUCER,
+    value=integer(0, INT_MAX),
+    default="60000",
+    meaning="How long `send` waits while the buffer is full, in milliseconds. After that it raises `BufferExhausted`.",
+    prefixed=("max.block.ms",),
+)
+COMPRESSION_TYPE = _as_in_a_write(sink_table.COMPRESSION_TYPE, only_kafkas=frozenset())
+ENABLE_IDEMPOTENCE = Option(
+    name="enable.idempotence",
+    kinds=PRODUCER,
+    value=boolean(),
+    default="true",
+    meaning=(
+        "Whether to repeat a batch whose outcome is unknown, which the log then has once. If false, its futures raise"
+        " `OutcomeUnknown`."
+    ),
+    differs="It works with any acks. If false, such a batch is not repeated, so that no row is in the log twice.",
+    prefixed=("enable.idempotence",),
+)
+DELIVERY_TIMEOUT_MS = _as_in_a_write(
+    sink_table.DELIVERY_TIMEOUT_MS,
+    meaning="How long a batch is retried, in milliseconds, from the time when it was full or had lingered.",
+)
+RETRIES = _as_in_a_write(sink_table.RETRIES)
+RETRY_BACKOFF_MS = _as_in_a_write(sink_table.RETRY_BACKOFF_MS)
+REQUEST_TIMEOUT_MS = _as_in_a_write(sink_table.REQUEST_TIMEOUT_MS)
+MAX_MESSAGE_BYTES = _as_in_a_write(
+    sink_table.MAX_MESSAGE_BYTES, name="max.request.size", prefixed=("max.request.size", "message.max.bytes")
+)
+AUTO_CREATE_TOPICS = _as_in_a_write(sink_table.AUTO_CREATE_TOPICS)
+NUM_PARTITIONS = _as_in_a_write(sink_table.NUM_PARTITIONS)
+DEFAULT_REPLICATION_FACTOR = _as_in_a_write(sink_table.DEFAULT_REPLICATION_FACTOR)
+BROKER_SESSION_TIMEOUT_MS = _as_in_a_write(sink_table.BROKER_SESSION_TIMEOUT_MS)
+
+OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
+"""In the order of docs/options.md."""
