@@ -3,29 +3,56 @@
     df.writeStream.format("pyspark_log").option("topic", "t").option("checkpointLocation", c).start("/data/log")
     spark.readStream.format("pyspark_log").option("subscribe", "t").load("/data/log")
 
+    with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
+        producer.send("t", b"value", key=b"key")
+
 Spark finds `DefaultSource` by the package's name. It imports every package named `pyspark_...` when it looks for data
 sources, so heavy modules are imported on first use.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark_log.clients.consumer import Consumer
+    from pyspark_log.clients.producer import Producer
+    from pyspark_log.clients.records import (
+        BatchMetadata,
+        ConsumerBatch,
+        ConsumerRecord,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TopicPartition,
+    )
     from pyspark_log.datasource import DefaultSource
     from pyspark_log_storage.errors import LogError
 
 __version__ = "0.1.0"
-__all__ = ["DefaultSource", "LogError", "__version__"]
+__all__ = [
+    "BatchMetadata",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerRecord",
+    "DefaultSource",
+    "LogError",
+    "OffsetAndTimestamp",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+    "__version__",
+]
+_MODULES = {
+    "Consumer": "pyspark_log.clients.consumer",
+    "DefaultSource": "pyspark_log.datasource",
+    "LogError": "pyspark_log_storage.errors",
+    "Producer": "pyspark_log.clients.producer",
+}
+_RECORDS = "pyspark_log.clients.records"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "DefaultSource":
-        from pyspark_log.datasource import DefaultSource
-
-        return DefaultSource
-    if name == "LogError":
-        from pyspark_log_storage.errors import LogError
-
-        return LogError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.startswith("_") or name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES.get(name, _RECORDS)), name)

@@ -28,9 +28,8 @@ def canonical(path: str) -> str:
     return ",".join(absolute_urls(path))
 
 
-@functools.lru_cache(maxsize=16)
-def stores_at(address: str) -> Callable[[str], Store]:
-    """Return a function that opens the stores of the cluster's nodes by address, each once in this process.
+def own_stores_at(address: str) -> Callable[[str], Store]:
+    """Return a function that opens the stores of the cluster's nodes by address, each once, for one thread.
 
     `address` is canonical. Does no I/O. The function raises `InvalidOption`, `CorruptObject`.
     """
@@ -44,6 +43,10 @@ def stores_at(address: str) -> Callable[[str], Store]:
         return open_store(address)
 
     return store_at
+
+
+stores_at = functools.lru_cache(maxsize=16)(own_stores_at)
+"""As `own_stores_at`, with the same stores for the whole process."""
 
 
 @functools.lru_cache(maxsize=16)

@@ -28,6 +28,7 @@
     |-- NewerFormat                   written by a newer version: .object, .detail
     |-- StaleFile                     a file waited so long to be sequenced that it may have been deleted
     |-- UnknownVersion                a version of a topic that is no longer kept, or does not exist yet: .version
+    |-- BufferExhausted    retriable  the rows of a Producer wait for a store longer than max.block.ms: not sent
     |-- OutcomeUnknown                an entry may have been written or not: look for its effect
     `-- StoreError                    a call to a store failed: .url, .key
         |-- ObjectMissing             there is no such object
@@ -232,6 +233,12 @@ class UnknownVersion(LogError):
     def __init__(self, version: int, oldest: int, newest: int) -> None:
         super().__init__(f"there is no version {version}: versions {oldest} to {newest} are kept; choose one of these")
         self.version = version
+
+
+class BufferExhausted(LogError):
+    """The buffer of a Producer was full for longer than max.block.ms. The row was not sent."""
+
+    retriable = True
 
 
 class OutcomeUnknown(LogError):

@@ -47,7 +47,9 @@ class Batch(msgspec.Struct, frozen=True):
     """What the tasks rolled or merged; None if they could not know the topic: then the commit rolls."""
 
 
-def commit(handle: TopicHandle, batch: Batch, policy: RetryPolicy) -> dict[int, tuple[int, int]]:
+def commit(
+    handle: TopicHandle, batch: Batch, policy: RetryPolicy, *, cleans_up: bool = True
+) -> dict[int, tuple[int, int]]:
     """Append a batch to the topic in one journal entry; return once the promise of `acks` is kept.
 
     Return the first offset and the end of the batch's rows, by partition. For a replay these are the rows of the same
@@ -58,7 +60,7 @@ def commit(handle: TopicHandle, batch: Batch, policy: RetryPolicy) -> dict[int, 
         name = handle.name
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
     outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms))
-    inline_maintenance.run_inline(handle)
+    inline_maintenance.run_inline(handle, cleans_up=cleans_up)
     return _offsets(batch, outcome)
 
 

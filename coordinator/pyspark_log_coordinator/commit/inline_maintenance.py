@@ -87,16 +87,20 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
         handle.submit(MaintainSegments(tuple(swaps)))
 
 
-def run_inline(handle: TopicHandle) -> None:
-    """Clean up at every 64th entry of the journal, and copy to replicas that are out of sync when it is their turn."""
+def run_inline(handle: TopicHandle, *, cleans_up: bool = True) -> None:
+    """Clean up at every 64th entry of the journal, and copy to replicas that are out of sync when it is their turn.
+
+    `cleans_up` false: the caller cleans up elsewhere.
+    """
     from pyspark_log_coordinator.commit import isr_recovery
 
-    if handle.journal.number % CLEAN_UP_EVERY_ENTRIES == 0:
-        _clean_up(handle)
+    if cleans_up and handle.journal.number % CLEAN_UP_EVERY_ENTRIES == 0:
+        clean_up(handle)
     isr_recovery.recover_inline(handle)
 
 
-def _clean_up(handle: TopicHandle) -> None:
+def clean_up(handle: TopicHandle) -> None:
+    """Clean up the topic, and at times what belongs to no topic."""
     from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 
     log = handle.log

@@ -76,35 +76,39 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def fetch(
-    store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split] | None = None
+    store_at: Callable[[str], Store],
+    split: Split,
+    find_again: Callable[[int], Split] | None = None,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the split's rows in order, each batch with its first row's offset.
 
-    `store_at` opens the store at an address as the cluster knows it. Holds one batch and one chunk in memory, besides
+    `store_at` opens the store at an address as the cluster knows it. Small chunks are joined up to `batch_bytes_max`
+    bytes. Holds one batch and one chunk in memory, besides
     `recent_chunks`. If a node fails, the next holder is read. If a file is missing or no holder can be read,
     `find_again(offset)` is called once: it returns a new split of the rows from `offset`, which maintenance may have
     moved. Raises the nearest node's `CorruptObject`, which names topic, partition and offset, or `StoreError`.
     """
     offset = split.start
-    for batches in _grouped(_chunks(store_at, split, find_again)):
+    for batches in _grouped(_chunks(store_at, split, find_again), batch_bytes_max):
         joined = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         yield offset, joined
         offset += joined.num_rows
 
 
-def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+def _grouped(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[list[pa.RecordBatch]]:
     """Yield groups of batches that are to be joined."""
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        is_full = rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES_MAX
+        is_full = rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > bytes_max
         if group and (is_full or batch.schema != group[0].schema):
             yield group
             group, rows, size = [], 0, 0
         group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        if 2 * rows > BATCH_ROWS or 2 * size > BATCH_BYTES_MAX:  # another one as large would not fit
+        if 2 * rows > BATCH_ROWS or 2 * size > bytes_max:  # another one as large would not fit
             yield group
             group, rows, size = [], 0, 0
     if group:

@@ -6,6 +6,7 @@ each would read and decode the whole chunk again.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -18,26 +19,32 @@ BYTES_MAX = 32 * 1024 * 1024
 
 
 class RecentChunks:
-    """Decoded chunks by key, evicted in least recently used order. For one thread."""
+    """Decoded chunks by key, evicted in least recently used order. Safe for any number of threads."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, pa.RecordBatch] = OrderedDict()
 
     def take(self, chunk: Hashable) -> pa.RecordBatch | None:
         """Remove a chunk and return its rows, or None if it is not cached."""
+        with self._lock:
+            return self._remove(chunk)
+
+    def keep(self, chunk: Hashable, batch: pa.RecordBatch) -> None:
+        """Cache the rows of a chunk, unless they alone exceed the limit."""
+        with self._lock:
+            self._remove(chunk)
+            if batch.nbytes > self._bytes_max:
+                return
+            self._kept[chunk] = batch
+            self._bytes += batch.nbytes
+            while self._kept and self._bytes > self._bytes_max:
+                self._remove(next(iter(self._kept)))
+
+    def _remove(self, chunk: Hashable) -> pa.RecordBatch | None:
         batch = self._kept.pop(chunk, None)
         if batch is not None:
             self._bytes -= batch.nbytes
         return batch
-
-    def keep(self, chunk: Hashable, batch: pa.RecordBatch) -> None:
-        """Cache the rows of a chunk, unless they alone exceed the limit."""
-        self.take(chunk)
-        if batch.nbytes > self._bytes_max:
-            return
-        self._kept[chunk] = batch
-        self._bytes += batch.nbytes
-        while self._kept and self._bytes > self._bytes_max:
-            self.take(next(iter(self._kept)))

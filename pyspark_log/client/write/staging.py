@@ -184,7 +184,7 @@ class Staging:
         destination = self._destinations.get(topic)
         if destination is None:
             destination = self._destinations[topic] = self._destination(topic)
-        _check_sizes(destination, record)
+        check_sizes(destination, record)
         small = record.nbytes <= CHUNK_BYTES  # asking each slice would take longer than writing it
         partitions = destination.partitions
         if partitions == 1 and explicit is None:
@@ -293,7 +293,8 @@ def _largest(record: pa.RecordBatch) -> float:
     return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
 
 
-def _check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
+def check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
+    """Raise `InvalidRecord` if a row is larger than the topic or the write allows."""
     # Most blocks as a whole are below the limit, or have no row near it.
     if record.nbytes <= destination.max_message_bytes or _largest(record) <= destination.max_message_bytes:
         return

@@ -1,0 +1,1 @@
+"""The Python clients `Producer` and `Consumer`, which need neither Spark nor Java."""

@@ -1,0 +1,124 @@
+"""The housekeeper: the maintenance of a producer's topics, in a thread of its own beside the commits.
+
+Other writers do this between two batches (`inline_maintenance`). A producer commits many small batches a second, and
+its rows would wait for it.
+
+    roll         oldest chunks into segments, as the tasks of a Spark write do; the next commit swaps them in
+    clean up     as after every 64th journal entry, with a log of its own, and at most every `CLEAN_UP_SECONDS`
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from pyspark_log.client.opening import own_log, own_stores_at
+from pyspark_log_coordinator.commit.inline_maintenance import (
+    CLEAN_UP_EVERY_ENTRIES,
+    clean_up,
+    plan_inline,
+    roll_inline,
+)
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.maintenance.roll_job import RollTask
+    from pyspark_log_coordinator.segments.swap import SwapSegments
+
+CLEAN_UP_SECONDS = 5.0
+"""A topic is not cleaned up more often: it takes some milliseconds, and slows down the commits beside it."""
+
+_logger = logging.getLogger("pyspark_log")
+
+
+class _Record:
+    """What the housekeeper knows of a topic."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        """The newest journal entry that it was told of."""
+        self.owes_cleanup = False
+        self.next_cleanup = 0.0
+        self.rolled: tuple[SwapSegments, ...] = ()
+        """What waits for the next commit."""
+
+
+class Housekeeper:
+    """Maintains topics, one job after another. All methods are called by the thread that commits."""
+
+    def __init__(self, address: str, environment: Environment) -> None:
+        self._address = address
+        self._environment = environment
+        self._store_at = own_stores_at(address)
+        self._records: dict[str, _Record] = {}
+        """By topic id."""
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_busy = False
+
+    def take(self, handle: TopicHandle) -> tuple[SwapSegments, ...]:
+        """Return what was rolled of a topic, for its next commit."""
+        record = self._record(handle)
+        rolled, record.rolled = record.rolled, ()
+        return rolled
+
+    def committed(self, handle: TopicHandle) -> None:
+        """Start what is due after a commit to a topic, if nothing is under way."""
+        record, number = self._record(handle), handle.journal.number
+        if number // CLEAN_UP_EVERY_ENTRIES > record.number // CLEAN_UP_EVERY_ENTRIES:
+            record.owes_cleanup = True
+        record.number = number
+        if self._is_busy:
+            return
+        if record.owes_cleanup and monotonic() >= record.next_cleanup:
+            record.owes_cleanup = False
+            record.next_cleanup = monotonic() + CLEAN_UP_SECONDS
+            self._start(partial(self._clean_up, handle.name))
+        elif not record.rolled:
+            for task in plan_inline(handle)[:1]:
+                self._start(partial(self._roll, record, task))
+
+    def stop(self, handles: list[TopicHandle]) -> None:
+        """Do the cleanups that are due, and end the thread."""
+        for handle in handles:
+            if self._record(handle).owes_cleanup:
+                self._start(partial(self._clean_up, handle.name))
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+
+    def _record(self, handle: TopicHandle) -> _Record:
+        known = self._records.get(handle.topic_id)
+        if known is None:
+            known = self._records[handle.topic_id] = _Record(handle.journal.number)
+        return known
+
+    def _start(self, job: Callable[[], None]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="pyspark_log housekeeper", daemon=True)
+            self._thread.start()
+        self._is_busy = True
+        self._jobs.put(job)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except LogError as error:
+                _logger.warning("maintenance was left for later: %s", error)
+            self._is_busy = False
+
+    def _roll(self, record: _Record, task: RollTask) -> None:
+        record.rolled = roll_inline(self._store_at, task, self._environment)
+
+    def _clean_up(self, topic: str) -> None:
+        log = own_log(self._address)  # a new one reads the newest snapshot, not every entry since the last cleanup
+        log.open(create=False)
+        clean_up(log.topic(topic))

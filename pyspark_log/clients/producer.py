@@ -1,0 +1,195 @@
+"""The Python `Producer`: sends rows to topics from any program, without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from pyspark_log.client.opening import canonical, own_log
+from pyspark_log.clients.accumulator import Accumulator
+from pyspark_log.clients.atomic_batch import AtomicBatch
+from pyspark_log.clients.housekeeper import Housekeeper
+from pyspark_log.clients.producer_batch import ArrowBatch
+from pyspark_log.clients.records import BatchMetadata, RecordMetadata
+from pyspark_log.clients.row_input import arrow_rows, checked_row
+from pyspark_log.clients.sender import Sender
+from pyspark_log.options.producer import parse_producer
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    import pyarrow as pa
+    from typing_extensions import Self
+
+    from pyspark_log.clients.producer_batch import OnDelivery
+    from pyspark_log.clients.row_input import GivenHeaders, Text
+
+_NS_PER_US = 1000
+
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+class Producer:
+    """Sends rows to topics.
+
+        with Producer("/data/log") as producer:
+            producer.send("flights", b"UA 1545", key=b"EWR")
+
+    A thread gathers rows into batches (`linger.ms`, `batch.size`), and each batch of a topic becomes one journal entry.
+    Rows of a partition are in the log in the order in which one thread sent them.
+
+    All methods may be called by any number of threads. A process that is forked must make its own Producer.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], config: Mapping[str, object] | None = None, **options: Any
+    ) -> None:
+        """Take the address of a cluster and options by Kafka's names, as a dict or with `_` for `.`: `linger_ms=20`.
+
+        Reads and writes nothing yet. docs/options.md lists the options. Raises `InvalidOption`.
+        """
+        self._options = parse_producer(config, options)
+        address = canonical(os.fspath(path))
+        log = own_log(address)
+        self._accumulator = Accumulator(self._options)
+        self._sender = Sender(log, Housekeeper(address, log.environment), self._options, self._accumulator)
+        self._destination = self._sender.destination
+        self._refused = ""
+        """Why nothing can be sent any more."""
+        self._finalizer = weakref.finalize(self, _finish, os.getpid(), self._accumulator, self._sender)
+        _producers.add(self)
+        self._sender.start()
+
+    def send(  # noqa: PLR0913 -- each is a part of a row
+        self,
+        topic: str,
+        value: Text | None = None,
+        key: Text | None = None,
+        headers: GivenHeaders | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
+    ) -> Future[RecordMetadata]:
+        """Send a row, and return the future of its place in the log.
+
+        Text is encoded in UTF-8; a value of None is a tombstone. The partition is the given one, else Kafka's of the
+        key, else the same for all rows without a key in a batch. `timestamp_ms` is now by default, in milliseconds
+        since 1970. `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon, and
+        must not flush.
+
+        Waits for up to `max.block.ms` if the buffer is full, and when a topic is used for the first time. Raises
+        `InvalidRecord` for a row that cannot be written, `BufferExhausted`, `InvalidInput` after `close`, and for the
+        first row of a topic also `UnknownTopic`, `NoCluster`, `StoreError`. The future raises what happens later.
+        """
+        if self._refused:
+            raise InvalidInput(self._refused)
+        row = checked_row(self._destination(topic), value, key, headers, partition, timestamp_ms)
+        return self._accumulator.append(topic, row, partition, on_delivery)
+
+    def send_batch(self, topic: str, rows: pa.RecordBatch | pa.Table) -> Future[BatchMetadata]:
+        """Send Arrow rows, and return the future of their places in the log: all of them in one entry, or none.
+
+        The columns are `value` (binary or string, required), `key`, `headers`, `partition` and `timestamp`, as those of
+        a Spark write; others are ignored. The rows must not be changed afterwards. Raises what `send` raises.
+        """
+        self._check_usable()
+        destination = self._destination(topic)
+        batch = ArrowBatch(topic, arrow_rows(rows, destination, time.time_ns() // _NS_PER_US))
+        if rows.num_rows == 0:
+            batch.succeed({})
+        else:
+            self._accumulator.add([batch])
+        return batch.future
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[AtomicBatch]:
+        """Gather rows that are sequenced whole: `with producer.batch() as batch: batch.send(...)`.
+
+        When the block ends its rows are written, in one journal entry for each topic, and the call returns when all of
+        them are acknowledged. Readers see all rows of a topic or none. Rows for several topics are several entries: if
+        the process dies between two of them, only some of the topics have their rows. If the block raises, nothing is
+        written, and its futures are cancelled.
+
+        The block holds at most `buffer.memory`. Raises what the futures raise.
+        """
+        self._check_usable()
+        batch = AtomicBatch(self._destination, self._options.buffer_memory)
+        try:
+            yield batch
+        except BaseException:
+            batch.cancel()
+            raise
+        self._check_usable()
+        for future in batch.submit(self._accumulator):
+            future.result()
+
+    def partitions_for(self, topic: str) -> int:
+        """Return the number of a topic's partitions. Raises what `send` raises for the first row of a topic."""
+        self._check_usable()
+        return self._destination(topic).partitions
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Wait until all rows that were sent before are in the log, or have failed; for `timeout` seconds at most.
+
+        Return the number of batches that are not: 0 unless the time is over.
+        """
+        if self._refused:
+            return 0
+        if threading.current_thread() in self._sender.threads:
+            raise InvalidInput("a callback of a row cannot flush: it would wait for itself; flush in another thread")
+        return self._accumulator.flush(timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, for `timeout` seconds at most, and end the threads. Rows that are not written by then fail.
+
+        A Producer that is not closed does this when it is deleted, or when the program ends.
+        """
+        if not self._refused:
+            self._refused = "this Producer is closed; make a new one"
+            self._finalizer.detach()
+            _finish(os.getpid(), self._accumulator, self._sender, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close. Rows that were sent before an exception are written too: only `batch` takes rows back."""
+        self.close()
+
+    def _check_usable(self) -> None:
+        if self._refused:
+            raise InvalidInput(self._refused)
+
+    def _fork(self) -> None:
+        """Refuse everything: the threads are in the parent process, and a lock may be held by one of them."""
+        self._refused = "this Producer was made before the process was forked; make one in each process"
+        self._finalizer.detach()
+
+
+def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: float | None = None) -> None:
+    """Write what is left, and end the threads."""
+    if process != os.getpid():
+        return
+    accumulator.close()
+    if threading.current_thread() in sender.threads:
+        return  # the last reference was in a callback: they end by themselves
+    accumulator.flush(timeout)
+    sender.abandon(InvalidInput("the Producer was closed before this row was written"))
+
+
+def _fork_all() -> None:
+    for producer in list(_producers):
+        producer._fork()  # noqa: SLF001 -- of this module
+
+
+os.register_at_fork(after_in_child=_fork_all)

@@ -1,0 +1,241 @@
+"""Batches of a producer: rows of one topic that are sequenced together, and their futures.
+
+    RowBatch       gathers rows one by one, in lists that become Arrow columns at once
+    ArrowBatch     rows that are Arrow columns already
+
+A batch is settled once, with its offsets or an error, by the sender's thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log.client.write.partitioner import group_by_partition, partition_of
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.clients.delivery import Delivery
+from pyspark_log.clients.records import OFFSET_UNKNOWN, BatchMetadata, Headers, RecordMetadata
+from pyspark_log_storage import schema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+OnDelivery: TypeAlias = Callable[[BaseException | None, RecordMetadata | None], object]
+"""Called with the error, or with where the row is."""
+
+ROW_BYTES = 64
+"""Counted for each row besides its key, value and headers."""
+_US_PER_MS = 1000
+_logger = logging.getLogger("pyspark_log")
+
+
+class ProducerBatch:
+    """Rows of one topic, from their way into memory until they are in the log."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.bytes = 0
+        """What it takes of `buffer.memory`."""
+        self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
+        """The number of rows of each partition, once `rows` was called."""
+
+    def rows(self, partitions: int, sticky: int) -> Rows:
+        """Return the rows, each with its partition if there are several. `sticky` is for rows without a key."""
+        record, explicit = self._columns()
+        if partitions == 1 and explicit is None:
+            self.counts = np.array([record.num_rows])
+            return Rows(record, None, None)
+        ids = partition_of(record.column("key"), explicit, partitions, sticky)
+        self.counts = np.bincount(ids, minlength=partitions)
+        self._assigned(ids)
+        return Rows(record, None, pa.array(ids))
+
+    def _columns(self) -> tuple[pa.RecordBatch, pa.Array | None]:
+        """Return the rows, and the partitions that they name."""
+        raise NotImplementedError
+
+    def _assigned(self, ids: NDArray[np.int32]) -> None:
+        """Note the partition of each row."""
+
+    def succeed(self, offsets: Mapping[int, tuple[int, int]]) -> None:
+        """Settle the futures: the rows are in the log. A partition without offsets is unknown."""
+        raise NotImplementedError
+
+    def fail(self, error: BaseException) -> None:
+        """Settle the futures: the rows are not in the log, or that is unknown."""
+        raise NotImplementedError
+
+
+class RowBatch(ProducerBatch):
+    """Rows that were sent one by one."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.lock = threading.RLock()  # a callback of a future may look at another one
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._timestamps: list[int] = []
+        """Microseconds."""
+        self._headers: dict[int, Headers] = {}
+        self._explicit: dict[int, int] = {}
+        self._callbacks: list[tuple[int, OnDelivery]] = []
+        self._watched: list[tuple[Delivery, int]] = []
+        self._ids: NDArray[np.int32] | None = None
+        """The partition of each row; None if all are in partition 0."""
+        self._offsets: Mapping[int, tuple[int, int]] | None = None
+        self._each_offset: NDArray[np.int64] | None = None
+        self._error: BaseException | None = None
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers | None,
+        partition: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        """Add a row. `timestamp` is in microseconds. Called by one thread at a time."""
+        row = len(self._values)
+        self._keys.append(key)
+        self._values.append(value)
+        self._timestamps.append(timestamp)
+        if headers:
+            self._headers[row] = headers
+        if partition is not None:
+            self._explicit[row] = partition
+        if on_delivery is not None:
+            self._callbacks.append((row, on_delivery))
+        return Delivery(self, row)
+
+    def _columns(self) -> tuple[pa.RecordBatch, pa.Array | None]:
+        columns = [
+            pa.array(self._keys, pa.binary()),
+            pa.array(self._values, pa.binary()),
+            pa.array(np.array(self._timestamps, np.int64)).view(schema.TIMESTAMP),
+        ]
+        kind, count = schema.RECORD, len(self._values)
+        if self._headers:
+            kind = schema.RECORD_WITH_HEADERS
+            columns.append(pa.array([self._headers.get(row) for row in range(count)], schema.HEADERS))
+        explicit = None
+        if self._explicit:
+            explicit = pa.array([self._explicit.get(row) for row in range(count)], pa.int32())
+        return pa.RecordBatch.from_arrays(columns, schema=kind), explicit
+
+    def _assigned(self, ids: NDArray[np.int32]) -> None:
+        self._ids = ids
+
+    def succeed(self, offsets: Mapping[int, tuple[int, int]]) -> None:
+        self._offsets = offsets
+        self._settle()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._settle()
+
+    def cancel(self) -> None:
+        """Settle the futures as cancelled: the rows were never handed over."""
+        self.fail(CancelledError())
+
+    def watch(self, delivery: Delivery, row: int) -> None:
+        """Settle the future of a row, or do so when the batch is settled. The caller holds the lock."""
+        if self._offsets is None and self._error is None:
+            self._watched.append((delivery, row))
+        else:
+            self._tell(delivery, row)
+
+    def _settle(self) -> None:
+        # The rows themselves are not needed any more.
+        self._keys, self._values, self._headers, self._explicit = [], [], {}, {}
+        with self.lock:
+            watched, self._watched = self._watched, []
+        for delivery, row in watched:
+            self._tell(delivery, row)
+        for row, call in self._callbacks:
+            try:
+                if self._error is None:
+                    call(None, self._metadata(row))
+                else:
+                    call(self._error, None)
+            except Exception:  # as futures do with their callbacks
+                _logger.exception("on_delivery of a row of topic %r failed", self.topic)
+        self._callbacks = []
+
+    def _tell(self, delivery: Delivery, row: int) -> None:
+        if self._error is None:
+            delivery.set_result(self._metadata(row))
+        elif isinstance(self._error, CancelledError):
+            Future.cancel(delivery)
+            delivery.set_running_or_notify_cancel()
+        else:
+            delivery.set_exception(self._error)
+
+    def _metadata(self, row: int) -> RecordMetadata:
+        offsets, milliseconds = self._offsets, self._timestamps[row] // _US_PER_MS
+        assert offsets is not None
+        if self._ids is None:
+            offset = offsets[0][0] + row if 0 in offsets else OFFSET_UNKNOWN
+            return RecordMetadata(self.topic, 0, offset, milliseconds)
+        if self._each_offset is None:
+            self._each_offset = _each_offset(self._ids, offsets)
+        return RecordMetadata(self.topic, int(self._ids[row]), int(self._each_offset[row]), milliseconds)
+
+
+class ArrowBatch(ProducerBatch):
+    """Rows that were sent as an Arrow batch."""
+
+    def __init__(self, topic: str, rows: Rows) -> None:
+        super().__init__(topic)
+        self.future: Future[BatchMetadata] = Future()
+        self.future.set_running_or_notify_cancel()  # cannot be cancelled
+        self._rows: Rows | None = rows
+        self.bytes = rows.record.nbytes + ROW_BYTES
+
+    def _columns(self) -> tuple[pa.RecordBatch, pa.Array | None]:
+        rows = self._rows
+        assert rows is not None, "the batch was settled"
+        return rows.record, rows.partition
+
+    def succeed(self, offsets: Mapping[int, tuple[int, int]]) -> None:
+        self._rows = None
+        self.future.set_result(BatchMetadata(self.topic, dict(offsets)))
+
+    def fail(self, error: BaseException) -> None:
+        self._rows = None
+        self.future.set_exception(error)
+
+
+def share_out(batches: list[ProducerBatch], offsets: Mapping[int, tuple[int, int]]) -> list[dict[int, tuple[int, int]]]:
+    """Return the offsets of each of the batches that were committed together, in this order."""
+    reached = {partition: start for partition, (start, _) in offsets.items()}
+    shares = []
+    for batch in batches:
+        share = {}
+        for partition in np.flatnonzero(batch.counts).tolist():
+            if partition in reached:
+                start = reached[partition]
+                reached[partition] = end = start + int(batch.counts[partition])
+                share[partition] = start, end
+        shares.append(share)
+    return shares
+
+
+def _each_offset(ids: NDArray[np.int32], offsets: Mapping[int, tuple[int, int]]) -> NDArray[np.int64]:
+    order, bounds = group_by_partition(ids, int(ids.max()) + 1)
+    each = np.full(len(ids), OFFSET_UNKNOWN, np.int64)
+    for partition, (start, end) in enumerate(itertools.pairwise(bounds.tolist())):
+        if end > start and partition in offsets:
+            first = offsets[partition][0]
+            each[order[start:end]] = np.arange(first, first + end - start)
+    return each

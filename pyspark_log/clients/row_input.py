@@ -1,0 +1,130 @@
+"""Rows as users of a producer give them, checked where they are sent: what is wrong with one fails no other row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.client.write.rows import Rows, rows_of
+from pyspark_log.client.write.staging import check_sizes
+from pyspark_log.clients.records import Headers
+from pyspark_log_storage.errors import InvalidRecord
+
+if TYPE_CHECKING:
+    from pyspark_log.client.write.staging import Destination
+
+Text: TypeAlias = "bytes | bytearray | memoryview | str"
+GivenHeaders: TypeAlias = "Mapping[str, Text | None] | Iterable[tuple[str, Text | None]]"
+
+_US_PER_MS = 1000
+TIMESTAMP_MS_MAX = 2**63 // 1000 - 1
+
+
+def as_bytes(value: object, what: str) -> bytes:
+    """Return bytes, or text in UTF-8. Raises `InvalidRecord`."""
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRecord(f"the {what} of a row is text that UTF-8 cannot encode ({error}); give bytes") from None
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise InvalidRecord(f"the {what} of a row is of type {type(value).__name__}; give bytes, text or None")
+
+
+def as_headers(given: GivenHeaders) -> Headers:
+    """Return headers as they are stored. Raises `InvalidRecord`."""
+    pairs: Iterable[object] = given.items() if isinstance(given, Mapping) else given
+    headers = []
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 -- a pair
+            raise InvalidRecord(f"a header is {pair!r}; give a dict, or pairs of a text and a value")
+        key, value = pair
+        as_bytes(key, "header key")
+        headers.append((key, None if value is None else as_bytes(value, f"header {key}")))
+    return headers
+
+
+class InputRow(NamedTuple):
+    """A row that can be written to its topic. `timestamp` is in microseconds, None for now."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+    timestamp: int | None
+    size: int
+    """The bytes of key, value and headers."""
+
+
+def checked_row(
+    destination: Destination,
+    value: Text | None,
+    key: Text | None,
+    headers: GivenHeaders | None,
+    partition: int | None,
+    timestamp_ms: int | None,
+) -> InputRow:
+    """Return a row as it is stored. Raises `InvalidRecord`."""
+    size = 0
+    if value is not None:
+        if type(value) is not bytes:
+            value = as_bytes(value, "value")
+        size = len(value)
+    if key is not None:
+        if type(key) is not bytes:
+            key = as_bytes(key, "key")
+        size += len(key)
+    stored = timestamp = None
+    if headers is not None:
+        stored = as_headers(headers)
+        size += sum(len(name.encode()) + len(each or b"") for name, each in stored)
+    if size > destination.max_message_bytes or partition is not None:
+        _check(destination, size, partition)
+    if timestamp_ms is not None:
+        if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+            raise InvalidRecord(f"the timestamp of a row is {timestamp_ms}; give milliseconds since 1970")
+        timestamp = timestamp_ms * _US_PER_MS
+    return InputRow(key, value, stored, timestamp, size)
+
+
+def _check(destination: Destination, size: int, partition: int | None) -> None:
+    if size > destination.max_message_bytes:
+        raise InvalidRecord(
+            f"topic {destination.name!r}: a row of {size} bytes is larger than max.message.bytes "
+            f"({destination.max_message_bytes}); raise it for the topic (and max.request.size for the Producer), or "
+            "send smaller rows"
+        )
+    if partition is not None and not 0 <= partition < destination.partitions:
+        raise InvalidRecord(
+            f"topic {destination.name!r} has no partition {partition}: it has {destination.partitions}, numbered from "
+            "0; choose one of these, or add partitions"
+        )
+
+
+def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination, now_us: int) -> Rows:
+    """Return the rows of an Arrow batch or table. Raises `InvalidRecord`."""
+    if isinstance(data, pa.Table):
+        batches = data.combine_chunks().to_batches()
+        data = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=data.schema)
+    if "value" not in data.schema.names:
+        raise InvalidRecord(
+            f"the batch has no column 'value' (it has {', '.join(data.schema.names) or 'none'}); give the payload this "
+            "name"
+        )
+    try:
+        rows = rows_of(data, now_us=now_us, by_topic_column=False)
+        explicit = None if rows.partition is None else rows.partition.cast(pa.int32())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidRecord(
+            f"a column of the batch has a type that cannot be written ({error}); the columns are value and key (binary "
+            "or string), headers, partition (int32) and timestamp"
+        ) from error
+    check_sizes(destination, rows.record)
+    if explicit is not None and explicit.null_count < len(explicit):
+        extremes = pc.min_max(explicit).as_py()
+        for extreme in extremes.values():
+            _check(destination, 0, extreme)
+    return Rows(rows.record, None, explicit)

@@ -1,0 +1,239 @@
+"""The sender: the threads of a producer that write its rows (Kafka's Sender).
+
+    sender       takes ready batches of a topic and stages them in an append file
+    committer    commits what was staged, in one journal entry, and settles the futures
+    housekeeper  maintains the topics (`housekeeper`)
+
+While one request is committed the next one is staged. Requests are committed in the order in which they were staged, so
+rows of a partition keep their order. The log is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log.client.write.retrying_staging import RetryingStaging
+from pyspark_log.client.write.staging import Destination, Staging, destination_of
+from pyspark_log.clients.producer_batch import share_out
+from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.retry import retry
+from pyspark_log_storage.errors import LogError, OutcomeUnknown, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log.clients.accumulator import Accumulator, Request
+    from pyspark_log.clients.housekeeper import Housekeeper
+    from pyspark_log.options.producer import ProducerOptions
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.batch import StagedFile
+
+REFRESH_SECONDS = 5.0
+"""How old the knowledge of the cluster's nodes and topics may be (Kafka's metadata.max.age.ms)."""
+_logger = logging.getLogger("pyspark_log")
+
+
+class _Staged(msgspec.Struct, frozen=True):
+    """A request whose rows are in append files, until when it may be retried, and its topic when it was staged."""
+
+    request: Request
+    files: Sequence[StagedFile]
+    deadline: float
+    topic: Topic
+
+
+class Topic:
+    """What the sender knows of a topic."""
+
+    def __init__(self, handle: TopicHandle, destination: Destination) -> None:
+        self.handle = handle
+        self.destination = destination
+        self.sequence = 0
+        """The number of the next batch (Kafka's sequence)."""
+
+
+class Sender:
+    """Writes what is in an accumulator."""
+
+    def __init__(self, log: Log, housekeeper: Housekeeper, options: ProducerOptions, accumulator: Accumulator) -> None:
+        self._log = log
+        self._options = options
+        self._accumulator = accumulator
+        self._environment = log.environment
+        self._producer = log.environment.nonce()
+        self._topics: dict[str, Topic] = {}
+        self._log_lock = threading.RLock()
+        """Held by the thread that uses the log."""
+        self._opened = -float("inf")
+        """When the log was opened last."""
+        self._sticky = 0
+        self._housekeeper = housekeeper
+        self._staged: queue.Queue[_Staged | None] = queue.Queue(1)
+        self.threads = [
+            threading.Thread(target=target, name=f"pyspark_log {name}", daemon=True)
+            for name, target in (("sender", self._stage_all), ("committer", self._commit_all))
+        ]
+
+    def start(self) -> None:
+        """Start the threads. They end when the accumulator is closed and empty."""
+        for thread in self.threads:
+            thread.start()
+
+    def destination(self, name: str) -> Destination:
+        """Return where rows of a topic go. Raises what `topic` raises."""
+        found = self._topics.get(name)
+        return (found or self.topic(name)).destination
+
+    def abandon(self, error: LogError) -> None:
+        """Fail what waits, and wait for the threads unless they still write something."""
+        waiting = self._accumulator.drop()
+        for batch in waiting:
+            batch.fail(error)
+        if self._accumulator.flush(0) == 0:
+            for thread in self.threads:
+                thread.join()
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic; open the log if this is the first look, and create the topic if the options say so.
+
+        Called by threads that send. Waits for `max.block.ms` at most. Raises `UnknownTopic`, `NoCluster`, `StoreError`.
+        """
+        found = self._topics.get(name)
+        if found is not None:
+            return found
+        patience = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=int(self._options.max_block * 1000))
+        with self._log_lock:
+            return retry(self._environment, patience, partial(self._look_up, name))
+
+    def _look_up(self, name: str) -> Topic:
+        """Open the log and return what it knows of a topic. The caller holds the lock of the log."""
+        options, log = self._options, self._log
+        log.open(create=options.auto_create_topics)
+        self._opened = self._environment.monotonic()
+        if options.auto_create_topics:
+            handle = log.ensure_topic(name, options.num_partitions, replication_factor=options.replication_factor)
+        else:
+            handle = log.topic(name)
+        known = self._topics.get(name)
+        if known is None or known.handle.topic_id != handle.topic_id:
+            known = self._topics[name] = Topic(handle, self._destination(handle))
+        known.handle, known.destination = handle, self._destination(handle)
+        return known
+
+    def _destination(self, handle: TopicHandle) -> Destination:
+        return destination_of(handle, self._options.compression, self._options.max_message_bytes, self._options.acks)
+
+    def _stage_all(self) -> None:
+        while (request := self._accumulator.take()) is not None:
+            try:
+                staged = self._stage(request)
+            except BaseException as error:  # noqa: BLE001 -- the futures raise it
+                self._fail(request, error)
+            else:
+                self._staged.put(staged)
+        self._staged.put(None)
+
+    def _stage(self, request: Request) -> _Staged:
+        options, environment = self._options, self._environment
+        policy = options.retry
+        deadline = environment.monotonic() + policy.delivery_timeout_ms / 1000
+        topic = self.topic(request.topic)
+
+        def begin(*, again: bool) -> Staging:
+            if again:
+                with self._log_lock:
+                    self._look_up(request.topic)
+                    detect_failures(topic.handle, policy)
+                    topic.destination = self._destination(topic.handle)
+            destination = topic.destination
+            return Staging(
+                self._log.store_at,
+                lambda _: destination,
+                request.topic,
+                environment=environment,
+                durable=options.acks != "0",
+                sticky=self._sticky,
+                slower_seconds=options.request_timeout,
+            )
+
+        staging = RetryingStaging(begin, environment, policy, kept_bytes_max=None)
+        self._sticky += 1
+        try:
+            for batch in request.batches:
+                staging.add(batch.rows(topic.destination.partitions, self._sticky % topic.destination.partitions))
+            return _Staged(request, staging.finish(), deadline, topic)
+        except BaseException:
+            staging.discard()
+            raise
+
+    def _commit_all(self) -> None:
+        while (staged := self._staged.get()) is not None:
+            try:
+                with self._log_lock:
+                    offsets = self._commit(staged)
+            except BaseException as error:  # noqa: BLE001 -- the futures raise it
+                self._fail(staged.request, error)
+                continue
+            batches = staged.request.batches
+            self._accumulator.release(batches)
+            for batch, share in zip(batches, share_out(batches, offsets), strict=True):
+                batch.succeed(share)
+        self._housekeeper.stop([each.handle for each in self._topics.values()])
+
+    def _fail(self, request: Request, error: BaseException) -> None:
+        if isinstance(error, UnknownTopic):
+            self._topics.pop(request.topic, None)  # it may be created again
+        self._accumulator.release(request.batches)
+        for batch in request.batches:
+            batch.fail(error)
+
+    def _commit(self, staged: _Staged) -> dict[int, tuple[int, int]]:
+        """Commit a request and return its offsets. The caller holds the lock of the log."""
+        topic, files, name = staged.topic, tuple(staged.files), staged.request.topic
+        self._refresh(name, failed=any(file.failed for file in files))
+        claim = None
+        if self._options.idempotent:
+            claim = ProducerClaim(self._producer, "", "", topic.sequence, expires=True)
+            topic.sequence += 1
+        batch = Batch(claim, files, self._options.acks, self._housekeeper.take(topic.handle))
+        offsets = self._committed(topic.handle, batch, staged.deadline)
+        topic.destination = self._destination(topic.handle)
+        self._housekeeper.committed(topic.handle)
+        return offsets
+
+    def _committed(self, handle: TopicHandle, batch: Batch, deadline: float) -> dict[int, tuple[int, int]]:
+        """Commit until the outcome is known, or the deadline has passed. A batch with a claim is in the log once."""
+        unknown: OutcomeUnknown | None = None
+        while True:
+            left = max(1, int((deadline - self._environment.monotonic()) * 1000))
+            policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
+            try:
+                retry(self._environment, policy, handle.refresh)
+                return commit(handle, batch, policy, cleans_up=False)
+            except OutcomeUnknown as error:
+                if batch.claim is None or self._environment.monotonic() >= deadline:
+                    raise
+                _logger.warning("repeating a batch of topic %r: %s", handle.name, error)
+                unknown = error
+            except LogError as error:
+                if unknown is not None:
+                    raise unknown from error
+                raise
+            self._environment.sleep(self._options.retry.retry_backoff_ms / 1000)
+
+    def _refresh(self, name: str, *, failed: bool) -> None:
+        """Look for other nodes and topics now and then. `failed`: a node has just failed."""
+        if not failed and self._environment.monotonic() - self._opened < REFRESH_SECONDS:
+            return
+        try:
+            self._look_up(name)
+        except LogError as error:
+            # What is known is enough for the commit, which says what is wrong with it.
+            _logger.warning("the nodes of topic %r could not be looked up: %s", name, error)
