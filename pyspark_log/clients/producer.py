@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 -- what a producer imports at its end needs it, which is too late then
 import contextlib
 import os
 import threading
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 _NS_PER_US = 1000
 
-_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-
 
 class Producer:
     """Sends rows to topics.
@@ -64,7 +63,8 @@ class Producer:
         self._refused = ""
         """Why nothing can be sent any more."""
         self._finalizer = weakref.finalize(self, _finish, os.getpid(), self._accumulator, self._sender)
-        _producers.add(self)
+        self._finalizer.atexit = False  # `_close_at_exit` does it
+        _add(self)
         self._sender.start()
 
     def send(  # noqa: PLR0913 -- each is a part of a row
@@ -187,9 +187,36 @@ def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: flo
     sender.abandon(InvalidInput("the Producer was closed before this row was written"))
 
 
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_closers: list[threading.Thread] = []
+"""The thread that closes what is open at the end of the process."""
+
+
+def _add(producer: Producer) -> None:
+    _producers.add(producer)
+    if not _closers:
+        _closers.append(threading.Thread(target=_close_at_exit, name="pyspark_log exit"))
+        _closers[0].start()
+
+
+def _close_at_exit() -> None:
+    """Close all producers when the main thread and all others that Python waits for have ended.
+
+    Python waits for this thread too. Any later no thread can be started, which writing to several nodes needs.
+    """
+    main = threading.main_thread()
+    main.join()
+    while others := [each for each in threading.enumerate() if not each.daemon and each not in {main, *_closers}]:
+        others[0].join()
+    for producer in list(_producers):
+        producer.close()
+
+
 def _fork_all() -> None:
+    _closers.clear()
     for producer in list(_producers):
         producer._fork()  # noqa: SLF001 -- of this module
+    _producers.clear()
 
 
 os.register_at_fork(after_in_child=_fork_all)

@@ -1,4 +1,8 @@
-"""Arrow rows as the records that a consumer returns, without an Arrow scalar for each value."""
+"""Arrow rows as the records that a consumer returns.
+
+An Arrow scalar for each value would take most of the time. numpy reads Arrow's buffers, because Arrow's own conversions
+import pandas where it is installed.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,15 @@ import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.clients.records import ConsumerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
     from pyspark_log.client.read.fetch import Split
     from pyspark_log.clients.records import ConsumerBatch
@@ -26,7 +32,7 @@ def records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
     rows, topic, partition = batch.rows, batch.topic, batch.partition
     columns = (
         range(batch.offset, batch.offset + rows.num_rows),
-        (np.asarray(rows.column("timestamp").view(pa.int64())) // _US_PER_MS).tolist(),
+        (_microseconds(rows.column("timestamp")) // _US_PER_MS).tolist(),
         values_of(rows.column("key")),
         values_of(rows.column("value")),
     )
@@ -42,8 +48,7 @@ def records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
 def first_timestamp_ms(store_at: Callable[[str], Store], split: Split) -> int:
     """Return the timestamp of the first row of a split, in milliseconds since 1970."""
     _, rows = next(fetch(store_at, split))
-    microseconds: int = rows.column("timestamp").view(pa.int64())[0].as_py()
-    return microseconds // _US_PER_MS
+    return int(_microseconds(rows.column("timestamp"))[0]) // _US_PER_MS
 
 
 def values_of(column: pa.Array) -> list[bytes | None]:
@@ -51,12 +56,18 @@ def values_of(column: pa.Array) -> list[bytes | None]:
     rows = len(column)
     if column.null_count == rows:
         return [None] * rows
-    _, ends, data = column.buffers()
+    validity, ends, data = column.buffers()
     bounds = np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1]
     first, end = int(bounds[0]), int(bounds[-1])
     raw = b"" if data is None else data.slice(first, end - first).to_pybytes()
     values = [raw[start:stop] for start, stop in itertools.pairwise((bounds - first).tolist())]
     if column.null_count == 0:
         return values
-    is_null = column.is_null().to_numpy(zero_copy_only=False).tolist()
-    return [None if null else value for null, value in zip(is_null, values, strict=True)]
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+    is_valid = bits[column.offset : column.offset + rows].tolist()
+    return [value if valid else None for valid, value in zip(is_valid, values, strict=True)]
+
+
+def _microseconds(column: pa.Array) -> NDArray[np.int64]:
+    times: NDArray[np.int64] = np.frombuffer(column.buffers()[1], np.int64)
+    return times[column.offset : column.offset + len(column)]

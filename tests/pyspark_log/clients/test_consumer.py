@@ -1,0 +1,294 @@
+"""Rows that programs read: from where, in which order, and what happens at the ends of the log."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pyspark_log import Consumer, ConsumerRecord, OffsetAndTimestamp, Producer, TopicPartition
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
+from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidInput, NoCluster, UnknownTopic
+from tests.plain_log import NOON_MS, PlainLog, flip_bit
+
+GUARD_MS = 60_000
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path)
+    made.create("t", 2)
+    return made
+
+
+@pytest.fixture
+def consumer(log):
+    with Consumer(log.path) as made:
+        yield made
+
+
+def values(records):
+    return [record.value for record in records]
+
+
+def offsets(records):
+    return [record.offset for record in records]
+
+
+def numbered(count, first=0):
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def roll(log, topic="t", partition=0):
+    """Put all chunks of a partition into a segment."""
+    handle = log.log.topic(topic)
+    one = handle.journal.state.partitions[partition]
+    job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), tuple(one.chunks), one.epoch_starts)
+    handle.submit(MaintainSegments((run_roll(log.log.store_at, roll_task_of(handle, job), log.log.environment),)))
+
+
+def delete_before(log, offset, partition=0):
+    log.log.topic("t").submit(DeleteRecords(partition, offset))
+
+
+class TestPoll:
+    def test_returns_rows_with_all_that_they_have(self, log, consumer):
+        with Producer(log.path) as producer:
+            producer.send("t", b"v", key=b"k", headers={"h": b"w"}, partition=0, timestamp_ms=NOON_MS)
+            producer.send("t", None, partition=0, timestamp_ms=NOON_MS + 1)
+        consumer.assign([T0], "earliest")
+        assert consumer.poll() == [
+            ConsumerRecord("t", 0, 0, NOON_MS, b"k", b"v", (("h", b"w"),)),
+            ConsumerRecord("t", 0, 1, NOON_MS + 1, None, None, ()),
+        ]
+
+    def test_returns_rows_of_segments_and_of_append_files_in_order(self, log, consumer):
+        for first in range(0, 40, 10):
+            log.append("t", {0: numbered(10, first)})
+            if first == 10:
+                roll(log)
+        consumer.assign([T0], "earliest")
+        found = consumer.poll()
+        assert values(found) == numbered(40)
+        assert offsets(found) == list(range(40))
+
+    def test_returns_no_more_rows_than_asked_for(self, log):
+        log.append("t", {0: numbered(100)})
+        with Consumer(log.path, max_poll_records=30) as consumer:
+            consumer.assign([T0], "earliest")
+            assert [len(consumer.poll()) for _ in range(5)] == [30, 30, 30, 10, 0]
+            consumer.seek(T0, 50)
+            assert offsets(consumer.poll(max_records=3)) == [50, 51, 52]
+
+    def test_returns_each_value_whether_null_empty_or_long(self, log, consumer):
+        written = [None, b"", b"x" * 100_000, None, b"y"]
+        log.append("t", {0: written})
+        consumer.assign([T0], "earliest")
+        found = [row for _ in written for row in consumer.poll(max_records=1)]
+        assert values(found) == written
+
+    def test_gives_each_partition_its_turn(self, log):
+        for _ in range(20):
+            log.append("t", {0: numbered(10), 1: numbered(10)})
+        with Consumer(log.path, max_partition_fetch_bytes=100) as consumer:
+            consumer.assign([T0, T1], "earliest")
+            first = consumer.poll(max_records=60)
+        assert {row.partition for row in first} == {0, 1}
+
+    def test_waits_for_a_row_that_arrives(self, log, consumer):
+        consumer.assign([T0], "latest")
+        threading.Timer(0.05, log.append, ("t", {0: [b"late"]})).start()
+        assert values(consumer.poll(GUARD_MS)) == [b"late"]
+
+    def test_returns_nothing_when_the_time_is_over(self, consumer):
+        consumer.assign([T0])
+        assert consumer.poll(10) == []
+
+    def test_needs_an_assignment(self, consumer):
+        with pytest.raises(InvalidInput, match="no partition is assigned"):
+            consumer.poll()
+
+    def test_of_a_deleted_topic_fails(self, log, consumer):
+        log.append("t", {0: numbered(3)})
+        consumer.assign([T0], "earliest")
+        consumer.poll()
+        log.delete("t")
+        with pytest.raises(UnknownTopic, match="was deleted"):
+            consumer.poll(GUARD_MS)
+
+    def test_that_meets_damage_keeps_the_position(self, log, consumer):
+        log.append("t", {0: numbered(3)})
+        (file,) = log.files("t")
+        flip_bit(file, 8 * 200)
+        consumer.assign([T0], "earliest")
+        for _ in range(2):
+            with pytest.raises(CorruptObject, match="partition 0"):
+                consumer.poll()
+            assert consumer.position(T0) == 0
+        flip_bit(file, 8 * 200)
+        assert values(consumer.poll()) == numbered(3)
+
+    def test_finds_rows_that_were_rolled_while_it_read(self, log):
+        for first in range(0, 30, 10):
+            log.append("t", {0: numbered(10, first)})
+        with Consumer(log.path, max_partition_fetch_bytes=1) as consumer:
+            consumer.assign([T0], "earliest")
+            found = consumer.poll(max_records=5)
+            roll(log)
+            for file in Path(log.path).rglob("append/*"):
+                file.unlink()
+            while more := consumer.poll(max_records=5):
+                found += more
+        assert values(found) == numbered(30)
+
+
+class TestAnIteration:
+    def test_returns_row_after_row_and_knows_its_position(self, log, consumer):
+        log.append("t", {0: numbered(10)})
+        consumer.assign([T0], "earliest")
+        found = []
+        for record in consumer:
+            found.append(record.value)
+            assert consumer.position(T0) == record.offset + 1
+            if len(found) == 4:
+                break
+        assert values(consumer.poll()) == numbered(6, 4)
+        assert found == numbered(4)
+
+    def test_can_be_left_and_sought(self, log, consumer):
+        log.append("t", {0: numbered(10), 1: numbered(10)})
+        consumer.assign([T0, T1], "earliest")
+        assert next(consumer).value == b"0"
+        consumer.seek(T0, 8)
+        rest = consumer.poll()
+        assert [row.offset for row in rest if row.partition == 0] == [8, 9]
+        assert [row.offset for row in rest if row.partition == 1] == list(range(10))
+
+
+class TestPositions:
+    def test_begin_where_assign_says(self, log, consumer):
+        log.append("t", {0: numbered(5), 1: numbered(5)})
+        consumer.assign([T0, T1], {T0: 3, T1: 5})
+        assert offsets(consumer.poll()) == [3, 4]
+        consumer.assign([T0], "earliest")
+        assert offsets(consumer.poll()) == list(range(5))
+        consumer.assign([T0], "latest")
+        assert consumer.poll() == []
+        assert consumer.position(T0) == 5
+
+    def test_stay_when_other_partitions_are_assigned(self, log, consumer):
+        log.append("t", {0: numbered(5), 1: numbered(5)})
+        consumer.assign([T0], "earliest")
+        consumer.poll(max_records=2)
+        consumer.assign([T0, T1], {T1: 4})
+        assert {T0: 2, T1: 4} == {key: consumer.position(key) for key in consumer.assignment()}
+
+    @pytest.mark.parametrize(("reset", "begins"), [("earliest", 2), ("latest", 5)])
+    def test_begin_as_auto_offset_reset_says(self, log, reset, begins):
+        log.append("t", {0: numbered(5)})
+        delete_before(log, 2)
+        with Consumer(log.path, auto_offset_reset=reset) as consumer:
+            consumer.assign([T0])
+            assert consumer.position(T0) == begins
+
+    @pytest.mark.parametrize(("reset", "found"), [("earliest", [3, 4]), ("latest", [])])
+    @pytest.mark.parametrize("wrong", [1, 99])
+    def test_outside_of_the_log_are_reset(self, log, reset, found, wrong):
+        log.append("t", {0: numbered(5)})
+        delete_before(log, 3)
+        with Consumer(log.path, auto_offset_reset=reset) as consumer:
+            consumer.assign([T0], {T0: wrong})
+            assert offsets(consumer.poll()) == found
+
+    def test_outside_of_the_log_are_an_error_if_the_option_says_so(self, log):
+        log.append("t", {0: numbered(5)})
+        delete_before(log, 3)
+        with Consumer(log.path, auto_offset_reset="none") as consumer:
+            consumer.assign([T0])
+            with pytest.raises(InvalidInput, match="no offset is given for topic 't', partition 0"):
+                consumer.poll()
+            consumer.seek(T0, 1)
+            with pytest.raises(DataLoss, match="offset 1 has expired, the log begins at 3"):
+                consumer.poll()
+            consumer.seek(T0, 9)
+            with pytest.raises(DataLoss, match="offset 9 is not in the log, which ends at 5"):
+                consumer.poll()
+            consumer.seek(T0, 4)
+            assert offsets(consumer.poll()) == [4]
+
+    def test_that_expire_between_two_polls_are_reset(self, log):
+        log.append("t", {0: numbered(10)})
+        with Consumer(log.path, auto_offset_reset="earliest") as consumer:
+            consumer.assign([T0], "earliest")
+            consumer.seek(T0, 2)
+            delete_before(log, 7)
+            assert offsets(consumer.poll()) == [7, 8, 9]
+
+    def test_move_by_seeks(self, log, consumer):
+        log.append("t", {0: numbered(5), 1: numbered(5)})
+        consumer.assign([T0, T1], "latest")
+        consumer.seek_to_beginning(T0)
+        assert (consumer.position(T0), consumer.position(T1)) == (0, 5)
+        consumer.seek_to_beginning()
+        assert (consumer.position(T0), consumer.position(T1)) == (0, 0)
+        log.append("t", {0: numbered(1)})
+        consumer.seek_to_end()
+        assert (consumer.position(T0), consumer.position(T1)) == (6, 5)
+
+    def test_cannot_be_negative_or_of_another_partition(self, consumer):
+        consumer.assign([T0])
+        with pytest.raises(InvalidInput, match="offset -1 is negative"):
+            consumer.seek(T0, -1)
+        with pytest.raises(InvalidInput, match="offset -2 is negative"):
+            consumer.assign([T0], {T0: -2})
+        with pytest.raises(InvalidInput, match="partition 1 is not assigned"):
+            consumer.seek(T1, 0)
+        with pytest.raises(InvalidInput, match="start is 'begin'"):
+            consumer.assign([T0], "begin")
+
+
+class TestPause:
+    def test_returns_no_rows_of_a_partition_until_it_is_resumed(self, log, consumer):
+        log.append("t", {0: numbered(5), 1: numbered(5)})
+        consumer.assign([T0, T1], "earliest")
+        consumer.poll(max_records=2)
+        consumer.pause(T0)
+        assert consumer.paused() == {T0}
+        assert {row.partition for row in consumer.poll()} == {1}
+        consumer.resume(T0)
+        assert offsets(consumer.poll()) == [2, 3, 4]
+        assert consumer.paused() == set()
+
+
+class TestWhatThereIs:
+    def test_of_topics_and_partitions(self, log, consumer):
+        log.create("u")
+        assert consumer.topics() == {"t", "u"}
+        assert consumer.partitions_for_topic("t") == {0, 1}
+        assert consumer.partitions("t", "u") == [T0, T1, TopicPartition("u", 0)]
+        with pytest.raises(UnknownTopic):
+            consumer.partitions_for_topic("missing")
+        with pytest.raises(InvalidInput, match="has no partition 2"):
+            consumer.assign([("t", 2)])
+
+    def test_of_offsets(self, log, consumer):
+        log.append("t", {0: numbered(5)})
+        delete_before(log, 2)
+        assert consumer.beginning_offsets([T0, T1]) == {T0: 2, T1: 0}
+        assert consumer.end_offsets([T0, T1]) == {T0: 5, T1: 0}
+
+    @pytest.mark.parametrize("rolled", [False, True])
+    def test_of_offsets_for_times(self, log, consumer, rolled):
+        log.append("t", {0: numbered(4)}, times_ms=[100, 200, 300, 400])
+        if rolled:
+            roll(log)
+        found = consumer.offsets_for_times({T0: 150, T1: 150})
+        assert found == {T0: OffsetAndTimestamp(1, 200), T1: None}
+        assert consumer.offsets_for_times({T0: 401}) == {T0: None}
+
+    def test_is_nothing_without_a_cluster(self, tmp_path):
+        with Consumer(tmp_path / "nowhere") as consumer, pytest.raises(NoCluster):
+            consumer.topics()

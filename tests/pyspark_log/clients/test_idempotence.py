@@ -1,0 +1,156 @@
+"""A batch is in the log once, whatever the store answers and whenever the producer dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pyspark_log import Consumer, Producer
+from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
+from tests.pyspark_log.clients.troubled_cluster import cluster  # noqa: F401 -- a fixture
+
+ROOT = Path(__file__).parents[3]
+PATIENCE = 200
+"""More answers than a journal waits for in its two minutes."""
+LONG = 600_000
+
+
+def test_an_entry_whose_answer_is_lost_counts_once(cluster):
+    with cluster.producer() as (producer, store):
+        store.lose_answers(cluster.entries)
+        assert producer.send("t", b"second").result(60).offset == 1
+    assert cluster.values() == [b"first", b"second"]
+
+
+def test_a_batch_whose_outcome_is_unknown_is_repeated_and_counts_once(cluster):
+    with cluster.producer(delivery_timeout_ms=LONG) as (producer, store):
+        store.lose_answers(cluster.entries, times=PATIENCE)
+        assert producer.send("t", b"second").result(60) [:3] == ("t", 0, 1)
+        assert producer.send("t", b"third").result(60).offset == 2
+    assert cluster.values() == [b"first", b"second", b"third"]
+
+
+def test_a_batch_that_was_not_written_before_its_outcome_was_unknown_is_written_then(cluster):
+    with cluster.producer(delivery_timeout_ms=LONG) as (producer, store):
+        store.be_silent(cluster.entries, times=PATIENCE)
+        assert producer.send("t", b"second").result(60).offset == 1
+    assert cluster.values() == [b"first", b"second"]
+
+
+def test_without_idempotence_an_unknown_outcome_is_an_error_and_nothing_is_repeated(cluster):
+    with cluster.producer(enable_idempotence=False, delivery_timeout_ms=LONG) as (producer, store):
+        store.lose_answers(cluster.entries, times=PATIENCE)
+        future = producer.send("t", b"second")
+        with pytest.raises(OutcomeUnknown):
+            future.result(60)
+        store.forget_troubles()
+        assert producer.send("t", b"third").result(60).offset == 2
+    assert cluster.values() == [b"first", b"second", b"third"]
+
+
+def test_when_the_time_is_over_the_outcome_stays_unknown(cluster):
+    with cluster.producer(delivery_timeout_ms=1000) as (producer, store):
+        store.lose_answers(cluster.entries, times=10**6)
+        future = producer.send("t", b"second")
+        with pytest.raises(OutcomeUnknown):
+            future.result(60)
+
+
+def unwritable(store, times):
+    """Let the store fail the next writes of files."""
+    write, left = store.open_write, iter(range(times))
+
+    def open_write(*given, **options):
+        if next(left, None) is not None:
+            raise StoreUnavailable("/cluster", "", "the test made this up")
+        return write(*given, **options)
+
+    store.open_write = open_write
+
+
+def test_a_store_that_does_not_take_files_is_retried(cluster):
+    with cluster.producer() as (producer, store):
+        unwritable(store, times=5)
+        assert producer.send("t", b"second").result(60).offset == 1
+    assert cluster.values() == [b"first", b"second"]
+
+
+def test_a_store_that_refuses_fails_the_batch_and_later_ones_go_on(cluster):
+    with cluster.producer() as (producer, store):
+        store.refuse(cluster.entries)
+        future = producer.send("t", b"refused")
+        with pytest.raises(StoreRefused):
+            future.result(60)
+        store.forget_troubles()
+        assert producer.send("t", b"second").result(60).offset == 1
+    assert cluster.values() == [b"first", b"second"]
+
+
+def test_retries_end_with_the_delivery_timeout(cluster):
+    with cluster.producer(delivery_timeout_ms=5000) as (producer, store):
+        unwritable(store, times=10**6)
+        with pytest.raises(StoreUnavailable):
+            producer.send("t", b"second").result(60)
+
+
+def test_a_producer_that_is_killed_between_staging_and_commit_leaves_nothing(tmp_path):
+    program = """
+        import os, signal, sys
+        from pyspark_log import Producer
+        from pyspark_log.clients import sender
+        producer = Producer(sys.argv[1], linger_ms=0)
+        producer.send("t", b"written").result()
+        commit = sender.Sender._commit
+        def killed(self, staged):
+            assert staged.files
+            os.kill(os.getpid(), signal.SIGKILL)
+        sender.Sender._commit = killed
+        for number in range(1000):
+            producer.send("t", b"lost-%d" % number)
+        producer.flush()
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], cwd=ROOT, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    with Producer(tmp_path) as producer:
+        assert producer.send("t", b"next").result(60).offset == 1
+    assert values(tmp_path) == [b"written", b"next"]
+
+
+def test_a_producer_that_is_killed_at_any_time_leaves_whole_batches(tmp_path):
+    program = """
+        import sys, itertools
+        from pyspark_log import Producer
+        producer = Producer(sys.argv[1], linger_ms=0)
+        for number in itertools.count():
+            with producer.batch() as batch:
+                for part in range(3):
+                    batch.send("t", b"%d" % number)
+            print(number, flush=True)
+    """
+    acknowledged = []
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+        ) as process:
+            for _ in range(20):
+                number = process.stdout.readline().strip()
+            acknowledged.append(int(number))
+            os.kill(process.pid, signal.SIGKILL)
+    found = values(tmp_path)
+    assert found[::3] == found[1::3] == found[2::3]
+    starts = [index for index, value in enumerate(found[::3]) if value == b"0"]
+    lengths = [end - start for start, end in zip(starts, [*starts[1:], len(found) // 3], strict=True)]
+    assert all(length > last for length, last in zip(lengths, acknowledged, strict=True))
+
+
+def values(path):
+    with Consumer(path) as consumer:
+        consumer.assign(consumer.partitions("t"), "earliest")
+        rows = []
+        while found := consumer.poll():
+            rows += [row.value for row in found]
+        return rows

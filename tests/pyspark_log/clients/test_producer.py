@@ -1,0 +1,321 @@
+"""Rows that programs send: where they go, in which order, and what their futures say."""
+
+import threading
+from concurrent.futures import as_completed, wait
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log import Consumer, Producer, RecordMetadata
+from pyspark_log.client.write.partitioner import murmur2
+from pyspark_log.clients.sender import Sender
+from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord, NoCluster, UnknownTopic
+from tests.plain_log import PlainLog
+
+GUARD = 60
+"""Seconds after which a test that hangs fails."""
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path)
+    made.create("t", 3)
+    made.create("one")
+    return made
+
+
+@pytest.fixture
+def producer(log):
+    with Producer(log.path, linger_ms=0) as made:
+        yield made
+
+
+def rows_of(log, topic="t"):
+    """All rows, by partition."""
+    with Consumer(log.path) as consumer:
+        consumer.assign(consumer.partitions(topic), "earliest")
+        rows = {key.partition: [] for key in consumer.assignment()}
+        while found := consumer.poll():
+            for row in found:
+                rows[row.partition].append(row)
+        return rows
+
+
+def values_of(log, topic="t"):
+    return {partition: [row.value for row in rows] for partition, rows in rows_of(log, topic).items()}
+
+
+def entries_of(log, topic):
+    return log.log.topic(topic).journal.number
+
+
+class TestARow:
+    def test_is_in_the_log_where_its_future_says(self, log, producer):
+        future = producer.send("t", b"value", key=b"key", partition=2, timestamp_ms=1_700_000_000_123)
+        assert future.result(GUARD) == RecordMetadata("t", 2, 0, 1_700_000_000_123)
+        (row,) = rows_of(log)[2]
+        assert (row.key, row.value, row.timestamp, row.headers) == (b"key", b"value", 1_700_000_000_123, ())
+
+    def test_may_be_text_a_tombstone_or_empty(self, log, producer):
+        for value in ("tschüß", None, b"", bytearray(b"array"), memoryview(b"view")):
+            producer.send("one", value)
+        producer.flush()
+        assert values_of(log, "one") == {0: ["tschüß".encode(), None, b"", b"array", b"view"]}
+
+    @pytest.mark.parametrize("headers", [{"a": b"1", "b": None, "c": "text"}, [("a", b"1"), ("b", None), ("c", "text")]])
+    def test_has_headers(self, log, producer, headers):
+        producer.send("one", b"with", headers=headers)
+        producer.send("one", b"without")
+        producer.flush()
+        with_them, without = rows_of(log, "one")[0]
+        assert with_them.headers == (("a", b"1"), ("b", None), ("c", b"text"))
+        assert without.headers == ()
+
+    def test_has_the_time_at_which_it_was_sent(self, producer):
+        metadata = producer.send("one", b"").result(GUARD)
+        again = producer.send("one", b"").result(GUARD)
+        assert 1_700_000_000_000 < metadata.timestamp <= again.timestamp
+
+    def test_goes_to_kafkas_partition_of_its_key(self, log, producer):
+        keys = [b"key-%d" % number for number in range(50)]
+        futures = [producer.send("t", b"", key=key) for key in keys]
+        hashes = murmur2(pa.array(keys)).tolist()
+        assert [each.result(GUARD).partition for each in futures] == [(each & 0x7FFFFFFF) % 3 for each in hashes]
+
+    def test_without_a_key_goes_with_the_others_of_its_batch(self, log):
+        with Producer(log.path, linger_ms=60_000) as producer:
+            futures = [producer.send("t", b"") for _ in range(10)]
+            producer.flush()
+            assert len({each.result(GUARD).partition for each in futures}) == 1
+            later = {producer.send("t", b"") for _ in range(1)}
+            producer.flush()
+            assert {each.result(GUARD).partition for each in later} != {futures[0].result().partition}
+
+    def test_creates_its_topic(self, tmp_path):
+        with Producer(tmp_path / "new", num_partitions=4) as producer:
+            producer.send("fresh", b"")
+            assert producer.partitions_for("fresh") == 4
+
+    def test_creates_no_topic_if_the_options_say_so(self, log, tmp_path):
+        with Producer(log.path, auto_create_topics_enable=False) as producer, pytest.raises(UnknownTopic):
+            producer.send("missing", b"")
+        nowhere = Producer(tmp_path / "nowhere", auto_create_topics_enable=False, max_block_ms=0)
+        with nowhere as producer, pytest.raises(NoCluster):
+            producer.send("missing", b"")
+
+    @pytest.mark.parametrize(
+        ("row", "reason"),
+        [
+            ({"value": 5}, "value of a row is of type int"),
+            ({"value": b"", "key": ["list"]}, "key of a row is of type list"),
+            ({"value": "\ud800"}, "UTF-8 cannot encode"),
+            ({"value": b"", "headers": {"h": 1}}, "header h of a row is of type int"),
+            ({"value": b"", "headers": {"\ud800": b""}}, "UTF-8 cannot encode"),
+            ({"value": b"", "headers": ["h"]}, "give a dict, or pairs"),
+            ({"value": b"", "partition": 3}, "has no partition 3: it has 3"),
+            ({"value": b"", "partition": -1}, "has no partition -1"),
+            ({"value": b"", "timestamp_ms": -1}, "timestamp of a row is -1"),
+            ({"value": b"x" * 2_000_000}, "larger than max.message.bytes"),
+        ],
+    )
+    def test_that_cannot_be_written_is_refused_when_it_is_sent_and_fails_no_other(self, log, producer, row, reason):
+        good = producer.send("t", b"good")
+        with pytest.raises(InvalidRecord, match=reason):
+            producer.send("t", **row)
+        assert good.result(GUARD).offset == 0
+        assert sum(len(rows) for rows in values_of(log).values()) == 1
+
+
+class TestAFuture:
+    def test_of_every_row_of_a_batch_has_its_own_offset(self, log):
+        with Producer(log.path) as producer:
+            futures = [producer.send("t", b"%d" % number, key=b"%d" % (number % 7)) for number in range(1000)]
+        rows = values_of(log)
+        for number, future in enumerate(futures):
+            assert rows[future.result().partition][future.result().offset] == b"%d" % number
+
+    def test_works_with_those_who_wait_for_several(self, producer):
+        futures = [producer.send("one", b"%d" % number) for number in range(20)]
+        assert {each.result().offset for each in as_completed(futures[:10], GUARD)} == set(range(10))
+        done, late = wait(futures, GUARD)
+        assert (len(done), late) == (20, set())
+
+    def test_that_is_looked_at_later_knows_the_outcome(self, producer):
+        early, late = producer.send("one", b"a"), producer.send("one", b"b")
+        assert not early.cancel()
+        producer.flush()
+        assert late.done()
+        assert not late.cancelled()
+        assert late.exception() is None
+        assert (early.result().offset, late.result().offset) == (0, 1)
+
+    def test_calls_back(self, producer):
+        called = threading.Event()
+        found = []
+        future = producer.send("one", b"a")
+        future.add_done_callback(lambda each: (found.append(each.result().offset), called.set()))
+        assert called.wait(GUARD)
+        future.add_done_callback(lambda each: found.append(each.result().offset))
+        assert found == [0, 0]
+
+    def test_has_no_attributes_of_its_own_invention(self, producer):
+        with pytest.raises(AttributeError, match="no attribute 'offset'"):
+            producer.send("one", b"a").offset
+
+
+class TestOnDelivery:
+    def test_is_called_with_the_place_of_each_row_in_order(self, producer):
+        told = []
+        for number in range(100):
+            producer.send("one", b"", on_delivery=lambda error, where, n=number: told.append((n, error, where.offset)))
+        producer.flush()
+        assert told == [(number, None, number) for number in range(100)]
+
+    def test_is_called_with_the_error(self, log, producer):
+        told = []
+        producer.send("one", b"").result(GUARD)
+        log.delete("one")
+        producer.send("one", b"", on_delivery=lambda error, where: told.append((error, where)))
+        producer.flush()
+        ((error, where),) = told
+        assert isinstance(error, UnknownTopic)
+        assert where is None
+
+    def test_that_raises_disturbs_nothing(self, producer, caplog):
+        def broken(error, where):
+            raise RuntimeError("made up by the test")
+
+        producer.send("one", b"", on_delivery=broken)
+        producer.flush()
+        assert producer.send("one", b"").result(GUARD).offset == 1
+        assert "made up by the test" in caplog.text
+
+    def test_may_send_but_not_flush(self, producer):
+        answers = []
+
+        def send_more(error, where):
+            producer.send("one", b"more")
+            with pytest.raises(InvalidInput, match="a callback of a row cannot flush"):
+                producer.flush()
+            answers.append(where.offset)
+
+        producer.send("one", b"", on_delivery=send_more).result(GUARD)
+        producer.flush()
+        assert answers == [0]
+        assert producer.send("one", b"").result(GUARD).offset == 2
+
+
+class TestBatches:
+    def test_are_one_journal_entry_for_each_topic(self, log):
+        before = entries_of(log, "t"), entries_of(log, "one")
+        with Producer(log.path, linger_ms=60_000) as producer:
+            for number in range(100):
+                producer.send("t", b"", partition=number % 3)
+                producer.send("one", b"")
+        assert (entries_of(log, "t"), entries_of(log, "one")) == (before[0] + 1, before[1] + 1)
+
+    def test_wait_for_linger_ms_only(self, log):
+        with Producer(log.path, linger_ms=20) as producer:
+            assert producer.send("one", b"").result(GUARD).offset == 0
+
+    def test_that_are_full_do_not_wait(self, log):
+        with Producer(log.path, linger_ms=3_600_000, batch_size=1000) as producer:
+            futures = [producer.send("one", b"x" * 500) for _ in range(2)]
+            assert [each.result(GUARD).offset for each in futures] == [0, 1]
+
+    def test_keep_the_order_of_each_partition(self, log):
+        with Producer(log.path, linger_ms=0, batch_size=2000) as producer:
+            for number in range(5000):
+                producer.send("t", b"%d" % number, key=b"%d" % (number % 10))
+        for values in values_of(log).values():
+            numbers = [int(value) for value in values]
+            assert numbers == sorted(numbers)
+        assert sum(len(values) for values in values_of(log).values()) == 5000
+
+    def test_of_several_threads_keep_the_order_of_each_thread(self, log):
+        with Producer(log.path, linger_ms=1, batch_size=4000, buffer_memory=20_000) as producer:
+
+            def send(name):
+                for number in range(1000):
+                    producer.send("one", b"%d %d" % (name, number))
+
+            threads = [threading.Thread(target=send, args=(name,)) for name in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(GUARD)
+        by_thread = {}
+        for value in values_of(log, "one")[0]:
+            name, number = map(int, value.split())
+            by_thread.setdefault(name, []).append(number)
+        assert by_thread == {name: list(range(1000)) for name in range(6)}
+
+    def test_of_one_topic_do_not_wait_for_those_of_another_for_ever(self, log):
+        with Producer(log.path, linger_ms=0, batch_size=1) as producer:
+            many = [producer.send("t", b"") for _ in range(50)]
+            producer.send("one", b"").result(GUARD)
+            assert not many[-1].done()
+
+
+class TestTheBuffer:
+    @pytest.fixture
+    def go(self, monkeypatch):
+        """Nothing is written before this is set."""
+        event, stage = threading.Event(), Sender._stage
+        monkeypatch.setattr(Sender, "_stage", lambda self, request: (event.wait(GUARD), stage(self, request))[1])
+        return event
+
+    def test_refuses_a_row_when_it_is_full_for_too_long(self, log, go):
+        with Producer(log.path, linger_ms=0, buffer_memory=10_000, max_block_ms=50) as producer:
+            accepted = 0
+            with pytest.raises(BufferExhausted, match="buffer.memory"):
+                while True:
+                    producer.send("one", b"x" * 100)
+                    accepted += 1
+            assert accepted == 10_000 // 164
+            go.set()
+        assert len(values_of(log, "one")[0]) == accepted
+
+    def test_makes_send_wait_until_there_is_room(self, log, go):
+        with Producer(log.path, linger_ms=0, buffer_memory=10_000) as producer:
+            threading.Timer(0.05, go.set).start()
+            for _ in range(500):
+                producer.send("one", b"x" * 100)
+        assert len(values_of(log, "one")[0]) == 500
+
+    def test_lets_rows_that_linger_go_when_it_is_full(self, log):
+        with Producer(log.path, linger_ms=3_600_000, buffer_memory=10_000) as producer:
+            for _ in range(500):
+                producer.send("one", b"x" * 100)
+        assert len(values_of(log, "one")[0]) == 500
+
+    def test_refuses_a_row_that_never_fits(self, log):
+        with Producer(log.path, buffer_memory=100) as producer, pytest.raises(BufferExhausted):
+            producer.send("one", b"x" * 100)
+
+    def test_is_empty_after_a_failure(self, log):
+        with Producer(log.path, linger_ms=0, buffer_memory=1000) as producer:
+            producer.send("one", b"").result(GUARD)
+            log.delete("one")
+            with pytest.raises(UnknownTopic):
+                producer.send("one", b"x" * 900).result(GUARD)
+            log.create("one")
+            for _ in range(10):
+                producer.send("one", b"x" * 900).result(GUARD)
+
+
+class TestFlush:
+    def test_waits_for_all_rows_that_were_sent(self, log):
+        with Producer(log.path, linger_ms=3_600_000) as producer:
+            futures = [producer.send("t", b"") for _ in range(100)]
+            assert producer.flush() == 0
+            assert all(each.done() for each in futures)
+
+    def test_says_how_much_is_left_when_the_time_is_over(self, log, monkeypatch):
+        go, stage = threading.Event(), Sender._stage
+        monkeypatch.setattr(Sender, "_stage", lambda self, request: (go.wait(GUARD), stage(self, request))[1])
+        with Producer(log.path) as producer:
+            producer.send("t", b"")
+            assert producer.flush(0.01) == 1
+            go.set()
+            assert producer.flush(GUARD) == 0

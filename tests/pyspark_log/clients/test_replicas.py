@@ -1,0 +1,122 @@
+"""Clients of a topic with three replicas, some of which are lost."""
+
+import os
+import shutil
+
+import pytest
+
+from pyspark_log import Consumer, Producer
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.sync import catch_up
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.store import open_store
+from tests.coordinator.replicated_topic import write
+from tests.lost_folders import lose_folder
+
+GUARD = 60
+
+
+class ThreeFolders:
+    """A topic t on nodes 1, 2 and 3, each a folder; the journals are in a fourth."""
+
+    def __init__(self, path, **config):
+        self.path = str(path / "root")
+        self.nodes = [str(path / f"node-{number}") for number in (1, 2, 3)]
+        self.log = Log(open_store(self.path), real_environment())
+        self.log.open(create=True)
+        for node in self.nodes:
+            os.mkdir(node)
+            node_admin.join(self.log, node)
+        self.handle = self.log.create_topic("t", 1, TopicConfig(**config), replicas=[("1", "2", "3")])
+
+    def take_away(self, number):
+        os.rename(self.nodes[number - 1], f"{self.nodes[number - 1]}-away")
+
+    def bring_back(self, number):
+        os.rename(f"{self.nodes[number - 1]}-away", self.nodes[number - 1])
+
+    @property
+    def partition(self):
+        return self.handle.refresh().partitions[0]
+
+
+@pytest.fixture
+def topic(tmp_path):
+    return ThreeFolders(tmp_path, min_insync_replicas=2)
+
+
+def read(path, **options):
+    with Consumer(path, **options) as consumer:
+        consumer.assign(consumer.partitions("t"), "earliest")
+        values = []
+        while found := consumer.poll():
+            values += [row.value for row in found]
+        return values
+
+
+def test_a_row_is_on_all_replicas_when_it_is_acknowledged(topic):
+    with Producer(topic.path, linger_ms=0) as producer:
+        producer.send("t", b"a").result(GUARD)
+    assert set(topic.partition.log_end_offsets.values()) == {1}
+    for number in (1, 2):
+        lose_folder(topic.nodes[number - 1])
+    assert read(topic.path) == [b"a"]
+
+
+def test_rows_go_on_when_a_node_is_lost(topic):
+    with Producer(topic.path, linger_ms=0) as producer:
+        producer.send("t", b"before").result(GUARD)
+        lose_folder(topic.nodes[0])
+        assert producer.send("t", b"after").result(GUARD).offset == 1
+    assert topic.partition.isr == ("2", "3")
+    assert read(topic.path) == [b"before", b"after"]
+
+
+def test_rows_are_refused_without_enough_replicas_and_accepted_when_one_is_back(topic):
+    with Producer(topic.path, linger_ms=0, delivery_timeout_ms=300) as producer:
+        producer.send("t", b"before").result(GUARD)
+        for number in (1, 2):
+            topic.take_away(number)
+        future = producer.send("t", b"refused")
+        with pytest.raises(LogError, match="min.insync.replicas"):
+            future.result(GUARD)
+    topic.bring_back(1)
+    with Producer(topic.path, linger_ms=0) as producer:
+        producer.send("t", b"after").result(GUARD)
+    assert read(topic.path) == [b"before", b"after"]
+
+
+def test_a_consumer_fails_over_while_it_reads(topic):
+    with Producer(topic.path, linger_ms=0) as producer:
+        for number in range(30):
+            producer.send("t", b"%d" % number).result(GUARD)
+    with Consumer(topic.path, max_partition_fetch_bytes=1) as consumer:
+        consumer.assign([("t", 0)], "earliest")
+        found = consumer.poll(max_records=5)
+        shutil.rmtree(f"{topic.nodes[0]}/topics")
+        found += consumer.poll(max_records=10)
+        lose_folder(topic.nodes[1])
+        while more := consumer.poll(max_records=10):
+            found += more
+    assert [row.value for row in found] == [b"%d" % number for number in range(30)]
+
+
+def test_a_consumer_sees_no_row_above_the_high_watermark(topic):
+    write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+    write(topic.log, topic.handle, 1, {0: [b"on the leader alone"]}, ("1",), "1")
+    with Consumer(topic.path) as consumer:
+        consumer.assign([("t", 0)], "earliest")
+        assert [row.value for row in consumer.poll(50)] == [b"on all"]
+        assert consumer.end_offsets([("t", 0)]) == {("t", 0): 1}
+        for node in ("2", "3"):
+            catch_up.catch_up(topic.handle, node)
+        assert [row.value for row in consumer.poll(GUARD * 1000)] == [b"on the leader alone"]
+
+
+@pytest.mark.parametrize("acks", ["all", 1, 0])
+def test_each_promise_of_acks_gives_offsets(topic, acks):
+    with Producer(topic.path, linger_ms=0, acks=acks) as producer:
+        assert [producer.send("t", b"").result(GUARD).offset for _ in range(3)] == [0, 1, 2]
