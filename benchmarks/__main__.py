@@ -35,6 +35,7 @@ class Part(str, enum.Enum):
     LOOKUP = "lookup"
     MONTH = "month"
     JOURNAL = "journal"
+    CLIENTS = "clients"
     REPLICATION = "replication"
 
 
@@ -102,6 +103,11 @@ class Run:
             from benchmarks.journal import measure_journal
 
             lines += measure_journal(self.folder, 100 if self.quick else 1_000, self.say)
+        if Part.CLIENTS in self.parts:
+            from benchmarks.clients import measure_clients
+
+            rows, seconds = (200_000, 5) if self.quick else (1_000_000, 20)
+            lines += measure_clients(self.folder, rows, seconds, self.say)
         if Part.MONTH in self.parts:
             from benchmarks.month import measure_month
 

@@ -35,8 +35,8 @@ class Target:
         return f"at {'least' if self.least else 'most'} {bound}"
 
 
-def at_least(bound: float) -> Target:
-    return Target(bound, least=True)
+def at_least(bound: float, unit: str = "") -> Target:
+    return Target(bound, least=True, unit=unit)
 
 
 def at_most(bound: float, unit: str = "") -> Target:
