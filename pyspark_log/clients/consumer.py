@@ -139,7 +139,7 @@ class Consumer:
             return self._poll(timeout_ms, max_records or self._options.max_poll_records)
 
     def poll_batches(self, timeout_ms: float = 0) -> list[ConsumerBatch]:
-        """Return the next rows as Arrow batches: as many as fit into `fetch.max.bytes`, but at least one.
+        """Return the next rows as Arrow batches, up to the one with which they have `fetch.max.bytes`.
 
         Waits and raises as `poll`.
         """

@@ -55,7 +55,7 @@ FETCH_MAX_BYTES = Option(
     kinds=CONSUMER,
     value=integer(1, INT_MAX),
     default=str(50 * 1024 * 1024),
-    meaning="Size of the rows that `poll_batches` returns at most, in bytes; at least one batch.",
+    meaning="Size of the rows, in bytes, with which `poll_batches` returns and reads no further batch.",
     prefixed=("fetch.max.bytes",),
 )
 FETCH_MAX_WAIT_MS = Option(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pyspark_log.options import consumer_table, producer_table
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
 from pyspark_log.options.table import TABLE
@@ -56,6 +57,11 @@ These are not options of a query: set them with `pyspark-log topics create --con
 Names and defaults are those of Kafka's topics, except that `replica.lag.time.max.ms` is a broker setting in Kafka, and
 `orphan.retention.ms` and `replication.mode` do not exist there. `compression.type` does not support gzip, snappy and
 `producer`; a writer can always set its own compression. `cleanup.policy` can only be `delete`.
+"""
+
+CLIENTS = """
+The [Python clients](clients.md) take these options by name in a dict, or as keywords with `_` for `.`. Values may be
+numbers and booleans. Options of Kafka's clients about brokers and logins are ignored with a warning.
 """
 
 ELSEWHERE = (
@@ -118,6 +124,9 @@ def page() -> str:
         ROWS,
         _section("Source: `spark.read` and `spark.readStream`", _options(SOURCE)),
         _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
+        _section("Producer", _client_options(producer_table.OPTIONS)) + CLIENTS,
+        _section("Consumer", _client_options(consumer_table.OPTIONS)),
+        _section("Differences from Kafka's clients", _client_differences()),
         _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
         _section("Differences from Spark's Kafka connector", _differences()),
         _section("Accepted and ignored", _foreign(IGNORED)),
@@ -137,6 +146,21 @@ def _options(side: frozenset[Kind]) -> Iterable[Sequence[str]]:
     for option in TABLE:
         if here := option.kinds & side:
             yield _name(option), _which(here), option.value.takes, _default(option), option.meaning
+
+
+def _client_options(table: Sequence[Option[Any]]) -> Iterable[Sequence[str]]:
+    yield "Option", "Value", "Default", "Meaning"
+    for option in table:
+        others = (name for name in option.prefixed if name != option.name)
+        names = ", ".join(f"`{name}`" for name in (option.name, *others))
+        yield names, option.value.takes, _default(option), option.meaning
+
+
+def _client_differences() -> Iterable[Sequence[str]]:
+    yield "Option", "How it differs"
+    for option in (*producer_table.OPTIONS, *consumer_table.OPTIONS):
+        if option.differs:
+            yield f"`{option.name}`", option.differs
 
 
 def _topic_settings() -> Iterable[Sequence[str]]:

@@ -53,7 +53,11 @@ MAX_BLOCK_MS = Option(
     meaning="How long `send` waits while the buffer is full, in milliseconds. After that it raises `BufferExhausted`.",
     prefixed=("max.block.ms",),
 )
-COMPRESSION_TYPE = _as_in_a_write(sink_table.COMPRESSION_TYPE, only_kafkas=frozenset())
+COMPRESSION_TYPE = _as_in_a_write(
+    sink_table.COMPRESSION_TYPE,
+    only_kafkas=frozenset(),
+    differs="gzip and snappy are not supported, because chunks are Arrow data. The default is the topic's setting.",
+)
 ENABLE_IDEMPOTENCE = Option(
     name="enable.idempotence",
     kinds=PRODUCER,
@@ -74,7 +78,10 @@ RETRIES = _as_in_a_write(sink_table.RETRIES)
 RETRY_BACKOFF_MS = _as_in_a_write(sink_table.RETRY_BACKOFF_MS)
 REQUEST_TIMEOUT_MS = _as_in_a_write(sink_table.REQUEST_TIMEOUT_MS)
 MAX_MESSAGE_BYTES = _as_in_a_write(
-    sink_table.MAX_MESSAGE_BYTES, name="max.request.size", prefixed=("max.request.size", "message.max.bytes")
+    sink_table.MAX_MESSAGE_BYTES,
+    name="max.request.size",
+    prefixed=("max.request.size", "message.max.bytes"),
+    differs="It limits a row, not a batch of rows.",
 )
 AUTO_CREATE_TOPICS = _as_in_a_write(sink_table.AUTO_CREATE_TOPICS)
 NUM_PARTITIONS = _as_in_a_write(sink_table.NUM_PARTITIONS)
