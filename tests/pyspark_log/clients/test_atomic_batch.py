@@ -7,7 +7,6 @@ import pytest
 from pyspark_log import Consumer, Producer
 from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord, StoreRefused
 from tests.plain_log import PlainLog
-from tests.pyspark_log.clients.troubled_cluster import cluster  # noqa: F401 -- a fixture
 
 
 @pytest.fixture
@@ -39,9 +38,16 @@ def test_its_rows_are_one_entry_and_acknowledged_when_the_block_ends(log):
 
 def test_an_exception_in_the_block_drops_its_rows(log):
     with Producer(log.path) as producer:
-        with pytest.raises(ZeroDivisionError), producer.batch() as batch:
-            future = batch.send("t", b"dropped")
-            raise ZeroDivisionError
+        futures = []
+
+        def write():
+            with producer.batch() as batch:
+                futures.append(batch.send("t", b"dropped"))
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            write()
+        (future,) = futures
         assert future.cancelled()
         with pytest.raises(CancelledError):
             future.result()
@@ -49,9 +55,13 @@ def test_an_exception_in_the_block_drops_its_rows(log):
 
 
 def test_a_row_that_is_refused_drops_the_others(log):
-    with Producer(log.path) as producer, pytest.raises(InvalidRecord), producer.batch() as batch:
-        batch.send("t", b"good")
-        batch.send("t", b"bad", partition=7)
+    def write(producer):
+        with producer.batch() as batch:
+            batch.send("t", b"good")
+            batch.send("t", b"bad", partition=7)
+
+    with Producer(log.path) as producer, pytest.raises(InvalidRecord):
+        write(producer)
     assert count(log, "t") == 0
 
 
@@ -86,13 +96,13 @@ def test_an_error_of_the_store_is_raised_where_the_block_ends(cluster):
 
 
 def test_it_holds_no_more_than_the_buffer(log):
-    with (
-        Producer(log.path, buffer_memory=1000) as producer,
-        pytest.raises(BufferExhausted, match="the rows of this batch"),
-        producer.batch() as batch,
-    ):
-        for _ in range(100):
-            batch.send("t", b"x" * 100)
+    def write(producer):
+        with producer.batch() as batch:
+            for _ in range(100):
+                batch.send("t", b"x" * 100)
+
+    with Producer(log.path, buffer_memory=1000) as producer, pytest.raises(BufferExhausted, match="of this batch"):
+        write(producer)
     assert count(log, "t") == 0
 
 

@@ -184,7 +184,7 @@ class TestPositions:
         consumer.assign([T0], "earliest")
         consumer.poll(max_records=2)
         consumer.assign([T0, T1], {T1: 4})
-        assert {T0: 2, T1: 4} == {key: consumer.position(key) for key in consumer.assignment()}
+        assert {key: consumer.position(key) for key in consumer.assignment()} == {T0: 2, T1: 4}
 
     @pytest.mark.parametrize(("reset", "begins"), [("earliest", 2), ("latest", 5)])
     def test_begin_as_auto_offset_reset_says(self, log, reset, begins):

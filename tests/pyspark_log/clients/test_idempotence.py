@@ -11,7 +11,6 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
-from tests.pyspark_log.clients.troubled_cluster import cluster  # noqa: F401 -- a fixture
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 200
@@ -29,7 +28,7 @@ def test_an_entry_whose_answer_is_lost_counts_once(cluster):
 def test_a_batch_whose_outcome_is_unknown_is_repeated_and_counts_once(cluster):
     with cluster.producer(delivery_timeout_ms=LONG) as (producer, store):
         store.lose_answers(cluster.entries, times=PATIENCE)
-        assert producer.send("t", b"second").result(60) [:3] == ("t", 0, 1)
+        assert producer.send("t", b"second").result(60)[:3] == ("t", 0, 1)
         assert producer.send("t", b"third").result(60).offset == 2
     assert cluster.values() == [b"first", b"second", b"third"]
 

@@ -138,7 +138,9 @@ class TestAProducer:
                     producer.close()
                     os._exit(0)
             os.waitpid(child, 0)
-            assert os.read(read, 1000) == b"this Producer was made before the process was forked; make one in each process"
+            assert (
+                os.read(read, 1000) == b"this Producer was made before the process was forked; make one in each process"
+            )
         assert rows(log) == 1
 
     def test_needs_neither_spark_nor_java(self, log):

@@ -81,7 +81,7 @@ def test_rows_are_refused_without_enough_replicas_and_accepted_when_one_is_back(
         for number in (1, 2):
             topic.take_away(number)
         future = producer.send("t", b"refused")
-        with pytest.raises(LogError, match="min.insync.replicas"):
+        with pytest.raises(LogError, match=r"min\.insync\.replicas"):
             future.result(GUARD)
     topic.bring_back(1)
     with Producer(topic.path, linger_ms=0) as producer:

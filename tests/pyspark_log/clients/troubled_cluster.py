@@ -5,8 +5,6 @@ Time passes only while somebody waits for the store, so a test that waits for ha
 
 import contextlib
 
-import pytest
-
 from pyspark_log import Consumer, Producer
 from pyspark_log_coordinator.log.log import Log
 from tests.coordinator.fake_environment import fake_environment
@@ -50,8 +48,3 @@ class TroubledCluster:
         """The folder of the topic's entries."""
         (folder,) = {key.rpartition("/")[0] for key in self.inner.list("topics/t/") if "/journal/entries/" in key}
         return f"{folder}/"
-
-
-@pytest.fixture
-def cluster(monkeypatch):
-    return TroubledCluster(monkeypatch)

@@ -1,0 +1,111 @@
+"""The options of the Python clients."""
+
+import warnings
+
+import pytest
+
+from pyspark_log.options import consumer_table, producer_table
+from pyspark_log.options.consumer import parse_consumer
+from pyspark_log.options.given import IgnoredOptionWarning
+from pyspark_log.options.producer import parse_producer
+from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage.errors import InvalidOption
+
+EACH = [*producer_table.OPTIONS, *consumer_table.OPTIONS]
+
+
+def producer(config=None, **keywords):
+    return parse_producer(config, keywords)
+
+
+def consumer(config=None, **keywords):
+    return parse_consumer(config, keywords)
+
+
+@pytest.mark.parametrize("option", EACH, ids=lambda option: option.name)
+def test_a_default_is_a_value_that_the_option_takes(option):
+    if option.default is not None:
+        option.value.read(option.default)
+
+
+def test_the_defaults_of_a_producer():
+    found = producer()
+    assert (found.acks, found.linger, found.batch_size, found.buffer_memory) == ("all", 0.005, 2**20, 2**25)
+    assert (found.idempotent, found.max_block, found.compression) == (True, 60, None)
+    assert found.retry == RetryPolicy()
+
+
+def test_the_defaults_of_a_consumer():
+    found = consumer()
+    assert (found.reset, found.max_poll_records, found.rack) == ("latest", 500, "")
+
+
+def test_options_are_given_in_a_dict_or_as_keywords():
+    for found in (producer({"linger.ms": "20", "ACKS": "1"}), producer(linger_ms=20, acks=1)):
+        assert (found.linger, found.acks) == (0.02, "1")
+    assert producer({"linger.ms": 20}, enable_idempotence=False).idempotent is False
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "found"),
+    [
+        ("max.request.size", 5, "max_message_bytes", 5),
+        ("message.max.bytes", 5, "max_message_bytes", 5),
+        ("queue.buffering.max.ms", 7, "linger", 0.007),
+        ("acks", "-1", "acks", "all"),
+        ("compression.type", "zstd", "compression", "zstd"),
+    ],
+)
+def test_names_of_other_clients_mean_the_same(name, value, field, found):
+    assert getattr(producer({name: value}), field) == found
+
+
+@pytest.mark.parametrize(("word", "reset"), [("smallest", "earliest"), ("end", "latest"), ("error", "none")])
+def test_words_of_librdkafka_mean_the_same(word, reset):
+    assert consumer({"auto.offset.reset": word}).reset == reset
+
+
+@pytest.mark.parametrize(
+    ("parse", "name", "message"),
+    [
+        (producer, "linger_mss", r"unknown option linger.mss for a Producer. Did you mean linger.ms\?"),
+        (producer, "auto_offset_reset", "unknown option auto.offset.reset for a Producer. Available options: acks"),
+        (consumer, "fetch_max_byte", r"unknown option fetch.max.byte for a Consumer. Did you mean fetch.max.bytes\?"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(parse, name, message):
+    with pytest.raises(InvalidOption, match=message):
+        parse(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("linger.ms", -1, "it is less than 0"),
+        ("acks", "most", "expected all, -1, 1 or 0"),
+        ("compression.type", "gzip", "Arrow does not support this codec"),
+        ("enable.idempotence", "maybe", "expected true or false"),
+        ("batch.size", None, "it is not a whole number"),
+    ],
+)
+def test_a_wrong_value_is_refused(name, value, message):
+    with pytest.raises(InvalidOption, match=message):
+        producer({name: value})
+
+
+def test_two_different_values_are_refused():
+    with pytest.raises(InvalidOption, match=r"max\.request\.size is given twice"):
+        producer({"max.request.size": 1, "message.max.bytes": 2})
+    assert producer({"linger.ms": 5}, linger_ms="5").linger == 0.005
+
+
+def test_options_about_brokers_are_ignored_with_a_warning():
+    with pytest.warns(
+        IgnoredOptionWarning, match=r"a Producer: bootstrap.servers, socket.timeout.ms \(there is no broker"
+    ):
+        producer({"bootstrap.servers": "kafka:9092", "socket.timeout.ms": 1})
+    with pytest.warns(IgnoredOptionWarning, match="sasl.password"):
+        consumer({"sasl.password": "secret"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        producer({"linger.ms": 1})
