@@ -38,6 +38,8 @@ class AssignedPartition:
         self._fetched: Iterator[tuple[int, pa.RecordBatch]] | None = None
         self._batch: pa.RecordBatch | None = None
         """Rows from the position on."""
+        self._fetched_epoch = 0
+        """The leader epoch when the read of these rows was planned."""
 
     @property
     def state(self) -> Partition:
@@ -92,7 +94,7 @@ class AssignedPartition:
             rows, self._batch = batch.slice(0, rows_max), batch.slice(rows_max)
         else:
             rows, self._batch = batch, None
-        self._offset, self._epoch = offset + rows.num_rows, self.state.leader_epoch
+        self._offset, self._epoch = offset + rows.num_rows, self._fetched_epoch
         return ConsumerBatch(*self.key, offset, rows)
 
     @property
@@ -134,6 +136,7 @@ class AssignedPartition:
                 split = split_of(self.handle, Range(*self.key, start, end), self._options.rack)
                 again, joined = partial(find_again, log, split), self._options.partition_fetch_bytes
                 self._fetched = fetch(log.store_at, split, again, joined)
+                self._fetched_epoch = self.state.leader_epoch
             for offset, batch in self._fetched:
                 assert offset == self._offset
                 self._batch = batch

@@ -18,7 +18,7 @@ from pyspark_log.clients.looks import Looks
 from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from pyspark_log.clients.row_output import first_timestamp_ms, records_of
 from pyspark_log.options.consumer import parse_consumer
-from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.errors import InvalidInput, LogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -278,17 +278,20 @@ class Consumer:
     def _poll(self, timeout_ms: float, rows_max: int) -> list[ConsumerRecord]:
         def take() -> list[ConsumerRecord]:
             records: list[ConsumerRecord] = []
-            while len(records) < rows_max and (batch := self._take(rows_max - len(records))) is not None:
-                records += records_of(batch)
+            with _raised_if_empty(records):
+                while len(records) < rows_max and (batch := self._take(rows_max - len(records))) is not None:
+                    records += records_of(batch)
             return records
 
         return self._wait_for(take, timeout_ms)
 
     def _take_batches(self) -> list[ConsumerBatch]:
-        batches, size = [], 0
-        while size < self._options.fetch_bytes and (batch := self._take(None)) is not None:
-            batches.append(batch)
-            size += batch.rows.nbytes
+        batches: list[ConsumerBatch] = []
+        size = 0
+        with _raised_if_empty(batches):
+            while size < self._options.fetch_bytes and (batch := self._take(None)) is not None:
+                batches.append(batch)
+                size += batch.rows.nbytes
         return batches
 
     def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
@@ -359,6 +362,16 @@ class Consumer:
             keys = [TopicPartition(*each) for each in partitions]
             handles = {topic: self._topic(topic) for topic in {key.topic for key in keys}}
             return {key: which(handles[key.topic].journal.state.partition(key.partition)) for key in keys}
+
+
+@contextlib.contextmanager
+def _raised_if_empty(found: list[T]) -> Iterator[None]:
+    """Let an error wait for the next call if there are rows that the caller would lose."""
+    try:
+        yield
+    except LogError:
+        if not found:
+            raise
 
 
 def _checked(offset: int) -> int:

@@ -184,7 +184,7 @@ def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: flo
     if threading.current_thread() in sender.threads:
         return  # the last reference was in a callback: they end by themselves
     accumulator.flush(timeout)
-    sender.abandon(InvalidInput("the Producer was closed before this row was written"))
+    sender.abandon(InvalidInput("the Producer was closed before this row was written"), timeout)
 
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()

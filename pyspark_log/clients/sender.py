@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,6 @@ class Topic:
     def __init__(self, handle: TopicHandle, destination: Destination) -> None:
         self.handle = handle
         self.destination = destination
-        self.sequence = 0
-        """The number of the next batch (Kafka's sequence)."""
 
 
 class Sender:
@@ -69,6 +68,8 @@ class Sender:
         self._environment = log.environment
         self._producer = log.environment.nonce()
         self._topics: dict[str, Topic] = {}
+        self._sequences: Counter[str] = Counter()
+        """The number of the next batch (Kafka's sequence), by topic id."""
         self._log_lock = threading.RLock()
         """Held by the thread that uses the log."""
         self._opened = -float("inf")
@@ -91,14 +92,14 @@ class Sender:
         found = self._topics.get(name)
         return (found or self.topic(name)).destination
 
-    def abandon(self, error: LogError) -> None:
-        """Fail what waits, and wait for the threads unless they still write something."""
+    def abandon(self, error: LogError, timeout: float | None) -> None:
+        """Fail what waits, and wait for the threads, `timeout` seconds each, unless they still write something."""
         waiting = self._accumulator.drop()
         for batch in waiting:
             batch.fail(error)
         if self._accumulator.flush(0) == 0:
             for thread in self.threads:
-                thread.join()
+                thread.join(timeout)
 
     def topic(self, name: str) -> Topic:
         """Return a topic; open the log if this is the first look, and create the topic if the options say so.
@@ -144,6 +145,8 @@ class Sender:
         options, environment = self._options, self._environment
         policy = options.retry
         deadline = environment.monotonic() + policy.delivery_timeout_ms / 1000
+        if environment.monotonic() - self._opened >= REFRESH_SECONDS:
+            self._refresh(request.topic)
         topic = self.topic(request.topic)
 
         def begin(*, again: bool) -> Staging:
@@ -196,12 +199,13 @@ class Sender:
 
     def _commit(self, staged: _Staged) -> dict[int, tuple[int, int]]:
         """Commit a request and return its offsets. The caller holds the lock of the log."""
-        topic, files, name = staged.topic, tuple(staged.files), staged.request.topic
-        self._refresh(name, failed=any(file.failed for file in files))
+        topic, files = staged.topic, tuple(staged.files)
+        if any(file.failed for file in files):
+            self._refresh(staged.request.topic)
         claim = None
         if self._options.idempotent:
-            claim = ProducerClaim(self._producer, "", "", topic.sequence, expires=True)
-            topic.sequence += 1
+            claim = ProducerClaim(self._producer, "", "", self._sequences[topic.handle.topic_id], expires=True)
+            self._sequences[topic.handle.topic_id] += 1
         batch = Batch(claim, files, self._options.acks, self._housekeeper.take(topic.handle))
         offsets = self._committed(topic.handle, batch, staged.deadline)
         topic.destination = self._destination(topic.handle)
@@ -228,12 +232,11 @@ class Sender:
                 raise
             self._environment.sleep(self._options.retry.retry_backoff_ms / 1000)
 
-    def _refresh(self, name: str, *, failed: bool) -> None:
-        """Look for other nodes and topics now and then. `failed`: a node has just failed."""
-        if not failed and self._environment.monotonic() - self._opened < REFRESH_SECONDS:
-            return
+    def _refresh(self, name: str) -> None:
+        """Look which nodes can be reached, and how the topic is now."""
         try:
-            self._look_up(name)
+            with self._log_lock:
+                self._look_up(name)
         except LogError as error:
-            # What is known is enough for the commit, which says what is wrong with it.
+            # What is known may be enough; if not, staging or the commit says what is wrong.
             _logger.warning("the nodes of topic %r could not be looked up: %s", name, error)

@@ -131,6 +131,19 @@ class TestPoll:
         flip_bit(file, 8 * 200)
         assert values(consumer.poll()) == numbered(3)
 
+    def test_that_meets_damage_loses_no_row_of_another_partition(self, log, consumer):
+        log.append("t", {0: numbered(3)})
+        log.append("t", {1: numbered(3)})
+        *_, file = log.files("t")
+        flip_bit(file, 8 * 200)
+        consumer.assign([T0, T1], "earliest")
+        assert values(consumer.poll()) == numbered(3)
+        with pytest.raises(CorruptObject, match="partition 1"):
+            consumer.poll()
+        consumer.pause(T1)
+        log.append("t", {0: [b"more"]})
+        assert values(consumer.poll(GUARD_MS)) == [b"more"]
+
     def test_finds_rows_that_were_rolled_while_it_read(self, log):
         for first in range(0, 30, 10):
             log.append("t", {0: numbered(10, first)})

@@ -8,8 +8,17 @@ import pytest
 
 from pyspark_log import Consumer, Producer, RecordMetadata
 from pyspark_log.client.write.partitioner import murmur2
+from pyspark_log.clients import housekeeper
 from pyspark_log.clients.sender import Sender
-from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord, NoCluster, UnknownTopic
+from pyspark_log_storage.errors import (
+    BufferExhausted,
+    InvalidInput,
+    InvalidRecord,
+    NoCluster,
+    StoreUnavailable,
+    UnknownTopic,
+)
+from pyspark_log_storage.layout import born_of
 from tests.plain_log import PlainLog
 
 GUARD = 60
@@ -257,6 +266,45 @@ class TestBatches:
             many = [producer.send("t", b"") for _ in range(50)]
             producer.send("one", b"").result(GUARD)
             assert not many[-1].done()
+
+
+class TestTheSender:
+    def test_looks_at_the_topic_again_after_a_long_time(self, log, monkeypatch):
+        # Its files would be named after an entry that is below the orphan floor by then.
+        monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS", 0.0)
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.send("one", b"").result(GUARD)
+            for _ in range(10):
+                log.append("one", {0: [b"of another writer"]})
+            producer.send("one", b"").result(GUARD)
+        *_, newest = log.log.topic("one").journal.state.files
+        assert born_of(newest.name) == log.log.topic("one").journal.number - 1
+
+    def test_leaves_the_maintenance_to_a_thread_of_its_own(self, log, monkeypatch):
+        monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)
+        cleaned, roll = [], housekeeper.roll_inline
+        monkeypatch.setattr(
+            housekeeper, "clean_up", lambda handle: cleaned.append((handle.name, threading.current_thread().name))
+        )
+        rolled = []
+        monkeypatch.setattr(housekeeper, "roll_inline", lambda *given: (rolled.append(given), roll(*given))[1])
+        with Producer(log.path, linger_ms=0) as producer:
+            for _ in range(200):
+                producer.send("one", b"x").result(GUARD)
+        assert rolled
+        assert set(cleaned) == {("one", "pyspark_log housekeeper")}
+        assert log.log.topic("one").journal.state.partitions[0].segments
+        assert len(values_of(log, "one")[0]) == 200
+
+    def test_goes_on_if_the_maintenance_fails(self, log, monkeypatch, caplog):
+        def fail(handle):
+            raise StoreUnavailable("", "", "made up by the test")
+
+        monkeypatch.setattr(housekeeper, "clean_up", fail)
+        with Producer(log.path, linger_ms=0) as producer:
+            for _ in range(130):
+                producer.send("one", b"x").result(GUARD)
+        assert "made up by the test" in caplog.text
 
 
 class TestTheBuffer:
