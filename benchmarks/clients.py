@@ -1,7 +1,9 @@
 """The Python clients: how late a row is read that another process sends, and how many rows a second of a core moves.
 
 Latency is measured between two processes, at 1,000 rows a second, from the call of `send` to the return of `poll`. How
-late the sender's own timer was is shown beside it: on a busy machine that is a part of it. Throughput counts processor
+late the sender's own timer was is shown beside it: on a busy machine that is a part of it. The ceiling is the time in
+which the disk makes two files durable one after another, as every acknowledged batch needs: its rows, then its entry.
+Throughput counts processor
 time, so the rates are those of one core, whatever else the machine does.
 """
 
@@ -18,6 +20,7 @@ import pyarrow as pa
 from benchmarks.report import Line, at_least, at_most, detail
 from benchmarks.stopwatch import percentile
 from pyspark_log import Consumer, Producer
+from pyspark_log_storage.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +31,9 @@ WARM_UP_SECONDS = 2
 VALUE_BYTES = 100
 BATCH_ROWS = 50_000
 POLL_MS = 1_000
+FLOOR_BYTES = 1_000
+FLOOR_EVERY = 5
+"""Rows for which the disk is asked once: about as many as are in a batch."""
 MILLI, MEGA = 1_000, 1_000_000
 P50_MS, P99_MS = 5, 15
 ROWS_PER_SECOND, ARROW_ROWS_PER_SECOND = 150_000, 1_500_000
@@ -38,10 +44,21 @@ def measure_clients(folder: Path, rows: int, seconds: int, log: Callable[[str], 
     """Return the lines about latency over `seconds`, and about throughput with `rows` rows."""
     path = str(folder / "clients")
     log(f"clients: {RATE:,} rows a second for {seconds} s")
-    return [*_latency(path, seconds), *_throughput(path, rows, log)]
+    return [*_latency(path, seconds, _floor(folder, seconds)), *_throughput(path, rows, log)]
 
 
-def _latency(path: str, seconds: int) -> list[Line]:
+def _floor(folder: Path, seconds: int) -> list[float]:
+    """Return how long it takes to create two durable objects, in milliseconds."""
+    store, spent = LocalStore(str(folder / "floor")), []
+    for number in range(seconds * RATE // FLOOR_EVERY):
+        begun = time.perf_counter()
+        for name in ("rows", "entry"):
+            store.create(f"{name}/{number}", bytes(FLOOR_BYTES))
+        spent.append((time.perf_counter() - begun) * MILLI)
+    return spent
+
+
+def _latency(path: str, seconds: int, floor: list[float]) -> list[Line]:
     lines = []
     for linger in (0, 5):
         latencies, lateness = _paced(path, f"paced-{linger}", linger, seconds)
@@ -49,7 +66,8 @@ def _latency(path: str, seconds: int) -> list[Line]:
         for share, target in ((50, P50_MS), (99, P99_MS)):
             found = percentile(latencies, share)
             goal = at_most(target, "ms") if linger == 0 else None
-            lines.append(Line(f"{name}, p{share}", "ms", found, target=goal, note=f"{len(latencies):,} rows"))
+            note, least = f"{len(latencies):,} rows", percentile(floor, share)
+            lines.append(Line(f"{name}, p{share}", "ms", found, least, found / least, target=goal, note=note))
             lines.append(detail(f"of that the sender's timer, p{share}", "ms", percentile(lateness, share)))
     return lines
 
