@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
 from pyspark_log.client.opening import open_log
+from pyspark_log_storage.errors import CorruptObject
 
 if TYPE_CHECKING:
     from pyspark_log.client.groups import PartitionLag
@@ -131,20 +133,27 @@ def _facts(state: Group) -> dict[str, Any]:
 
 
 def _members(state: Group) -> list[dict[str, Any]]:
-    from pyspark_log_coordinator.assignors.subscription import decode_assignment
-
     return [
         {
             "member": name,
             "instance": each.details.instance_id,
             "client": each.details.client_id,
             "host": each.details.host,
-            "assigned": (
-                decode_assignment(each.assignment, name).partitions if state.protocol_type == "consumer" else None
-            ),
+            "assigned": _assigned(state, name, each.assignment),
         }
         for name, each in state.members.items()
     ]
+
+
+def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
+    """Return a member's partitions by topic, or None if its assignor writes something else."""
+    from pyspark_log_coordinator.assignors.subscription import decode_assignment
+
+    if state.protocol_type != "consumer":
+        return None
+    with contextlib.suppress(CorruptObject):
+        return decode_assignment(assignment, member_id).partitions
+    return None
 
 
 def _document(log: Log, each: PartitionLag) -> dict[str, Any]:

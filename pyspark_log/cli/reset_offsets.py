@@ -95,6 +95,8 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
         _require_one({"--topic": bool(topic), "--all-topics": all_topics}, "the partitions")
     elif topic or all_topics:
         arguments.refuse("--from-file", "cannot be combined with --topic or --all-topics")
+    if export and execute:
+        arguments.refuse("--export", "cannot be combined with --execute: it changes nothing")
     log = open_log(path)
     committed = _committed(log, group)
     if from_file is not None:
@@ -194,7 +196,7 @@ def _at_time(log: Log, partitions: Iterable[TopicPartition], ms: int) -> Offsets
 
 def _read_file(file: Path) -> Offsets:
     found = {}
-    for line, text in enumerate(file.read_text().splitlines(), 1):
+    for line, text in enumerate(file.read_text(errors="replace").splitlines(), 1):
         fields = re.fullmatch(r"([^,]+),(\d{1,9}),(\d{1,18})", text.strip())
         if fields is None:
             raise InvalidInput(f"{file}, line {line}: {text[:100]!r} is not topic,partition,offset; correct it")

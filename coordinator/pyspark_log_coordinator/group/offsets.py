@@ -157,7 +157,7 @@ def _check_committer(group: Group, command: OffsetCommit) -> None:
                 group.group_id,
                 "",
                 f"group {group.group_id!r} has members (generation {group.generation}), so a consumer that is not one "
-                "cannot commit offsets to it; subscribe to join the group, or choose another group.id",
+                "cannot commit offsets to it; choose another group.id, or stop the members",
             )
         return
     member = check_member(group, command.member_id, command.instance_id)

@@ -20,6 +20,7 @@ class GroupHandle:
 
     def __init__(self, record: GroupRecord, journal: Journal[Group, group.Command]) -> None:
         self.group_id = record.group_id
+        self.journal_id = record.journal_id
         self.journal = journal
 
     def begin(self) -> Group:

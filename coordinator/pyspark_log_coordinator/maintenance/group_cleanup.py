@@ -1,6 +1,7 @@
-"""Cleans up the journals of groups: deletes entries and snapshots that no process needs, and replaces lost spares.
+"""Cleans up groups: deletes journal entries and snapshots that no process needs, and replaces lost spares.
 
-Whoever commits offsets does it now and then for its group; `pyspark-log maintain` does it for all.
+Whoever commits offsets does it now and then for its group; `pyspark-log maintain` does it for all, and also deletes the
+committed offsets of deleted topics.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_storage.errors import LogError
 
@@ -28,11 +30,21 @@ def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
     for record in log.groups().values():
         handle = log.group_handle(record)
         try:
-            handle.begin()
+            _forget_deleted_topics(log, handle)
             count += _clean_up(handle)
         except LogError as error:
             failed(record.group_id, error)
     return count
+
+
+def _forget_deleted_topics(log: Log, handle: GroupHandle) -> None:
+    """Delete the committed offsets of topics that were deleted, unless the group has members."""
+    state = handle.begin()
+    # Read after the group's state: a topic with committed offsets that is not there any more was deleted.
+    present = {each.topic_id for each in log.topics().values()}
+    gone = {topic_id: tuple(offsets) for topic_id, offsets in state.offsets.items() if topic_id not in present}
+    if gone and not state.members:
+        handle.submit(OffsetDelete(gone))
 
 
 def clean_up_inline(handle: GroupHandle) -> None:

@@ -3,23 +3,25 @@
 Spark's checkpoint says what the query has read. After Spark's own commit the query commits the same offsets to its
 group, for lag tools and for queries that start there (`startingOffsets=group`). In the other direction a **rewind** of
 the group (`pyspark-log groups reset-offsets`) sets where the query goes on. Each has a number, and the query's offset
-has the number of the newest that it has taken up, so a replay repeats it exactly.
+has the group and the number of the newest that it has taken up, so a replay repeats it exactly.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPartition
+from pyspark_log.client.read.source_offset import Position, SourceOffset, TakenRewinds, TopicPartition
 from pyspark_log.client.read.tracking import Start, within
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.maintenance import group_cleanup
-from pyspark_log_storage.errors import LogError, RewindPending
+from pyspark_log_storage.errors import LogError, OutcomeUnknown, RewindPending, UnknownGroup
 
 if TYPE_CHECKING:
     from pyspark_log.client.read.positions import Subscribed
     from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log
 
 _logger = logging.getLogger("pyspark_log")
@@ -36,16 +38,37 @@ class GroupOffsets:
         self._fail_on_data_loss = fail_on_data_loss
         self._committed: SourceOffset | None = None
         """What this object has committed last."""
+        self._first_seen: TakenRewinds | None = None
 
-    def refresh(self, log: Log) -> Group:
-        """Return the group's newest state. The group is created if it does not exist. Raises `InvalidName`."""
-        return log.group(self._group_id, create=True).journal.state
+    def refresh(self, log: Log, *, required: bool) -> GroupHandle | None:
+        """Return the group, refreshed. The group is created if it does not exist.
+
+        If a store does not answer, return None unless the group is required. Raises `InvalidName`, `LogError`.
+        """
+        try:
+            return log.group(self._group_id, create=True)
+        except LogError as error:
+            if required or not error.retriable:
+                raise
+            _warn_once(self._group_id, str(error))
+            return None
+
+    def taken(self, handle: GroupHandle, offset: SourceOffset) -> TakenRewinds:
+        """Return what a query that has read up to `offset` has taken up.
+
+        A query that was in another group, or in none, takes up the rewinds since this object saw the group first.
+        """
+        if offset.group is not None and offset.group.journal_id == handle.journal_id:
+            return offset.group
+        if self._first_seen is None:
+            self._first_seen = TakenRewinds(handle.journal_id, handle.journal.state.rewinds)
+        return self._first_seen
 
     def commit(self, log: Log, offset: SourceOffset) -> None:
         """Commit what Spark has committed. Raises `UnknownMember` if the group has members that share its work.
 
         A rewind that the query has not taken up yet makes the commit pointless: nothing is committed. If a store fails,
-        that is logged, and the next call tries again.
+        that is logged, and the next call tries again: to commit the same offsets twice does no harm.
         """
         if offset == self._committed:
             return
@@ -55,13 +78,13 @@ class GroupOffsets:
         }
         try:
             handle = log.group(self._group_id, create=True)
-            handle.submit(OffsetCommit(offsets, rewinds=offset.rewind))
+            handle.submit(OffsetCommit(offsets, rewinds=self.taken(handle, offset).number))
         except RewindPending:
             return
         except LogError as error:
-            if not error.retriable:
+            if not (error.retriable or isinstance(error, (OutcomeUnknown, UnknownGroup))):
                 raise
-            _logger.warning("committing offsets to group %r failed: %s", self._group_id, error)
+            _warn_once(self._group_id, str(error))
             return
         self._committed = offset
         group_cleanup.clean_up_inline(handle)
@@ -81,3 +104,9 @@ class GroupOffsets:
                 offset = within(partition, (topic, number), position, fail_on_data_loss=self._fail_on_data_loss)
                 found[topic, number] = Start(Position(offset, epoch), explicit=True)
         return found
+
+
+@functools.lru_cache(maxsize=64)
+def _warn_once(group_id: str, why: str) -> None:
+    """Log a failure once: an idle query meets it many times a second."""
+    _logger.warning("committing offsets to group %r failed: %s", group_id, why)

@@ -7,8 +7,8 @@ Each partition has `[offset, leader epoch]`. A batch begins where its predecesso
 `begin`: all of the first batch, and later new ones. So every batch can be reproduced from Spark's checkpoint. Spark
 compares offsets as JSON text, so topics and partitions are sorted.
 
-A query with a `group.id` also has `"rewind"`, the number of the newest rewind of the group that it has taken up, unless
-it is 0. The partitions that it moved are in the `begin` of the batch that took it up.
+A query with a `group.id` also has `"group": [journal id, number]`: the id of the group's journal, and the number of its
+newest rewind that the query has taken up. Partitions that it moved are in the `begin` of the batch that took it up.
 
 `initialOffset` is the sentinel {"version": 1, "initial": true}, which `latestOffset` resolves. After a crash Spark asks
 for the initial offset again, when `latest` would be another offset.
@@ -46,12 +46,19 @@ class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id"}):
     begin: dict[Count, Position] = {}
 
 
+class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
+    """The query's group, and the number of its newest rewind that the query has taken up."""
+
+    journal_id: str
+    number: Count
+
+
 class SourceOffset(msgspec.Struct, frozen=True):
     """An offset, parsed."""
 
     topics: dict[str, TopicPositions] = {}
     initial: bool = False
-    rewind: Count = 0
+    group: TakenRewinds | None = None
 
     def ends(self) -> dict[TopicPartition, Position]:
         """Return where each partition ends."""
@@ -93,8 +100,8 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
         topics[name] = {"id": topic.topic_id, "end": _positions(topic.end)}
         if topic.begin:
             topics[name]["begin"] = _positions(topic.begin)
-    rewind = {"rewind": offset.rewind} if offset.rewind else {}
-    return {"version": VERSION, "topics": topics, **rewind}
+    group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
+    return {"version": VERSION, "topics": topics, **group}
 
 
 def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:

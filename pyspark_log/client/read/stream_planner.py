@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log.client import opening
 from pyspark_log.client.read import limits, source_offset
@@ -10,7 +10,7 @@ from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.group_offsets import GroupOffsets
 from pyspark_log.client.read.planning import Range, splits
 from pyspark_log.client.read.positions import Subscribed, resolve, subscribed
-from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPositions
+from pyspark_log.client.read.source_offset import Position, SourceOffset, TakenRewinds, TopicPositions
 from pyspark_log.client.read.tracking import Start, go_on, within
 from pyspark_log.options import CommittedOffsets
 from pyspark_log_storage.errors import UnknownTopic
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
 POLL_SECONDS = 0.005
+
+
+class _Begin(NamedTuple):
+    """Where a batch begins."""
+
+    starts: dict[TopicPartition, Start]
+    taken: TakenRewinds | None
+    """The newest rewind that the batch takes up, if the query is in a group."""
+    is_moved: bool
+    """Whether it does not begin where its predecessor ended: it must be planned, even if it is empty."""
 
 
 class StreamPlanner:
@@ -118,16 +128,17 @@ class StreamPlanner:
         options = self.options
         now = subscribed(log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
         self._check_available(before, now)
-        starts, rewind = self._starts(log, before, now)
+        found = self._begin(log, before, now)
+        starts = found.starts
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
         until = {key: max(begin[key], self._available(now, key)) for key in starts}
         ends = until if unlimited else self._limited(begin, until, log.environment.monotonic())
         self.latest = _latest(newest, ends)
-        if not before.initial and rewind == before.rewind and all(ends[key] <= begin[key] for key in ends):
+        if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = log.environment.monotonic()
-        return source_offset.to_json(_offset(now, starts, ends, rewind))
+        return source_offset.to_json(_offset(now, starts, ends, found.taken))
 
     def _available(self, now: Subscribed, key: TopicPartition) -> int:
         """Return up to where the query may read: the high watermark, or with AvailableNow its value at the beginning.
@@ -155,24 +166,25 @@ class StreamPlanner:
             if handle is None or handle.topic_id != fixed[topic].topic_id:
                 self._report(f"topic {topic!r} was deleted{'' if handle is None else ' and created again'}")
 
-    def _starts(self, log: Log, before: SourceOffset, now: Subscribed) -> tuple[dict[TopicPartition, Start], int]:
-        """Return where each partition begins, and the newest rewind that this takes up."""
+    def _begin(self, log: Log, before: SourceOffset, now: Subscribed) -> _Begin:
+        """Return where the batch after `before` begins."""
         options = self.options
         fail = options.fail_on_data_loss
+        moved: dict[TopicPartition, Start] = {}
+        taken = before.group
+        handle = None if self._group is None else self._group.refresh(log, required=before.initial)
+        if self._group is not None and handle is not None:
+            group, taken = handle.journal.state, TakenRewinds(handle.journal_id, handle.journal.state.rewinds)
+            if not before.initial:
+                moved = self._group.starts(group, now, self._group.taken(handle, before).number)
+            elif isinstance(options.starting, CommittedOffsets):
+                moved = self._group.starts(group, now)
         if not before.initial:
-            starts = go_on(before, now, fail_on_data_loss=fail)
-        else:
-            first = resolve(now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
-            epochs = {key: now.partition(*key).leader_epoch for key in first}
-            starts = {key: Start(Position(at, epochs[key]), explicit=True) for key, at in first.items()}
-        if self._group is None:
-            return starts, before.rewind
-        group = self._group.refresh(log)
-        if not before.initial:
-            starts |= self._group.starts(group, now, before.rewind)
-        elif isinstance(options.starting, CommittedOffsets):
-            starts |= self._group.starts(group, now)
-        return starts, group.rewinds
+            return _Begin(go_on(before, now, moved, fail_on_data_loss=fail), taken, is_moved=bool(moved))
+        first = resolve(now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
+        epochs = {key: now.partition(*key).leader_epoch for key in first}
+        starts = {key: Start(Position(at, epochs[key]), explicit=True) for key, at in first.items()}
+        return _Begin(starts | moved, taken, is_moved=True)
 
     def _limited(
         self, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
@@ -188,7 +200,10 @@ class StreamPlanner:
 
 
 def _offset(
-    now: Subscribed, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int], rewind: int
+    now: Subscribed,
+    starts: Mapping[TopicPartition, Start],
+    ends: Mapping[TopicPartition, int],
+    taken: TakenRewinds | None,
 ) -> SourceOffset:
     topics = {}
     for topic, numbers in now.partitions.items():
@@ -198,7 +213,7 @@ def _offset(
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
         )
-    return SourceOffset(topics, rewind=rewind)
+    return SourceOffset(topics, group=taken)
 
 
 def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:

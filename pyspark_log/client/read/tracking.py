@@ -14,6 +14,8 @@ from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.source_offset import Position, SourceOffset, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark_log.client.read.positions import Subscribed
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -25,8 +27,14 @@ class Start(msgspec.Struct, frozen=True):
     explicit: bool
 
 
-def go_on(before: SourceOffset, now: Subscribed, *, fail_on_data_loss: bool) -> dict[TopicPartition, Start]:
-    """Return where each subscribed partition continues after `before`.
+def go_on(
+    before: SourceOffset,
+    now: Subscribed,
+    moved: Mapping[TopicPartition, Start] | None = None,
+    *,
+    fail_on_data_loss: bool,
+) -> dict[TopicPartition, Start]:
+    """Return where each subscribed partition continues after `before`: those in `moved` there, whatever was read.
 
     A new partition begins at its log start, as in Spark's Kafka source. Raises `DataLoss` if unread rows are lost; with
     `fail_on_data_loss` false, logs one warning and continues at the nearest offset in the log.
@@ -42,7 +50,9 @@ def go_on(before: SourceOffset, now: Subscribed, *, fail_on_data_loss: bool) -> 
         partition = now.partition(topic, number)
         log_start = Start(Position(partition.log_start, partition.leader_epoch), explicit=True)
         position = known.get((topic, number))
-        if position is None:
+        if moved and (topic, number) in moved:
+            starts[topic, number] = moved[topic, number]
+        elif position is None:
             starts[topic, number] = log_start
         elif before.topics[topic].topic_id != now.handles[topic].topic_id:
             report_loss(f"topic {topic!r} was deleted and created again", fail=fail_on_data_loss)

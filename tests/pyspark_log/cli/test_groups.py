@@ -142,6 +142,7 @@ def test_offsets_go_through_a_file(cli, tmp_path):
         (["--all-topics", "--to-datetime", "yesterday"], "'yesterday' is not a time"),
         (["--all-topics", "--by-duration", "1h"], "'1h' is not a duration"),
         (["--topic", "t:x", "--to-latest"], "is not TOPIC:P,P"),
+        (["--all-topics", "--to-current", "--export", "--execute"], "cannot be combined with --execute"),
     ],
 )
 def test_a_reset_that_was_typed_wrong_says_what_is_expected(cli, arguments, words):
@@ -196,6 +197,14 @@ def test_maintenance_trims_the_journals_of_groups(cli):
     before = len(list((journal_of(cli) / "entries").iterdir()))
     cli.run("maintain")
     assert len(list((journal_of(cli) / "entries").iterdir())) < before
+
+
+def test_maintenance_forgets_the_offsets_of_deleted_topics(cli):
+    cli.run("topics", "delete", "t", "--yes")
+    cli.run("topics", "create", "t")
+    assert committed(cli) == {}
+    cli.run("maintain")
+    assert log(cli).group("g").journal.state.offsets == {}
 
 
 def test_the_events_of_a_group_are_dumped_by_name(cli):

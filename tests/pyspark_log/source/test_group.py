@@ -11,7 +11,15 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOff
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.segments.retention import DeleteRecords
-from pyspark_log_storage.errors import DataLoss, InvalidOption, LogError, StoreUnavailable, UnknownMember
+from pyspark_log_storage.errors import (
+    DataLoss,
+    InvalidOption,
+    LogError,
+    OutcomeUnknown,
+    StoreUnavailable,
+    UnknownGroup,
+    UnknownMember,
+)
 from tests.direct import Stream, source
 from tests.plain_log import PlainLog
 
@@ -172,7 +180,7 @@ def test_a_group_whose_members_share_the_work_takes_no_offsets_of_a_query(log, s
     log.log.group("g", create=True).submit(JoinGroup(member, "consumer"))
     query = stream(**IN_GROUP, startingOffsets="earliest")
     query.batch()
-    with pytest.raises(UnknownMember, match="subscribe to join the group"):
+    with pytest.raises(UnknownMember, match="or stop the members"):
         query.batch()
 
 
@@ -190,6 +198,67 @@ def test_a_store_that_does_not_answer_delays_the_commit_and_fails_nothing(log, s
     monkeypatch.setattr(GroupHandle, "submit", submit)
     query.batch()
     assert committed(log) == {0: 10, 1: 10}
+
+
+def test_a_store_of_the_groups_journal_that_is_away_stops_no_query(log, stream, monkeypatch, caplog):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    append(log, [10])
+
+    def fails(*_, **__):
+        raise StoreUnavailable("/log", "k", "the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupHandle, "refresh", fails)
+        assert numbers(query.batch()) == [10]
+        rewind_later = query.start
+    assert caplog.text.count("the store is away") == 1
+    rewind(log, {0: 9})
+    assert numbers(stream(**IN_GROUP, start=rewind_later).batch()) == [9, 10]
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("it is unknown"), UnknownGroup("g", "it was deleted")])
+def test_a_commit_whose_outcome_is_unknown_is_repeated(log, stream, monkeypatch, error):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupHandle, "submit", lambda *_: (_ for _ in ()).throw(error))
+        assert query.batch() is None
+    query.batch()
+    assert committed(log) == {0: 10, 1: 10}
+
+
+def test_a_query_that_joins_a_group_is_not_moved_by_its_former_rewinds(log, stream):
+    query = stream(subscribe="t", startingOffsets="earliest")
+    query.batch()
+    rewind(log, {0: 3})
+    joined = stream(**IN_GROUP, start=query.start)
+    assert joined.batch() is None
+    rewind(log, {0: 8})
+    assert numbers(joined.batch()) == [8, 9]
+
+
+def test_the_rewinds_of_one_group_do_not_count_for_another(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    for offset in (1, 2, 3):
+        rewind(log, {0: offset})
+        assert numbers(query.batch()) == list(range(offset, 10))
+    other = stream(**{**IN_GROUP, "group.id": "h"}, start=query.start)
+    assert other.batch() is None
+    rewind(log, {0: 5}, group="h")
+    assert numbers(other.batch()) == [5, 6, 7, 8, 9]
+
+
+def test_a_query_whose_rows_have_expired_goes_on_where_the_group_was_reset_to(log, stream):
+    query = stream(**IN_GROUP, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    query.batch()
+    for partition in (0, 1):
+        log.log.topic("t").submit(DeleteRecords(partition, 5))
+    with pytest.raises(DataLoss):
+        query.batch()
+    rewind(log, {0: 6, 1: 6})
+    assert numbers(stream(**IN_GROUP, start=query.start).batch()) == [6, 7, 8, 9]
 
 
 def test_the_groups_journal_is_trimmed_by_whoever_commits(log, stream):
