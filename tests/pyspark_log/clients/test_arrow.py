@@ -124,6 +124,32 @@ def test_batches_with_and_without_partitions_that_wait_together_are_all_written(
     assert [value for batch in read(log, "one") for value in batch.rows.column("value").to_pylist()] == values
 
 
+def test_a_table_that_does_not_fit_into_one_batch_is_refused(producer, monkeypatch):
+    class LargeTable:
+        """As a table with a column of more than 2 GiB."""
+
+        num_rows = 2
+
+        def combine_chunks(self):
+            return self
+
+        def to_batches(self):
+            return [pa.record_batch({"value": pa.array([b""])})] * 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pa, "Table", LargeTable)
+        with pytest.raises(InvalidRecord, match=r"the 2 rows do not fit into one batch.* send smaller batches"):
+            producer.send_batch("one", LargeTable())
+
+
+def test_a_table_whose_headers_do_not_fit_into_one_batch_is_refused(producer):
+    entries = 2**31 - 2  # of type null, which takes no memory
+    headers = pa.ListArray.from_arrays(pa.array([0, entries], pa.int32()), pa.nulls(entries))
+    table = pa.table({"value": pa.array([b"", b""]), "headers": pa.chunked_array([headers, headers])})
+    with pytest.raises(InvalidRecord, match=r"the rows do not fit into one batch.* send smaller batches"):
+        producer.send_batch("one", table)
+
+
 def test_an_error_reaches_the_future(log, producer):
     rows = pa.record_batch({"value": pa.array([b""])})
     producer.send_batch("one", rows).result(60)
