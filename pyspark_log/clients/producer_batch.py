@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import operator
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
@@ -113,7 +114,7 @@ class RowBatch(ProducerBatch):
         if headers:
             self._headers[row] = headers
         if partition is not None:
-            self._explicit[row] = partition
+            self._explicit[row] = operator.index(partition)  # Arrow does not take every integer
         if on_delivery is not None:
             self._callbacks.append((row, on_delivery))
         return Delivery(self, row)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +39,9 @@ def as_bytes(value: object, what: str) -> bytes:
 
 def as_headers(given: GivenHeaders) -> Headers:
     """Return headers as they are stored. Raises `InvalidRecord`."""
-    pairs: Iterable[object] = given.items() if isinstance(given, Mapping) else given
+    pairs: object = given.items() if isinstance(given, Mapping) else given
+    if not isinstance(pairs, Iterable):
+        raise InvalidRecord(f"the headers of a row are {given!r}; give a dict, or pairs of a text and a value")
     headers = []
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 -- a pair
@@ -46,6 +50,14 @@ def as_headers(given: GivenHeaders) -> Headers:
         as_bytes(key, "header key")
         headers.append((key, None if value is None else as_bytes(value, f"header {key}")))
     return headers
+
+
+def as_integer(value: SupportsIndex, what: str) -> int:
+    """Return an integer, which may be one of numpy. Raises `InvalidRecord`, also for a bool."""
+    if not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(value)
+    raise InvalidRecord(f"the {what} of a row is {value!r}; give an integer")
 
 
 class InputRow(NamedTuple):
@@ -81,9 +93,12 @@ def checked_row(
     if headers is not None:
         stored = as_headers(headers)
         size += sum(len(name.encode()) + len(each or b"") for name, each in stored)
+    if partition is not None:
+        partition = as_integer(partition, "partition")
     if size > destination.max_message_bytes or partition is not None:
         _check(destination, size, partition)
     if timestamp_ms is not None:
+        timestamp_ms = as_integer(timestamp_ms, "timestamp_ms")
         if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
             raise InvalidRecord(f"the timestamp of a row is {timestamp_ms}; give milliseconds since 1970")
         timestamp = timestamp_ms * _US_PER_MS
@@ -104,11 +119,23 @@ def _check(destination: Destination, size: int, partition: int | None) -> None:
         )
 
 
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    try:
+        batches = table.combine_chunks().to_batches()
+    except pa.ArrowInvalid as error:
+        raise InvalidRecord(f"the rows do not fit into one batch ({error}); send smaller batches") from error
+    if len(batches) > 1:
+        raise InvalidRecord(
+            f"the {table.num_rows} rows do not fit into one batch, as a column has more than 2 GiB; send "
+            "smaller batches"
+        )
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
 def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination, now_us: int) -> Rows:
     """Return the rows of an Arrow batch or table. Raises `InvalidRecord`."""
     if isinstance(data, pa.Table):
-        batches = data.combine_chunks().to_batches()
-        data = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=data.schema)
+        data = _one_batch(data)
     if "value" not in data.schema.names:
         raise InvalidRecord(
             f"the batch has no column 'value' (it has {', '.join(data.schema.names) or 'none'}); give the payload this "

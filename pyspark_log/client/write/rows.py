@@ -69,6 +69,11 @@ class Rows(msgspec.Struct, frozen=True):
     topic: pa.Array | None
     partition: pa.Array | None
 
+    def __post_init__(self) -> None:
+        """Check that no column is shorter than another: rows beyond its end would be lost."""
+        for name, column in (("topic", self.topic), ("partition", self.partition)):
+            assert column is None or len(column) == self.record.num_rows, f"the column {name} has {len(column)} rows"
+
 
 def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Rows:
     """Return the rows of a batch from Spark. `now_us` is the timestamp of rows without one, in microseconds.

@@ -195,6 +195,7 @@ class Staging:
         except InvalidRecord as error:
             raise InvalidRecord(f"topic {topic!r}: {error}") from error
         order, bounds = group_by_partition(ids, partitions)
+        assert bounds[-1] == record.num_rows, f"{bounds[-1]} of {record.num_rows} rows have a partition"
         present = np.flatnonzero(np.diff(bounds)).tolist()
         if len(present) > 1:
             record = _in_order(record, order)
@@ -276,14 +277,14 @@ def _joined(block: list[Rows]) -> Rows:
     table = pa.concat_tables(
         [pa.Table.from_batches([rows.record]) for rows in block], promote_options="default"
     ).combine_chunks()
-    record = table.to_batches()[0]
+    (record,) = table.to_batches()
     topics = [rows.topic for rows in block if rows.topic is not None]
-    partitions = [rows.partition for rows in block if rows.partition is not None]
-    return Rows(
-        record,
-        pa.concat_arrays(topics) if topics else None,
-        pa.concat_arrays(partitions) if partitions else None,
-    )
+    partition = None
+    if any(rows.partition is not None for rows in block):
+        partition = pa.concat_arrays(
+            [pa.nulls(rows.record.num_rows, pa.int32()) if rows.partition is None else rows.partition for rows in block]
+        )
+    return Rows(record, pa.concat_arrays(topics) if topics else None, partition)
 
 
 def _largest(record: pa.RecordBatch) -> float:

@@ -122,6 +122,22 @@ def test_some_rows_may_name_their_partition(log):
     assert chunks(file) == sorted([(1, 1), (3, 1), (by_key, 1)])
 
 
+def test_batches_with_and_without_partitions_are_gathered(log):
+    log.create("one")
+    named = pa.array([0, 0], pa.int32())
+    rows = [Rows(record([b"a"]), None, None), Rows(record([b"b", b"c"]), None, named), Rows(record([b"d"]), None, None)]
+    [file] = staged(log, *rows, topic="one")
+    assert chunks(file) == [(0, 4)]
+    [file] = staged(log, *rows, sticky=3)
+    assert chunks(file) == [(0, 2), (3, 2)]
+
+
+def test_rows_whose_columns_differ_in_length_are_refused():
+    for columns in ((pa.array(["t"]), None), (None, pa.array([0, 0, 0], pa.int32()))):
+        with pytest.raises(AssertionError, match="rows"):
+            Rows(record([b"a", b"b"]), *columns)
+
+
 @pytest.mark.parametrize("partition", [-1, 4])
 def test_a_partition_that_the_topic_does_not_have_is_refused(log, partition):
     with pytest.raises(InvalidRecord, match=rf"topic 't': a row names partition {partition}, .* \(0 to 3\)"):

@@ -110,6 +110,46 @@ def test_a_batch_that_cannot_be_written_is_refused_and_fails_no_other(producer, 
     assert good.result(60).offset == 0
 
 
+def test_batches_with_and_without_partitions_that_wait_together_are_all_written(log, producer):
+    values = [b"%d" % number for number in range(40)]
+    futures = []
+    for first in range(0, 40, 4):
+        without = {"value": pa.array(values[first : first + 1])}
+        with_them = {"value": pa.array(values[first + 1 : first + 3]), "partition": pa.array([0, 0])}
+        futures += [producer.send_batch("one", pa.record_batch(each)) for each in (without, with_them)]
+        producer.send("one", values[first + 3], partition=None if first % 8 else 0)
+    producer.flush()
+    starts = [start for first in range(0, 40, 4) for start in (first, first + 1)]
+    assert [each.result(60).offsets[0][0] for each in futures] == starts
+    assert [value for batch in read(log, "one") for value in batch.rows.column("value").to_pylist()] == values
+
+
+def test_a_table_that_does_not_fit_into_one_batch_is_refused(producer, monkeypatch):
+    class LargeTable:
+        """As a table with a column of more than 2 GiB."""
+
+        num_rows = 2
+
+        def combine_chunks(self):
+            return self
+
+        def to_batches(self):
+            return [pa.record_batch({"value": pa.array([b""])})] * 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pa, "Table", LargeTable)
+        with pytest.raises(InvalidRecord, match=r"the 2 rows do not fit into one batch.* send smaller batches"):
+            producer.send_batch("one", LargeTable())
+
+
+def test_a_table_whose_headers_do_not_fit_into_one_batch_is_refused(producer):
+    entries = 2**31 - 2  # of type null, which takes no memory
+    headers = pa.ListArray.from_arrays(pa.array([0, entries], pa.int32()), pa.nulls(entries))
+    table = pa.table({"value": pa.array([b"", b""]), "headers": pa.chunked_array([headers, headers])})
+    with pytest.raises(InvalidRecord, match=r"the rows do not fit into one batch.* send smaller batches"):
+        producer.send_batch("one", table)
+
+
 def test_an_error_reaches_the_future(log, producer):
     rows = pa.record_batch({"value": pa.array([b""])})
     producer.send_batch("one", rows).result(60)

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import as_completed, wait
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -65,6 +66,13 @@ class TestARow:
         (row,) = rows_of(log)[2]
         assert (row.key, row.value, row.timestamp, row.headers) == (b"key", b"value", 1_700_000_000_123, ())
 
+    @pytest.mark.parametrize("integer", [np.int64, np.uint8, np.array])
+    def test_may_have_integers_of_numpy(self, producer, integer):
+        without = producer.send("t", b"")
+        future = producer.send("t", b"", partition=integer(2), timestamp_ms=integer(5))
+        assert (future.result(GUARD).partition, future.result().timestamp) == (2, 5)
+        assert without.result(GUARD).offset == 0
+
     def test_may_be_text_a_tombstone_or_empty(self, log, producer):
         for value in ("tschüß", None, b"", bytearray(b"array"), memoryview(b"view")):
             producer.send("one", value)
@@ -124,8 +132,15 @@ class TestARow:
             ({"value": b"", "headers": {"\ud800": b""}}, "UTF-8 cannot encode"),
             ({"value": b"", "headers": ["h"]}, "give a dict, or pairs"),
             ({"value": b"", "partition": 3}, "has no partition 3: it has 3"),
+            ({"value": b"", "headers": 5}, "headers of a row are 5; give a dict, or pairs"),
             ({"value": b"", "partition": -1}, "has no partition -1"),
+            ({"value": b"", "partition": True}, "partition of a row is True; give an integer"),
+            ({"value": b"", "partition": 0.5}, "partition of a row is 0.5; give an integer"),
+            ({"value": b"", "partition": "1"}, "partition of a row is '1'; give an integer"),
             ({"value": b"", "timestamp_ms": -1}, "timestamp of a row is -1"),
+            ({"value": b"", "timestamp_ms": True}, "timestamp_ms of a row is True; give an integer"),
+            ({"value": b"", "timestamp_ms": 1.5}, "timestamp_ms of a row is 1.5; give an integer"),
+            ({"value": b"", "timestamp_ms": "5"}, "timestamp_ms of a row is '5'; give an integer"),
             ({"value": b"x" * 2_000_000}, "larger than max.message.bytes"),
         ],
     )
