@@ -58,6 +58,16 @@ class AssignedPartition:
         """Whether rows of the last batch are left."""
         return self._batch is not None
 
+    @property
+    def place(self) -> tuple[int | None, int]:
+        """The offset to read next and the leader epoch before it, for `go_back`."""
+        return self._offset, self._epoch
+
+    def go_back(self, place: tuple[int | None, int]) -> None:
+        """Read on from where the partition was."""
+        self._fetched = self._batch = None
+        self._offset, self._epoch = place
+
     def seek(self, offset: int | None) -> None:
         """Read from `offset` next; None: as `auto.offset.reset` says."""
         self._offset, self._epoch = offset, self.state.leader_epoch

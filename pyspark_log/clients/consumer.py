@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pyspark_log.client.opening import own_log
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log.clients.arguments import offset_of, partition_of
 from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.looks import Looks
 from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, OffsetAndTimestamp, TopicPartition
@@ -60,8 +62,10 @@ class Consumer:
         self._options = parse_consumer(config, options)
         self._log = own_log(os.fspath(path))
         self._looks = Looks(self._log, self._options.longest_pause)
-        self._assigned: dict[TopicPartition, AssignedPartition] = {}
+        self._assigned: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
         """The partition that was read last is the last one."""
+        self._before: dict[AssignedPartition, tuple[int | None, int]] = {}
+        """The places of partitions before the rows were taken that a call is to return."""
         self._ahead: list[ConsumerRecord] = []
         """Rows that an iteration has not come to, the next one last."""
         self._looked = -float("inf")
@@ -103,20 +107,21 @@ class Consumer:
         with self._alone():
             self._hand_back()
             handles: dict[str, TopicHandle] = {}
-            assigned = {}
-            for key in dict.fromkeys(TopicPartition(*each) for each in partitions):
+            assigned: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
+            for key in dict.fromkeys(partition_of(each) for each in partitions):
                 handle = handles.get(key.topic) or self._topic(key.topic)
                 handles[key.topic] = handle
                 state = handle.journal.state.partition(key.partition)
                 known = self._assigned.get(key)
-                if known is None or known.handle is not handle:
+                if known is None or known.handle.topic_id != handle.topic_id:
                     known = AssignedPartition(handle, key.partition, self._options)
+                known.handle = handle  # the log makes new ones when its journals have moved
                 if start == "earliest":
                     known.seek(state.log_start)
                 elif start == "latest":
                     known.seek(state.high_watermark)
                 elif isinstance(start, Mapping) and key in start:
-                    known.seek(_checked(start[key]))
+                    known.seek(offset_of(start[key]))
                 assigned[key] = known
             self._assigned = assigned
 
@@ -154,7 +159,7 @@ class Consumer:
         """
         with self._alone():
             self._hand_back()
-            self._of(partition).seek(_checked(offset))
+            self._of(partition).seek(offset_of(offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Read partitions, by default all that are assigned, from their first row."""
@@ -172,7 +177,8 @@ class Consumer:
         with self._alone():
             found = self._of(partition)
             ahead = (each.offset for each in reversed(self._ahead) if (each.topic, each.partition) == found.key)
-            return next(ahead, None) or found.position()
+            first = next(ahead, None)
+            return found.position() if first is None else first
 
     def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Return no rows of these partitions until `resume`."""
@@ -200,12 +206,13 @@ class Consumer:
         return self._offsets(partitions, lambda state: state.high_watermark)
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first row of each partition whose timestamp is the given one or later; None if there is none."""
         with self._alone():
             found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-            for key, ms in times_ms.items():
+            for given, ms in times_ms.items():
+                key = partition_of(given)
                 handle = self._topic(key.topic)
                 handle.journal.state.partition(key.partition)  # raises if there is no such partition
                 offset = offset_for_time(handle, key.partition, ms, self._options.rack)
@@ -232,21 +239,21 @@ class Consumer:
 
     def __next__(self) -> ConsumerRecord:
         """Return the next row; wait until there is one, or the Consumer is closed."""
-        while not self._ahead:
-            if self._closed.is_set():
-                raise StopIteration
+        while not self._closed.is_set():
+            if self._ahead:
+                return self._ahead.pop()
             with self._alone():
                 self._ahead = self._poll(_ITERATION_MS, self._options.max_poll_records)[::-1]
-        return self._ahead.pop()
+        raise StopIteration
 
     def __aiter__(self) -> Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next row; wait without blocking the event loop. Rows are read in a thread of its executor."""
-        while not self._ahead:
-            if self._closed.is_set():
-                raise StopAsyncIteration
+        while not self._closed.is_set():
+            if self._ahead:
+                return self._ahead.pop()
             reading = asyncio.ensure_future(asyncio.to_thread(self._read_ahead))
             try:
                 await asyncio.shield(reading)
@@ -255,7 +262,7 @@ class Consumer:
                 raise
             if not self._ahead:
                 await asyncio.sleep(self._looks.pause())
-        return self._ahead.pop()
+        raise StopAsyncIteration
 
     def _read_ahead(self) -> None:
         if self._closed.is_set():
@@ -295,18 +302,27 @@ class Consumer:
         return batches
 
     def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
-        """Return what `take` returns, once that is not empty or the time is over."""
+        """Return what `take` returns, once that is not empty or the time is over.
+
+        If the call ends with an error or an interrupt, the rows that were taken are read again.
+        """
         if not self._assigned:
             raise InvalidInput("no partition is assigned; call assign first")
         deadline = monotonic() + timeout_ms / 1000
-        while True:
-            self._look()
-            if found := take():
-                self._looks.found()
-                return found
-            left = deadline - monotonic()
-            if left <= 0 or self._closed.wait(min(self._looks.pause(), left)):
-                return found
+        try:
+            while True:
+                self._before = {}
+                self._look()
+                if found := take():
+                    self._looks.found()
+                    return found
+                left = deadline - monotonic()
+                if left <= 0 or self._closed.wait(min(self._looks.pause(), left)):
+                    return found
+        except BaseException:
+            for each, place in self._before.items():
+                each.go_back(place)
+            raise
 
     def _look(self) -> None:
         """Look for new rows, unless there are enough and the last look was a moment ago."""
@@ -320,10 +336,11 @@ class Consumer:
         for key, each in list(self._assigned.items()):
             if each.is_paused:
                 continue
+            self._before.setdefault(each, each.place)
             batch = each.take(rows_max)
             if batch is not None:
                 if not each.is_within_batch:
-                    self._assigned[key] = self._assigned.pop(key)  # the others come first now
+                    self._assigned.move_to_end(key)  # the others come first now
                 return batch
         return None
 
@@ -338,10 +355,10 @@ class Consumer:
         return self._log.topic(name)
 
     def _of(self, partition: TopicPartition | tuple[str, int]) -> AssignedPartition:
-        found = self._assigned.get(TopicPartition(*partition))
+        key = partition_of(partition)
+        found = self._assigned.get(key)
         if found is None:
-            topic, number = partition
-            raise InvalidInput(f"topic {topic!r}, partition {number} is not assigned; assign it first")
+            raise InvalidInput(f"topic {key.topic!r}, partition {key.partition} is not assigned; assign it first")
         return found
 
     def _seek_to(
@@ -359,7 +376,7 @@ class Consumer:
         self, partitions: Iterable[TopicPartition | tuple[str, int]], which: Callable[[Partition], int]
     ) -> dict[TopicPartition, int]:
         with self._alone():
-            keys = [TopicPartition(*each) for each in partitions]
+            keys = [partition_of(each) for each in partitions]
             handles = {topic: self._topic(topic) for topic in {key.topic for key in keys}}
             return {key: which(handles[key.topic].journal.state.partition(key.partition)) for key in keys}
 
@@ -372,9 +389,3 @@ def _raised_if_empty(found: list[T]) -> Iterator[None]:
     except LogError:
         if not found:
             raise
-
-
-def _checked(offset: int) -> int:
-    if offset < 0:
-        raise InvalidInput(f"offset {offset} is negative; use seek_to_beginning or seek_to_end")
-    return offset

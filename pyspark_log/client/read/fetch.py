@@ -84,35 +84,40 @@ def fetch(
     """Yield the split's rows in order, each batch with its first row's offset.
 
     `store_at` opens the store at an address as the cluster knows it. Small chunks are joined up to `batch_bytes_max`
-    bytes. Holds one batch and one chunk in memory, besides
-    `recent_chunks`. If a node fails, the next holder is read. If a file is missing or no holder can be read,
-    `find_again(offset)` is called once: it returns a new split of the rows from `offset`, which maintenance may have
-    moved. Raises the nearest node's `CorruptObject`, which names topic, partition and offset, or `StoreError`.
+    bytes. Holds one batch and one chunk in memory, besides `recent_chunks`; between two batches it holds only the
+    chunk that it has read and that did not fit, if there is one. If a node fails, the next holder is read. If a file is
+    missing or no holder can be read, `find_again(offset)` is called once: it returns a new split of the rows from
+    `offset`, which maintenance may have moved. Raises the nearest node's `CorruptObject`, which names topic, partition
+    and offset, or `StoreError`.
     """
-    offset = split.start
-    for batches in _grouped(_chunks(store_at, split, find_again), batch_bytes_max):
-        joined = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        yield offset, joined
-        offset += joined.num_rows
+    return _grouped(_chunks(store_at, split, find_again), split.start, batch_bytes_max)
 
 
-def _grouped(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[list[pa.RecordBatch]]:
-    """Yield groups of batches that are to be joined."""
+def _grouped(batches: Iterable[pa.RecordBatch], offset: int, bytes_max: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows from `offset` on; small batches are joined."""
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         is_full = rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > bytes_max
         if group and (is_full or batch.schema != group[0].schema):
-            yield group
-            group, rows, size = [], 0, 0
+            yield offset, _taken(group)
+            offset, rows, size = offset + rows, 0, 0
         group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
+        del batch  # a generator that waits would keep it in memory
         if 2 * rows > BATCH_ROWS or 2 * size > bytes_max:  # another one as large would not fit
-            yield group
-            group, rows, size = [], 0, 0
+            yield offset, _taken(group)
+            offset, rows, size = offset + rows, 0, 0
     if group:
-        yield group
+        yield offset, _taken(group)
+
+
+def _taken(group: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Take the rows out of a list, as one batch. A generator that yields them keeps none of them in memory."""
+    joined = group[0] if len(group) == 1 else pa.concat_batches(group)
+    group.clear()
+    return joined
 
 
 def _chunks(
@@ -121,8 +126,10 @@ def _chunks(
     reached = split.start
     try:
         for batch in _read(store_at, split):
-            yield batch
             reached += batch.num_rows
+            rows = [batch]
+            del batch
+            yield _taken(rows)
         return
     except (CorruptObject, StoreError) as error:
         is_missing = isinstance(error, ObjectMissing)
@@ -136,11 +143,13 @@ def _chunks(
             raise error from None  # the error of the rows is of more use than that of the journal
     try:
         for batch in _read(store_at, again):
-            yield batch
             reached += batch.num_rows
+            rows = [batch]
+            del batch
+            yield _taken(rows)
     except ObjectMissing as error:
-        rows = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
-        raise ObjectMissing(error.url, error.key, rows) from error
+        name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+        raise ObjectMissing(error.url, error.key, name) from error
 
 
 def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:
@@ -154,7 +163,9 @@ def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordB
             batch = read_one(failover, nodes, place, schemas)
         if place.end_offset > split.end:  # the next micro-batch continues in the same chunk
             _recent.keep(known, batch)
-        yield _cut(batch, place, split)
+        rows = [_cut(batch, place, split)]
+        del batch
+        yield _taken(rows)
 
 
 @functools.lru_cache(maxsize=8)

@@ -113,3 +113,24 @@ def test_an_iteration_ends_when_the_consumer_is_closed(log):
         return [record async for record in consumer]
 
     assert asyncio.run(asyncio.wait_for(main(), GUARD)) == []
+
+
+def test_a_cancelled_iteration_keeps_the_position_and_a_closed_consumer_ends_it(log):
+    log.append("t", {0: [b"1", b"2", b"3"]})
+
+    async def main(consumer):
+        waiting = asyncio.ensure_future(anext(consumer))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert consumer.position(("t", 0)) == 0
+        found = []
+        async for record in consumer:
+            found.append(record.value)
+            consumer.close()
+        return found
+
+    with Consumer(log.path, auto_offset_reset="earliest") as consumer:
+        consumer.assign([("t", 0)])
+        assert asyncio.run(asyncio.wait_for(main(consumer), GUARD)) == [b"1"]

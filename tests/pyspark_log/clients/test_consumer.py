@@ -3,9 +3,12 @@
 import threading
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, OffsetAndTimestamp, Producer, TopicPartition
+from pyspark_log.clients import assigned
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
@@ -52,6 +55,18 @@ def roll(log, topic="t", partition=0):
 
 def delete_before(log, offset, partition=0):
     log.log.topic("t").submit(DeleteRecords(partition, offset))
+
+
+def interrupt_second_fetch(monkeypatch):
+    fetch, calls = assigned.fetch, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return fetch(*arguments)
+
+    monkeypatch.setattr(assigned, "fetch", interrupted)
 
 
 class TestPoll:
@@ -157,8 +172,48 @@ class TestPoll:
                 found += more
         assert values(found) == numbered(30)
 
+    @pytest.mark.parametrize("read", [Consumer.poll, Consumer.poll_batches, next])
+    def test_that_is_interrupted_keeps_the_positions(self, log, consumer, monkeypatch, read):
+        log.append("t", {0: numbered(5), 1: numbered(5)})
+        consumer.assign([T0, T1], "earliest")
+        interrupt_second_fetch(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            read(consumer)
+        assert (consumer.position(T0), consumer.position(T1)) == (0, 0)
+        assert len(consumer.poll()) == 10
+
+    @pytest.mark.parametrize("chunks_in_batch", [1, 3])
+    def test_keeps_no_rows_of_the_partitions_that_had_their_turn(self, log, chunks_in_batch):
+        log.create("many", 8)
+        row = b"x" * 1_000_000
+        for _ in range(2 * chunks_in_batch):
+            log.append("many", {number: [row] for number in range(8)})
+        before = pa.total_allocated_bytes()
+        fetched = chunks_in_batch * 1_100_000
+        with Consumer(log.path, fetch_max_bytes=1, max_partition_fetch_bytes=fetched) as consumer:
+            consumer.assign(consumer.partitions("many"), "earliest")
+            turns = [consumer.poll_batches()[0].partition for _ in range(8)]
+            assert turns == list(range(8))
+            assert pa.total_allocated_bytes() - before < len(row)
+
 
 class TestAnIteration:
+    def test_knows_the_position_of_a_partition_of_which_it_has_returned_nothing(self, log, consumer):
+        log.append("t", {0: numbered(5), 1: numbered(5)})
+        consumer.assign([T0, T1], "earliest")
+        first = next(consumer)
+        assert (first.partition, first.offset) == (0, 0)
+        assert (consumer.position(T0), consumer.position(T1)) == (1, 0)
+
+    def test_ends_at_once_when_the_consumer_is_closed(self, log, consumer):
+        log.append("t", {0: numbered(5)})
+        consumer.assign([T0], "earliest")
+        found = []
+        for record in consumer:
+            found.append(record.value)
+            consumer.close()
+        assert found == numbered(1)
+
     def test_returns_row_after_row_and_knows_its_position(self, log, consumer):
         log.append("t", {0: numbered(10)})
         consumer.assign([T0], "earliest")
@@ -198,6 +253,25 @@ class TestPositions:
         consumer.poll(max_records=2)
         consumer.assign([T0, T1], {T1: 4})
         assert {key: consumer.position(key) for key in consumer.assignment()} == {T0: 2, T1: 4}
+
+    def test_stay_when_the_log_has_made_a_new_handle_of_the_topic(self, log, consumer):
+        log.append("t", {0: numbered(5)})
+        consumer.assign([T0], "earliest")
+        consumer.poll(max_records=2)
+        consumer._log._handles.clear()  # as after the journals have moved
+        consumer.assign([T0])
+        assert consumer.position(T0) == 2
+        log.append("t", {0: numbered(1, 5)})
+        assert values(consumer.poll() + consumer.poll(GUARD_MS)) == numbered(4, 2)
+
+    def test_begin_anew_when_the_topic_was_created_again(self, log, consumer):
+        log.append("t", {0: numbered(5)})
+        consumer.assign([T0], {T0: 3})
+        log.delete("t")
+        log.create("t")
+        consumer.assign([T0], "earliest")
+        log.append("t", {0: [b"new"]})
+        assert values(consumer.poll(GUARD_MS)) == [b"new"]
 
     @pytest.mark.parametrize(("reset", "begins"), [("earliest", 2), ("latest", 5)])
     def test_begin_as_auto_offset_reset_says(self, log, reset, begins):
@@ -262,6 +336,17 @@ class TestPositions:
         with pytest.raises(InvalidInput, match="start is 'begin'"):
             consumer.assign([T0], "begin")
 
+    def test_are_whole_numbers_of_partitions_that_are_named_by_topic_and_number(self, consumer):
+        consumer.assign([("t", 0)])
+        with pytest.raises(InvalidInput, match="offset '3' is not a whole number"):
+            consumer.seek(T0, "3")
+        with pytest.raises(InvalidInput, match=r"offset 1\.5 is not a whole number"):
+            consumer.assign([T0], {T0: 1.5})
+        for wrong in (("t", "0"), (0, 0), ("t",), "t0", 5):
+            with pytest.raises(InvalidInput, match="is not a partition; give the topic's name"):
+                consumer.assign([wrong])
+        consumer.seek(T0, np.int64(3))
+
 
 class TestPause:
     def test_returns_no_rows_of_a_partition_until_it_is_resumed(self, log, consumer):
@@ -301,6 +386,7 @@ class TestWhatThereIs:
         found = consumer.offsets_for_times({T0: 150, T1: 150})
         assert found == {T0: OffsetAndTimestamp(1, 200), T1: None}
         assert consumer.offsets_for_times({T0: 401}) == {T0: None}
+        assert consumer.offsets_for_times({("t", 0): 150}) == {T0: OffsetAndTimestamp(1, 200)}
 
     def test_is_nothing_without_a_cluster(self, tmp_path):
         with Consumer(tmp_path / "nowhere") as consumer, pytest.raises(NoCluster):
