@@ -28,7 +28,7 @@ from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark_log.clients.accumulator import Accumulator, Request
     from pyspark_log.clients.housekeeper import Housekeeper
@@ -95,8 +95,7 @@ class Sender:
     def abandon(self, error: LogError, timeout: float | None) -> None:
         """Fail what waits, and wait for the threads, `timeout` seconds each, unless they still write something."""
         waiting = self._accumulator.drop()
-        for batch in waiting:
-            batch.fail(error)
+        self._settle([partial(batch.fail, error) for batch in waiting])
         if self._accumulator.flush(0) == 0:
             for thread in self.threads:
                 thread.join(timeout)
@@ -181,21 +180,28 @@ class Sender:
             try:
                 with self._log_lock:
                     offsets = self._commit(staged)
+                batches = staged.request.batches
+                shares = share_out(batches, offsets)
             except BaseException as error:  # noqa: BLE001 -- the futures raise it
                 self._fail(staged.request, error)
-                continue
-            batches = staged.request.batches
-            self._accumulator.release(batches)
-            for batch, share in zip(batches, share_out(batches, offsets), strict=True):
-                batch.succeed(share)
+            else:
+                self._accumulator.release(batches)
+                self._settle([partial(batch.succeed, share) for batch, share in zip(batches, shares, strict=True)])
         self._housekeeper.stop([each.handle for each in self._topics.values()])
 
     def _fail(self, request: Request, error: BaseException) -> None:
         if isinstance(error, UnknownTopic):
             self._topics.pop(request.topic, None)  # it may be created again
         self._accumulator.release(request.batches)
-        for batch in request.batches:
-            batch.fail(error)
+        self._settle([partial(batch.fail, error) for batch in request.batches])
+
+    def _settle(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Settle batches. A callback of theirs must not end the thread, or keep other batches from being settled."""
+        for call in calls:
+            try:
+                call()
+            except BaseException:
+                _logger.exception("a callback of the rows of a batch failed")
 
     def _commit(self, staged: _Staged) -> dict[int, tuple[int, int]]:
         """Commit a request and return its offsets. The caller holds the lock of the log."""
