@@ -82,8 +82,8 @@ class Producer:
 
         Text is encoded in UTF-8; a value of None is a tombstone. The partition is the given one, else Kafka's of the
         key, else the same for all rows without a key in a batch. `timestamp_ms` is now by default, in milliseconds
-        since 1970. `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon, and
-        must not flush.
+        since 1970. `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon. It
+        cannot flush or use `batch`, and must not wait for a future.
 
         Waits for up to `max.block.ms` if the buffer is full, and when a topic is used for the first time. Raises
         `InvalidRecord` for a row that cannot be written, `BufferExhausted`, `InvalidInput` after `close`, and for the
@@ -118,9 +118,10 @@ class Producer:
         the process dies between two of them, only some of the topics have their rows. If the block raises, nothing is
         written, and its futures are cancelled.
 
-        The block holds at most `buffer.memory`. Raises what the futures raise.
+        The block holds at most `buffer.memory`. Raises what the futures raise, and `InvalidInput` in a callback of a row.
         """
         self._check_usable()
+        self._check_may_wait("use batch()")
         batch = AtomicBatch(self._destination, self._options.buffer_memory)
         try:
             yield batch
@@ -143,8 +144,7 @@ class Producer:
         """
         if self._refused:
             return 0
-        if threading.current_thread() in self._sender.threads:
-            raise InvalidInput("a callback of a row cannot flush: it would wait for itself; flush in another thread")
+        self._check_may_wait("flush")
         return self._accumulator.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:
@@ -169,6 +169,10 @@ class Producer:
     def _check_usable(self) -> None:
         if self._refused:
             raise InvalidInput(self._refused)
+
+    def _check_may_wait(self, what: str) -> None:
+        if threading.current_thread() in self._sender.threads:
+            raise InvalidInput(f"a callback of a row cannot {what}: it would wait for itself; do it in another thread")
 
     def _fork(self) -> None:
         """Refuse everything: the threads are in the parent process, and a lock may be held by one of them."""

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Producer
+from pyspark_log_storage.errors import InvalidInput
 from tests.plain_log import PlainLog
 
 GUARD = 20
@@ -46,3 +47,19 @@ class TestACallbackThatRaisesSystemExit:
                 with pytest.raises(ZeroDivisionError):
                     future.result(GUARD)
             assert all(thread.is_alive() for thread in producer._sender.threads)
+
+
+def test_a_callback_cannot_use_a_block_which_would_wait_for_itself(log):
+    errors = []
+
+    def call(*_):
+        try:
+            with producer.batch() as batch:
+                batch.send("t", b"never")
+        except InvalidInput as error:
+            errors.append(error.message)
+
+    with Producer(log.path, linger_ms=0) as producer:
+        producer.send("t", b"", on_delivery=call)
+        assert producer.flush(GUARD) == 0
+    assert errors == ["a callback of a row cannot use batch(): it would wait for itself; do it in another thread"]
