@@ -214,8 +214,11 @@ class Sender:
             self._sequences[topic.handle.topic_id] += 1
         batch = Batch(claim, files, self._options.acks, self._housekeeper.take(topic.handle))
         offsets = self._committed(topic.handle, batch, staged.deadline)
-        topic.destination = self._destination(topic.handle)
-        self._housekeeper.committed(topic.handle)
+        try:
+            topic.destination = self._destination(topic.handle)
+            self._housekeeper.committed(topic.handle)
+        except Exception:  # the rows are in the log, so their futures must not fail
+            _logger.exception("maintenance of topic %r could not be started", topic.handle.name)
         return offsets
 
     def _committed(self, handle: TopicHandle, batch: Batch, deadline: float) -> dict[int, tuple[int, int]]:

@@ -306,6 +306,39 @@ class TestTheSender:
                 producer.send("one", b"x").result(GUARD)
         assert "made up by the test" in caplog.text
 
+    def test_goes_on_if_the_maintenance_has_a_fault(self, log, monkeypatch, caplog):
+        cleaned = threading.Semaphore(0)
+
+        def fail(handle):
+            cleaned.release()
+            raise MemoryError("made up by the test")
+
+        monkeypatch.setattr(housekeeper, "clean_up", fail)
+        monkeypatch.setattr(housekeeper, "CLEAN_UP_SECONDS", 0)
+        with Producer(log.path, linger_ms=0) as producer:
+            for _ in range(2):
+                for _ in range(70):
+                    producer.send("one", b"x").result(GUARD)
+                assert cleaned.acquire(timeout=GUARD)
+        assert "made up by the test" in caplog.text
+
+    def test_fails_no_row_in_the_log_if_no_thread_can_be_started_for_the_maintenance(self, log, monkeypatch, caplog):
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if "housekeeper" in thread.name:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        producer = Producer(log.path, linger_ms=0)
+        offsets = [producer.send("one", b"x").result(GUARD).offset for _ in range(70)]
+        assert offsets == list(range(70))
+        assert "can't start new thread" in caplog.text
+        monkeypatch.undo()
+        producer.close()
+        assert producer._sender._housekeeper._thread is not None  # the cleanup that was due
+
 
 class TestTheBuffer:
     @pytest.fixture
