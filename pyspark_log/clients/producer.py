@@ -62,7 +62,7 @@ class Producer:
         self._destination = self._sender.destination
         self._refused = ""
         """Why nothing can be sent any more."""
-        self._finalizer = weakref.finalize(self, _finish, os.getpid(), self._accumulator, self._sender)
+        self._finalizer = weakref.finalize(self, _finish_elsewhere, os.getpid(), self._accumulator, self._sender)
         self._finalizer.atexit = False  # `_close_at_exit` does it
         _add(self)
         self._sender.start()
@@ -180,13 +180,23 @@ class Producer:
         self._finalizer.detach()
 
 
+def _finish_elsewhere(process: int, accumulator: Accumulator, sender: Sender) -> None:
+    """Finish in a new thread.
+
+    Garbage is collected in any thread at any moment: also in one that `_finish` waits for, or that holds its locks.
+    Python waits for the new thread when the program ends.
+    """
+    name = "pyspark_log finish"
+    threading.Thread(target=_finish, args=(process, accumulator, sender), name=name, daemon=False).start()
+
+
 def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: float | None = None) -> None:
     """Write what is left, and end the threads."""
     if process != os.getpid():
         return
     accumulator.close()
     if threading.current_thread() in sender.threads:
-        return  # the last reference was in a callback: they end by themselves
+        return  # closed in a callback: they end by themselves
     accumulator.flush(timeout)
     sender.abandon(InvalidInput("the Producer was closed before this row was written"), timeout)
 
