@@ -176,11 +176,15 @@ class Accumulator:
         return batches
 
     def release(self, batches: Iterable[ProducerBatch]) -> None:
-        """Free the room of batches that were settled."""
+        """Free the room of batches that are about to be settled: their callbacks may need it to send more."""
         with self._lock:
-            for batch in batches:
-                self._free += batch.bytes
-                self._unsettled.discard(batch)
+            self._free += sum(batch.bytes for batch in batches)
+            self._settled.notify_all()
+
+    def settled(self, batches: Iterable[ProducerBatch]) -> None:
+        """Let those who flush go on: batches were settled, and their callbacks have run."""
+        with self._lock:
+            self._unsettled.difference_update(batches)
             self._settled.notify_all()
 
     def flush(self, seconds: float | None) -> int:
@@ -208,5 +212,4 @@ class Accumulator:
         with self._lock:
             batches = [batch for queue in self._queues.values() for batch in queue.ready]
             self._queues.clear()
-            self._unsettled.difference_update(batches)
             return batches

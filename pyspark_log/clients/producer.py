@@ -118,7 +118,8 @@ class Producer:
         the process dies between two of them, only some of the topics have their rows. If the block raises, nothing is
         written, and its futures are cancelled.
 
-        The block holds at most `buffer.memory`. Raises what the futures raise, and `InvalidInput` in a callback of a row.
+        The block holds at most `buffer.memory`. Raises what the futures raise, and `InvalidInput` if a callback of a
+        row uses it.
         """
         self._check_usable()
         self._check_may_wait("use batch()")

@@ -1,9 +1,13 @@
 """What the callbacks of a producer's rows may do, and what they cannot break."""
 
+import threading
+import time
+
 import pyarrow as pa
 import pytest
 
 from pyspark_log import Producer
+from pyspark_log.clients.sender import Sender
 from pyspark_log_storage.errors import InvalidInput
 from tests.plain_log import PlainLog
 
@@ -63,3 +67,34 @@ def test_a_callback_cannot_use_a_block_which_would_wait_for_itself(log):
         producer.send("t", b"", on_delivery=call)
         assert producer.flush(GUARD) == 0
     assert errors == ["a callback of a row cannot use batch(): it would wait for itself; do it in another thread"]
+
+
+def test_flush_waits_for_the_callbacks(log):
+    called = []
+    with Producer(log.path, linger_ms=3_600_000) as producer:
+        for _ in range(3):
+            producer.send("t", b"", on_delivery=lambda *_: (time.sleep(0.05), called.append(1)))
+        assert producer.flush(GUARD) == 0
+        assert len(called) == 3
+
+
+def test_a_callback_may_send_when_the_buffer_was_full(log):
+    sent = []
+    with Producer(log.path, linger_ms=0, buffer_memory=100, max_block_ms=2000) as producer:
+        producer.send("t", b"x" * 30, on_delivery=lambda *_: sent.append(producer.send("t", b"x" * 30)))
+        assert producer.flush(GUARD) == 0
+        assert sent[0].result(GUARD).offset == 1
+
+
+def test_flush_goes_on_when_another_thread_closes_the_producer_in_haste(log, monkeypatch):
+    go, stage = threading.Event(), Sender._stage
+    monkeypatch.setattr(Sender, "_stage", lambda self, request: (go.wait(GUARD), stage(self, request))[1])
+    producer = Producer(log.path, linger_ms=0, batch_size=1)
+    for _ in range(5):
+        producer.send("t", b"")
+    thread = threading.Thread(target=producer.flush)
+    thread.start()
+    producer.close(timeout=0.01)
+    go.set()
+    thread.join(GUARD)
+    assert not thread.is_alive()

@@ -1,7 +1,8 @@
 """Rows that programs send: where they go, in which order, and what their futures say."""
 
 import threading
-from concurrent.futures import as_completed, wait
+import time
+from concurrent.futures import Future, as_completed, wait
 
 import pyarrow as pa
 import pytest
@@ -173,6 +174,29 @@ class TestAFuture:
         with pytest.raises(AttributeError, match="no attribute 'offset'"):
             _ = producer.send("one", b"a").offset
 
+    def test_may_be_used_for_the_first_time_by_two_threads_at_once(self, producer, monkeypatch):
+        future = producer.send("one", b"")
+        producer.flush()
+        make, made = Future.__init__, threading.Event()
+
+        def make_slowly(self):
+            make(self)
+            condition = self._condition
+            del self._state
+            made.set()
+            time.sleep(0.2)  # another thread may run here
+            make(self)
+            self._condition = condition
+
+        monkeypatch.setattr(Future, "__init__", make_slowly)
+        first = threading.Thread(target=future.result, daemon=True)
+        second = threading.Thread(target=lambda: made.wait(GUARD) and future.done(), daemon=True)
+        for thread in (first, second):
+            thread.start()
+        for thread in (first, second):
+            thread.join(10)
+            assert not thread.is_alive()
+
 
 class TestOnDelivery:
     def test_is_called_with_the_place_of_each_row_in_order(self, producer):
@@ -269,6 +293,18 @@ class TestBatches:
 
 
 class TestTheSender:
+    def test_makes_those_who_look_a_topic_up_wait_no_longer_than_they_said(self, log, monkeypatch):
+        go, begun, commit = threading.Event(), threading.Event(), Sender._commit
+        monkeypatch.setattr(Sender, "_commit", lambda *given: (begun.set(), go.wait(GUARD), commit(*given))[2])
+        with Producer(log.path, linger_ms=0, max_block_ms=50) as producer:
+            producer.send("t", b"")
+            assert begun.wait(GUARD)
+            try:
+                with pytest.raises(BufferExhausted, match=r"'one' could not be looked up within max\.block\.ms"):
+                    producer.send("one", b"")
+            finally:
+                go.set()
+
     def test_looks_at_the_topic_again_after_a_long_time(self, log, monkeypatch):
         # Its files would be named after an entry that is below the orphan floor by then.
         monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS", 0.0)
