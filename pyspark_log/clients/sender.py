@@ -82,6 +82,7 @@ class Sender:
             threading.Thread(target=target, name=f"pyspark_log {name}", daemon=True)
             for name, target in (("sender", self._stage_all), ("committer", self._commit_all))
         ]
+        accumulator.settlers = self.threads
 
     def start(self) -> None:
         """Start the threads. They end when the accumulator is closed and empty."""

@@ -407,6 +407,26 @@ class TestTheBuffer:
                 producer.send("one", b"x" * 100)
         assert len(values_of(log, "one")[0]) == 500
 
+    def test_serves_those_who_wait_in_their_order(self, log, go):
+        """A large batch would wait for ever if every small row were let in before it."""
+        with Producer(log.path, linger_ms=0, buffer_memory=1000, max_block_ms=GUARD * 1000) as producer:
+            first = producer.send("one", b"x" * 300)
+            large = []
+            rows = pa.record_batch({"value": [b"y" * 600]})
+            thread = threading.Thread(target=lambda: large.append(producer.send_batch("one", rows)))
+            thread.start()
+            while not producer._accumulator._waiting:
+                time.sleep(0.001)
+            small = threading.Thread(target=producer.send, args=("one", b"z" * 200))
+            small.start()  # there is room for it, and not for it and the large one
+            small.join(0.2)
+            assert small.is_alive()
+            go.set()
+            thread.join(GUARD)
+            small.join(GUARD)
+            assert first.result(GUARD).offset == 0
+            assert large[0].result(GUARD).offsets == {0: (1, 2)}
+
     def test_refuses_a_row_that_never_fits(self, log):
         with Producer(log.path, buffer_memory=100) as producer, pytest.raises(BufferExhausted):
             producer.send("one", b"x" * 100)
