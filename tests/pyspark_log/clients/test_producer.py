@@ -420,8 +420,9 @@ class TestTheBuffer:
             small = threading.Thread(target=producer.send, args=("one", b"z" * 200))
             small.start()  # there is room for it, and not for it and the large one
             small.join(0.2)
-            assert small.is_alive()
+            waited = small.is_alive()
             go.set()
+            assert waited
             thread.join(GUARD)
             small.join(GUARD)
             assert first.result(GUARD).offset == 0
