@@ -65,6 +65,12 @@ class Accumulator:
         """There may be something to take."""
         self._settled = threading.Condition(lock)
         """There is more room, and fewer batches are unsettled."""
+        self._waiting: deque[object] = deque()
+        """Those who wait for room, in the order in which they get it: otherwise large batches would wait for ever."""
+        self._wanted = 0
+        """The room that they wait for together."""
+        self.settlers: Sequence[threading.Thread] = ()
+        """The threads that call callbacks. They need not queue for room: the others wait for them."""
         self._is_closed = False
 
     def append(
@@ -78,7 +84,7 @@ class Accumulator:
         key, value, headers, timestamp, size = row
         size += ROW_BYTES
         with self._lock:
-            if self._free < size or self._is_closed:
+            if self._free < size + self._wanted or self._is_closed:
                 self._reserve(size)
             else:
                 self._free -= size
@@ -120,21 +126,32 @@ class Accumulator:
             self._work.notify()
 
     def _reserve(self, size: int) -> None:
-        """Wait for room and take it. The caller holds the lock."""
-        deadline = monotonic() + self._options.max_block
-        while self._free < size and not self._is_closed:
-            self._seal_all()  # rows that linger would keep their room
-            left = deadline - monotonic()
-            if left <= 0 or size > self._options.buffer_memory:
-                raise BufferExhausted(
-                    f"{size} bytes do not fit into buffer.memory ({self._options.buffer_memory} bytes, of which "
-                    f"{self._options.buffer_memory - self._free} wait to be written) within max.block.ms; send more "
-                    "slowly, or raise one of the two"
-                )
-            self._settled.wait(left)
-        if self._is_closed:
-            raise InvalidInput("this Producer is closed; make a new one")
-        self._free -= size
+        """Wait for room and take it, first come, first served. The caller holds the lock."""
+        deadline, place = monotonic() + self._options.max_block, object()
+        if threading.current_thread() in self.settlers:
+            self._waiting.appendleft(place)
+        else:
+            self._waiting.append(place)
+        self._wanted += size
+        try:
+            while (self._free < size or self._waiting[0] is not place) and not self._is_closed:
+                self._seal_all()  # rows that linger would keep their room
+                left = deadline - monotonic()
+                if left <= 0 or size > self._options.buffer_memory:
+                    raise BufferExhausted(
+                        f"{size} bytes do not fit into buffer.memory ({self._options.buffer_memory} bytes, of which "
+                        f"{self._options.buffer_memory - self._free} wait to be written) within max.block.ms; send "
+                        "more slowly, or raise one of the two"
+                    )
+                self._settled.wait(left)
+            if self._is_closed:
+                raise InvalidInput("this Producer is closed; make a new one")
+            self._free -= size
+        finally:
+            self._waiting.remove(place)
+            self._wanted -= size
+            if self._waiting:
+                self._settled.notify_all()
 
     def _seal_all(self) -> None:
         for queue in self._queues.values():
@@ -176,11 +193,15 @@ class Accumulator:
         return batches
 
     def release(self, batches: Iterable[ProducerBatch]) -> None:
-        """Free the room of batches that were settled."""
+        """Free the room of batches that are about to be settled: their callbacks may need it to send more."""
         with self._lock:
-            for batch in batches:
-                self._free += batch.bytes
-                self._unsettled.discard(batch)
+            self._free += sum(batch.bytes for batch in batches)
+            self._settled.notify_all()
+
+    def settled(self, batches: Iterable[ProducerBatch]) -> None:
+        """Let those who flush go on: batches were settled, and their callbacks have run."""
+        with self._lock:
+            self._unsettled.difference_update(batches)
             self._settled.notify_all()
 
     def flush(self, seconds: float | None) -> int:
@@ -208,5 +229,4 @@ class Accumulator:
         with self._lock:
             batches = [batch for queue in self._queues.values() for batch in queue.ready]
             self._queues.clear()
-            self._unsettled.difference_update(batches)
             return batches

@@ -31,8 +31,13 @@ class Delivery(Future[RecordMetadata]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         with self._batch.lock:
             if "_condition" not in self.__dict__:
-                super().__init__()
-                self._batch.watch(self, self._row)
+                made = vars(Future())
+                condition = made.pop("_condition")
+                self.__dict__.update(made)
+                # Other threads wait at the condition as soon as they see it, until the batch knows the future.
+                with condition:
+                    self._condition = condition
+                    self._batch.watch(self, self._row)
         return getattr(self, name)
 
     def cancel(self) -> bool:

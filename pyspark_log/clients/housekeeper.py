@@ -78,9 +78,9 @@ class Housekeeper:
         if self._is_busy:
             return
         if record.owes_cleanup and monotonic() >= record.next_cleanup:
-            record.owes_cleanup = False
             record.next_cleanup = monotonic() + CLEAN_UP_SECONDS
             self._start(partial(self._clean_up, handle.name))
+            record.owes_cleanup = False
         elif not record.rolled:
             for task in plan_inline(handle)[:1]:
                 self._start(partial(self._roll, record, task))
@@ -102,8 +102,9 @@ class Housekeeper:
 
     def _start(self, job: Callable[[], None]) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="pyspark_log housekeeper", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="pyspark_log housekeeper", daemon=True)
+            thread.start()
+            self._thread = thread
         self._is_busy = True
         self._jobs.put(job)
 
@@ -113,6 +114,8 @@ class Housekeeper:
                 job()
             except LogError as error:
                 _logger.warning("maintenance was left for later: %s", error)
+            except BaseException:  # the thread must live for the next job
+                _logger.exception("maintenance failed")
             self._is_busy = False
 
     def _roll(self, record: _Record, task: RollTask) -> None:

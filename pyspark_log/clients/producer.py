@@ -62,7 +62,7 @@ class Producer:
         self._destination = self._sender.destination
         self._refused = ""
         """Why nothing can be sent any more."""
-        self._finalizer = weakref.finalize(self, _finish, os.getpid(), self._accumulator, self._sender)
+        self._finalizer = weakref.finalize(self, _finish_elsewhere, os.getpid(), self._accumulator, self._sender)
         self._finalizer.atexit = False  # `_close_at_exit` does it
         _add(self)
         self._sender.start()
@@ -82,8 +82,8 @@ class Producer:
 
         Text is encoded in UTF-8; a value of None is a tombstone. The partition is the given one, else Kafka's of the
         key, else the same for all rows without a key in a batch. `timestamp_ms` is now by default, in milliseconds
-        since 1970. `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon, and
-        must not flush.
+        since 1970. `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon. It
+        cannot flush or use `batch`, and must not wait for a future.
 
         Waits for up to `max.block.ms` if the buffer is full, and when a topic is used for the first time. Raises
         `InvalidRecord` for a row that cannot be written, `BufferExhausted`, `InvalidInput` after `close`, and for the
@@ -118,9 +118,11 @@ class Producer:
         the process dies between two of them, only some of the topics have their rows. If the block raises, nothing is
         written, and its futures are cancelled.
 
-        The block holds at most `buffer.memory`. Raises what the futures raise.
+        The block holds at most `buffer.memory`. Raises what the futures raise, and `InvalidInput` if a callback of a
+        row uses it.
         """
         self._check_usable()
+        self._check_may_wait("use batch()")
         batch = AtomicBatch(self._destination, self._options.buffer_memory)
         try:
             yield batch
@@ -143,8 +145,7 @@ class Producer:
         """
         if self._refused:
             return 0
-        if threading.current_thread() in self._sender.threads:
-            raise InvalidInput("a callback of a row cannot flush: it would wait for itself; flush in another thread")
+        self._check_may_wait("flush")
         return self._accumulator.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:
@@ -170,10 +171,24 @@ class Producer:
         if self._refused:
             raise InvalidInput(self._refused)
 
+    def _check_may_wait(self, what: str) -> None:
+        if threading.current_thread() in self._sender.threads:
+            raise InvalidInput(f"a callback of a row cannot {what}: it would wait for itself; do it in another thread")
+
     def _fork(self) -> None:
         """Refuse everything: the threads are in the parent process, and a lock may be held by one of them."""
         self._refused = "this Producer was made before the process was forked; make one in each process"
         self._finalizer.detach()
+
+
+def _finish_elsewhere(process: int, accumulator: Accumulator, sender: Sender) -> None:
+    """Finish in a new thread.
+
+    Garbage is collected in any thread at any moment: also in one that `_finish` waits for, or that holds its locks.
+    Python waits for the new thread when the program ends.
+    """
+    name = "pyspark_log finish"
+    threading.Thread(target=_finish, args=(process, accumulator, sender), name=name, daemon=False).start()
 
 
 def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: float | None = None) -> None:
@@ -182,7 +197,7 @@ def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: flo
         return
     accumulator.close()
     if threading.current_thread() in sender.threads:
-        return  # the last reference was in a callback: they end by themselves
+        return  # closed in a callback: they end by themselves
     accumulator.flush(timeout)
     sender.abandon(InvalidInput("the Producer was closed before this row was written"), timeout)
 

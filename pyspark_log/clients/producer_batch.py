@@ -162,14 +162,17 @@ class RowBatch(ProducerBatch):
         with self.lock:
             watched, self._watched = self._watched, []
         for delivery, row in watched:
-            self._tell(delivery, row)
+            try:
+                self._tell(delivery, row)
+            except BaseException:  # futures catch only an Exception of their callbacks
+                _logger.exception("a callback of the future of a row of topic %r failed", self.topic)
         for row, call in self._callbacks:
             try:
                 if self._error is None:
                     call(None, self._metadata(row))
                 else:
                     call(self._error, None)
-            except Exception:  # as futures do with their callbacks
+            except BaseException:  # SystemExit too: it would end the thread that settles all other rows
                 _logger.exception("on_delivery of a row of topic %r failed", self.topic)
         self._callbacks = []
 

@@ -25,13 +25,14 @@ from pyspark_log.clients.producer_batch import share_out
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import retry
-from pyspark_log_storage.errors import LogError, OutcomeUnknown, UnknownTopic
+from pyspark_log_storage.errors import BufferExhausted, LogError, OutcomeUnknown, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark_log.clients.accumulator import Accumulator, Request
     from pyspark_log.clients.housekeeper import Housekeeper
+    from pyspark_log.clients.producer_batch import ProducerBatch
     from pyspark_log.options.producer import ProducerOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.batch import StagedFile
@@ -81,6 +82,7 @@ class Sender:
             threading.Thread(target=target, name=f"pyspark_log {name}", daemon=True)
             for name, target in (("sender", self._stage_all), ("committer", self._commit_all))
         ]
+        accumulator.settlers = self.threads
 
     def start(self) -> None:
         """Start the threads. They end when the accumulator is closed and empty."""
@@ -95,8 +97,7 @@ class Sender:
     def abandon(self, error: LogError, timeout: float | None) -> None:
         """Fail what waits, and wait for the threads, `timeout` seconds each, unless they still write something."""
         waiting = self._accumulator.drop()
-        for batch in waiting:
-            batch.fail(error)
+        self._settle(waiting, [partial(batch.fail, error) for batch in waiting])
         if self._accumulator.flush(0) == 0:
             for thread in self.threads:
                 thread.join(timeout)
@@ -104,14 +105,24 @@ class Sender:
     def topic(self, name: str) -> Topic:
         """Return a topic; open the log if this is the first look, and create the topic if the options say so.
 
-        Called by threads that send. Waits for `max.block.ms` at most. Raises `UnknownTopic`, `NoCluster`, `StoreError`.
+        Called by threads that send. Waits for `max.block.ms` at most. Raises `UnknownTopic`, `NoCluster`, `StoreError`,
+        and `BufferExhausted` if commits take longer than that.
         """
         found = self._topics.get(name)
         if found is not None:
             return found
-        patience = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=int(self._options.max_block * 1000))
-        with self._log_lock:
+        deadline = self._environment.monotonic() + self._options.max_block
+        if not self._log_lock.acquire(timeout=self._options.max_block):
+            raise BufferExhausted(
+                f"topic {name!r} could not be looked up within max.block.ms: commits to a slow store were under way; "
+                "try again later, or raise max.block.ms"
+            )
+        try:
+            left = max(0, int((deadline - self._environment.monotonic()) * 1000))
+            patience = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
             return retry(self._environment, patience, partial(self._look_up, name))
+        finally:
+            self._log_lock.release()
 
     def _look_up(self, name: str) -> Topic:
         """Open the log and return what it knows of a topic. The caller holds the lock of the log."""
@@ -147,7 +158,10 @@ class Sender:
         deadline = environment.monotonic() + policy.delivery_timeout_ms / 1000
         if environment.monotonic() - self._opened >= REFRESH_SECONDS:
             self._refresh(request.topic)
-        topic = self.topic(request.topic)
+        topic = self._topics.get(request.topic)
+        if topic is None:  # it was deleted
+            with self._log_lock:  # rows that were sent may wait for a commit longer than `send`
+                topic = self.topic(request.topic)
 
         def begin(*, again: bool) -> Staging:
             if again:
@@ -181,21 +195,30 @@ class Sender:
             try:
                 with self._log_lock:
                     offsets = self._commit(staged)
+                batches = staged.request.batches
+                shares = share_out(batches, offsets)
             except BaseException as error:  # noqa: BLE001 -- the futures raise it
                 self._fail(staged.request, error)
-                continue
-            batches = staged.request.batches
-            self._accumulator.release(batches)
-            for batch, share in zip(batches, share_out(batches, offsets), strict=True):
-                batch.succeed(share)
+            else:
+                self._accumulator.release(batches)
+                succeed = [partial(batch.succeed, share) for batch, share in zip(batches, shares, strict=True)]
+                self._settle(batches, succeed)
         self._housekeeper.stop([each.handle for each in self._topics.values()])
 
     def _fail(self, request: Request, error: BaseException) -> None:
         if isinstance(error, UnknownTopic):
             self._topics.pop(request.topic, None)  # it may be created again
         self._accumulator.release(request.batches)
-        for batch in request.batches:
-            batch.fail(error)
+        self._settle(request.batches, [partial(batch.fail, error) for batch in request.batches])
+
+    def _settle(self, batches: Sequence[ProducerBatch], calls: Sequence[Callable[[], None]]) -> None:
+        """Settle batches. A callback of theirs must not end the thread, or keep other batches from being settled."""
+        for call in calls:
+            try:
+                call()
+            except BaseException:
+                _logger.exception("a callback of the rows of a batch failed")
+        self._accumulator.settled(batches)
 
     def _commit(self, staged: _Staged) -> dict[int, tuple[int, int]]:
         """Commit a request and return its offsets. The caller holds the lock of the log."""
@@ -208,8 +231,11 @@ class Sender:
             self._sequences[topic.handle.topic_id] += 1
         batch = Batch(claim, files, self._options.acks, self._housekeeper.take(topic.handle))
         offsets = self._committed(topic.handle, batch, staged.deadline)
-        topic.destination = self._destination(topic.handle)
-        self._housekeeper.committed(topic.handle)
+        try:
+            topic.destination = self._destination(topic.handle)
+            self._housekeeper.committed(topic.handle)
+        except Exception:  # the rows are in the log, so their futures must not fail
+            _logger.exception("maintenance of topic %r could not be started", topic.handle.name)
         return offsets
 
     def _committed(self, handle: TopicHandle, batch: Batch, deadline: float) -> dict[int, tuple[int, int]]:

@@ -50,7 +50,8 @@ MAX_BLOCK_MS = Option(
     kinds=PRODUCER,
     value=integer(0, INT_MAX),
     default="60000",
-    meaning="How long `send` waits while the buffer is full, in milliseconds. After that it raises `BufferExhausted`.",
+    meaning="How long `send` waits while the buffer is full or for a new topic, in milliseconds. "
+    "After that it raises `BufferExhausted`.",
     prefixed=("max.block.ms",),
 )
 COMPRESSION_TYPE = _as_in_a_write(

@@ -236,7 +236,7 @@ class UnknownVersion(LogError):
 
 
 class BufferExhausted(LogError):
-    """The buffer of a Producer was full for longer than max.block.ms. The row was not sent."""
+    """The buffer of a Producer was full, or its log busy, for longer than max.block.ms. The row was not sent."""
 
     retriable = True
 

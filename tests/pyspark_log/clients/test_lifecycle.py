@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log import Consumer, Producer
+from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.sender import Sender
 from pyspark_log_storage.errors import InvalidInput
 from tests.plain_log import PlainLog
@@ -75,6 +76,40 @@ class TestAProducer:
         del producer
         gc.collect()
         assert future.result(GUARD).offset == 0
+
+    def test_that_is_deleted_by_its_own_thread_writes_what_it_has(self, log, monkeypatch):
+        group = Accumulator._group
+
+        def collect(self, queue):
+            gc.collect()  # as any allocation may; the thread holds the lock of the rows
+            return group(self, queue)
+
+        monkeypatch.setattr(Accumulator, "_group", collect)
+        gc.disable()
+        try:
+            cycle = [Producer(log.path, linger_ms=50)]
+            cycle.append(cycle)
+            threads, future = cycle[0]._sender.threads, cycle[0].send("t", b"")
+            del cycle
+            assert future.result(10).offset == 0
+            for thread in threads:
+                thread.join(10)
+            assert not any(thread.is_alive() for thread in threads)
+        finally:
+            gc.enable()
+
+    def test_that_is_deleted_at_the_end_of_the_program_writes_what_it_has(self, log):
+        program = """
+            import sys
+            from pyspark_log import Producer
+            def send():
+                producer = Producer(sys.argv[1], linger_ms=3600000)
+                producer.send("t", b"")
+            send()
+        """
+        ended = run(program, log.path)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert rows(log) == 1
 
     def test_wakes_those_who_wait_for_room_when_it_is_closed(self, log, monkeypatch):
         go, stage = threading.Event(), Sender._stage

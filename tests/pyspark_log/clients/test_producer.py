@@ -1,7 +1,8 @@
 """Rows that programs send: where they go, in which order, and what their futures say."""
 
 import threading
-from concurrent.futures import as_completed, wait
+import time
+from concurrent.futures import Future, as_completed, wait
 
 import numpy as np
 import pyarrow as pa
@@ -188,6 +189,29 @@ class TestAFuture:
         with pytest.raises(AttributeError, match="no attribute 'offset'"):
             _ = producer.send("one", b"a").offset
 
+    def test_may_be_used_for_the_first_time_by_two_threads_at_once(self, producer, monkeypatch):
+        future = producer.send("one", b"")
+        producer.flush()
+        make, made = Future.__init__, threading.Event()
+
+        def make_slowly(self):
+            make(self)
+            condition = self._condition
+            del self._state
+            made.set()
+            time.sleep(0.2)  # another thread may run here
+            make(self)
+            self._condition = condition
+
+        monkeypatch.setattr(Future, "__init__", make_slowly)
+        first = threading.Thread(target=future.result, daemon=True)
+        second = threading.Thread(target=lambda: made.wait(GUARD) and future.done(), daemon=True)
+        for thread in (first, second):
+            thread.start()
+        for thread in (first, second):
+            thread.join(10)
+            assert not thread.is_alive()
+
 
 class TestOnDelivery:
     def test_is_called_with_the_place_of_each_row_in_order(self, producer):
@@ -284,6 +308,18 @@ class TestBatches:
 
 
 class TestTheSender:
+    def test_makes_those_who_look_a_topic_up_wait_no_longer_than_they_said(self, log, monkeypatch):
+        go, begun, commit = threading.Event(), threading.Event(), Sender._commit
+        monkeypatch.setattr(Sender, "_commit", lambda *given: (begun.set(), go.wait(GUARD), commit(*given))[2])
+        with Producer(log.path, linger_ms=0, max_block_ms=50) as producer:
+            producer.send("t", b"")
+            assert begun.wait(GUARD)
+            try:
+                with pytest.raises(BufferExhausted, match=r"'one' could not be looked up within max\.block\.ms"):
+                    producer.send("one", b"")
+            finally:
+                go.set()
+
     def test_looks_at_the_topic_again_after_a_long_time(self, log, monkeypatch):
         # Its files would be named after an entry that is below the orphan floor by then.
         monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS", 0.0)
@@ -321,6 +357,39 @@ class TestTheSender:
                 producer.send("one", b"x").result(GUARD)
         assert "made up by the test" in caplog.text
 
+    def test_goes_on_if_the_maintenance_has_a_fault(self, log, monkeypatch, caplog):
+        cleaned = threading.Semaphore(0)
+
+        def fail(handle):
+            cleaned.release()
+            raise MemoryError("made up by the test")
+
+        monkeypatch.setattr(housekeeper, "clean_up", fail)
+        monkeypatch.setattr(housekeeper, "CLEAN_UP_SECONDS", 0)
+        with Producer(log.path, linger_ms=0) as producer:
+            for _ in range(2):
+                for _ in range(70):
+                    producer.send("one", b"x").result(GUARD)
+                assert cleaned.acquire(timeout=GUARD)
+        assert "made up by the test" in caplog.text
+
+    def test_fails_no_row_in_the_log_if_no_thread_can_be_started_for_the_maintenance(self, log, monkeypatch, caplog):
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if "housekeeper" in thread.name:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        producer = Producer(log.path, linger_ms=0)
+        offsets = [producer.send("one", b"x").result(GUARD).offset for _ in range(70)]
+        assert offsets == list(range(70))
+        assert "can't start new thread" in caplog.text
+        monkeypatch.undo()
+        producer.close()
+        assert producer._sender._housekeeper._thread is not None  # the cleanup that was due
+
 
 class TestTheBuffer:
     @pytest.fixture
@@ -352,6 +421,27 @@ class TestTheBuffer:
             for _ in range(500):
                 producer.send("one", b"x" * 100)
         assert len(values_of(log, "one")[0]) == 500
+
+    def test_serves_those_who_wait_in_their_order(self, log, go):
+        """A large batch would wait for ever if every small row were let in before it."""
+        with Producer(log.path, linger_ms=0, buffer_memory=1000, max_block_ms=GUARD * 1000) as producer:
+            first = producer.send("one", b"x" * 300)
+            large = []
+            rows = pa.record_batch({"value": [b"y" * 600]})
+            thread = threading.Thread(target=lambda: large.append(producer.send_batch("one", rows)))
+            thread.start()
+            while not producer._accumulator._waiting:
+                time.sleep(0.001)
+            small = threading.Thread(target=producer.send, args=("one", b"z" * 200))
+            small.start()  # there is room for it, and not for it and the large one
+            small.join(0.2)
+            waited = small.is_alive()
+            go.set()
+            assert waited
+            thread.join(GUARD)
+            small.join(GUARD)
+            assert first.result(GUARD).offset == 0
+            assert large[0].result(GUARD).offsets == {0: (1, 2)}
 
     def test_refuses_a_row_that_never_fits(self, log):
         with Producer(log.path, buffer_memory=100) as producer, pytest.raises(BufferExhausted):
