@@ -8,6 +8,7 @@ each process has a Spark session of its own. Those that need it are dispatched f
 """
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -27,6 +28,13 @@ ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 << 30
 PACKAGE_FOLDERS = [str(ROOT), str(ROOT / "storage"), str(ROOT / "coordinator")]
+
+# pytest-timeout ends tests that hang. The oldest Spark is tested without hypothesis.
+with contextlib.suppress(ImportError):
+    from hypothesis import settings
+
+    settings.register_profile("without deadline", deadline=None)
+    settings.load_profile("without deadline")
 
 # A shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
