@@ -118,6 +118,11 @@ class Demo:
         self.say("reader", "ended: it has read the whole topic")
 
     def _kill_writer(self) -> None:
+        # Not before the next micro-batch is in the checkpoint: if its file is, and the micro-batch is not, Spark puts
+        # that file and the one after it into one micro-batch, and reads the larger one first.
+        planned = newest(self.writer_checkpoint, "offsets")
+        while newest(self.writer_checkpoint, "offsets") == planned and self.writer.exit_code() is None:
+            time.sleep(0.001)
         self.writer.kill()
         found = self._unfinished(rows_in_log(self.log), self.writer_checkpoint, batch_in_log(self.log))
         self._restart(self.writer, found, f"batch {found.planned} is in the log")
