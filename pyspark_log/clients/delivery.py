@@ -7,20 +7,29 @@ written. So a delivery is only a batch and the number of a row in it, and become
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark_log.clients.records import RecordMetadata
 
 if TYPE_CHECKING:
-    from pyspark_log.clients.producer_batch import RowBatch
+    import threading
 
 _FUTURES_OWN = frozenset(vars(Future()))
+
+
+class Watched(Protocol):
+    """What settles deliveries: a batch of rows."""
+
+    lock: threading.RLock
+
+    def watch(self, delivery: Delivery, row: int) -> None:
+        """Settle the future of a row, or do so when the batch is settled. The caller holds the lock."""
 
 
 class Delivery(Future[RecordMetadata]):
     """The future of one row."""
 
-    def __init__(self, batch: RowBatch, row: int) -> None:
+    def __init__(self, batch: Watched, row: int) -> None:
         # Future.__init__ is called on first use.
         self._batch = batch
         self._row = row

@@ -8,6 +8,7 @@ A batch is settled once, with its offsets or an error, by the sender's thread.
 
 from __future__ import annotations
 
+import abc
 import itertools
 import logging
 import operator
@@ -37,7 +38,7 @@ _US_PER_MS = 1000
 _logger = logging.getLogger("pyspark_log")
 
 
-class ProducerBatch:
+class ProducerBatch(abc.ABC):
     """Rows of one topic, from their way into memory until they are in the log."""
 
     def __init__(self, topic: str) -> None:
@@ -58,20 +59,21 @@ class ProducerBatch:
         self._assigned(ids)
         return Rows(record, None, pa.array(ids))
 
+    @abc.abstractmethod
     def _columns(self) -> tuple[pa.RecordBatch, pa.Array | None]:
         """Return the rows, and the partitions that they name."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _assigned(self, ids: NDArray[np.int32]) -> None:
         """Note the partition of each row."""
 
+    @abc.abstractmethod
     def succeed(self, offsets: Mapping[int, tuple[int, int]]) -> None:
         """Settle the futures: the rows are in the log. A partition without offsets is unknown."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def fail(self, error: BaseException) -> None:
         """Settle the futures: the rows are not in the log, or that is unknown."""
-        raise NotImplementedError
 
 
 class RowBatch(ProducerBatch):
@@ -210,6 +212,9 @@ class ArrowBatch(ProducerBatch):
         rows = self._rows
         assert rows is not None, "the batch was settled"
         return rows.record, rows.partition
+
+    def _assigned(self, ids: NDArray[np.int32]) -> None:
+        """Note nothing: the future has the offsets of each partition."""
 
     def succeed(self, offsets: Mapping[int, tuple[int, int]]) -> None:
         self._rows = None

@@ -2,9 +2,25 @@
 
 import pytest
 
+from pyspark_log import Producer
+from tests.plain_log import PlainLog
 from tests.pyspark_log.clients.troubled_cluster import TroubledCluster
 
 
 @pytest.fixture
 def cluster(monkeypatch):
     return TroubledCluster(monkeypatch)
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path)
+    made.create("t", 3)
+    made.create("one")
+    return made
+
+
+@pytest.fixture
+def producer(log):
+    with Producer(log.path, linger_ms=0) as made:
+        yield made

@@ -1,0 +1,186 @@
+"""How a Producer gathers rows and writes them: its threads, its buffer, and flush."""
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log import Producer
+from pyspark_log.clients import housekeeper
+from pyspark_log.clients.sender import Sender
+from pyspark_log_storage.errors import (
+    BufferExhausted,
+    StoreUnavailable,
+    UnknownTopic,
+)
+from pyspark_log_storage.layout import born_of
+from tests.pyspark_log.clients.written_rows import GUARD, values_of
+
+
+class TestTheSender:
+    def test_makes_those_who_look_a_topic_up_wait_no_longer_than_they_said(self, log, monkeypatch):
+        go, begun, commit = threading.Event(), threading.Event(), Sender._commit
+        monkeypatch.setattr(Sender, "_commit", lambda *given: (begun.set(), go.wait(GUARD), commit(*given))[2])
+        with Producer(log.path, linger_ms=0, max_block_ms=50) as producer:
+            producer.send("t", b"")
+            assert begun.wait(GUARD)
+            try:
+                with pytest.raises(BufferExhausted, match=r"'one' could not be looked up within max\.block\.ms"):
+                    producer.send("one", b"")
+            finally:
+                go.set()
+
+    def test_looks_at_the_topic_again_after_a_long_time(self, log, monkeypatch):
+        # Its files would be named after an entry that is below the orphan floor by then.
+        monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS", 0.0)
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.send("one", b"").result(GUARD)
+            for _ in range(10):
+                log.append("one", {0: [b"of another writer"]})
+            producer.send("one", b"").result(GUARD)
+        *_, newest = log.log.topic("one").journal.state.files
+        assert born_of(newest.name) == log.log.topic("one").journal.number - 1
+
+    def test_leaves_the_maintenance_to_a_thread_of_its_own(self, log, monkeypatch):
+        monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)
+        cleaned, roll = [], housekeeper.roll_inline
+        monkeypatch.setattr(
+            housekeeper, "clean_up", lambda handle: cleaned.append((handle.name, threading.current_thread().name))
+        )
+        rolled = []
+        monkeypatch.setattr(housekeeper, "roll_inline", lambda *given: (rolled.append(given), roll(*given))[1])
+        with Producer(log.path, linger_ms=0) as producer:
+            for _ in range(200):
+                producer.send("one", b"x").result(GUARD)
+        assert rolled
+        assert set(cleaned) == {("one", "pyspark_log housekeeper")}
+        assert log.log.topic("one").journal.state.partitions[0].segments
+        assert len(values_of(log, "one")[0]) == 200
+
+    def test_goes_on_if_the_maintenance_fails(self, log, monkeypatch, caplog):
+        def fail(handle):
+            raise StoreUnavailable("", "", "made up by the test")
+
+        monkeypatch.setattr(housekeeper, "clean_up", fail)
+        with Producer(log.path, linger_ms=0) as producer:
+            for _ in range(130):
+                producer.send("one", b"x").result(GUARD)
+        assert "made up by the test" in caplog.text
+
+    def test_goes_on_if_the_maintenance_has_a_fault(self, log, monkeypatch, caplog):
+        cleaned = threading.Semaphore(0)
+
+        def fail(handle):
+            cleaned.release()
+            raise MemoryError("made up by the test")
+
+        monkeypatch.setattr(housekeeper, "clean_up", fail)
+        monkeypatch.setattr(housekeeper, "CLEAN_UP_SECONDS", 0)
+        with Producer(log.path, linger_ms=0) as producer:
+            for _ in range(2):
+                for _ in range(70):
+                    producer.send("one", b"x").result(GUARD)
+                assert cleaned.acquire(timeout=GUARD)
+        assert "made up by the test" in caplog.text
+
+    def test_fails_no_row_in_the_log_if_no_thread_can_be_started_for_the_maintenance(self, log, monkeypatch, caplog):
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if "housekeeper" in thread.name:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        producer = Producer(log.path, linger_ms=0)
+        offsets = [producer.send("one", b"x").result(GUARD).offset for _ in range(70)]
+        assert offsets == list(range(70))
+        assert "can't start new thread" in caplog.text
+        monkeypatch.undo()
+        producer.close()
+        assert producer._sender._housekeeper._thread is not None  # the cleanup that was due
+
+
+class TestTheBuffer:
+    @pytest.fixture
+    def go(self, monkeypatch):
+        """Nothing is written before this is set."""
+        event, stage = threading.Event(), Sender._stage
+        monkeypatch.setattr(Sender, "_stage", lambda self, request: (event.wait(GUARD), stage(self, request))[1])
+        return event
+
+    def test_refuses_a_row_when_it_is_full_for_too_long(self, log, go):
+        with Producer(log.path, linger_ms=0, buffer_memory=10_000, max_block_ms=50) as producer:
+            accepted = 10_000 // 164
+            for _ in range(accepted):
+                producer.send("one", b"x" * 100)
+            with pytest.raises(BufferExhausted, match=r"buffer\.memory"):
+                producer.send("one", b"x" * 100)
+            go.set()
+        assert len(values_of(log, "one")[0]) == accepted
+
+    def test_makes_send_wait_until_there_is_room(self, log, go):
+        with Producer(log.path, linger_ms=0, buffer_memory=10_000) as producer:
+            threading.Timer(0.05, go.set).start()
+            for _ in range(500):
+                producer.send("one", b"x" * 100)
+        assert len(values_of(log, "one")[0]) == 500
+
+    def test_lets_rows_that_linger_go_when_it_is_full(self, log):
+        with Producer(log.path, linger_ms=3_600_000, buffer_memory=10_000) as producer:
+            for _ in range(500):
+                producer.send("one", b"x" * 100)
+        assert len(values_of(log, "one")[0]) == 500
+
+    def test_serves_those_who_wait_in_their_order(self, log, go):
+        """A large batch would wait for ever if every small row were let in before it."""
+        with Producer(log.path, linger_ms=0, buffer_memory=1000, max_block_ms=GUARD * 1000) as producer:
+            first = producer.send("one", b"x" * 300)
+            large = []
+            rows = pa.record_batch({"value": [b"y" * 600]})
+            thread = threading.Thread(target=lambda: large.append(producer.send_batch("one", rows)))
+            thread.start()
+            while not producer._accumulator._waiting:
+                time.sleep(0.001)
+            small = threading.Thread(target=producer.send, args=("one", b"z" * 200))
+            small.start()  # there is room for it, and not for it and the large one
+            small.join(0.2)
+            waited = small.is_alive()
+            go.set()
+            assert waited
+            thread.join(GUARD)
+            small.join(GUARD)
+            assert first.result(GUARD).offset == 0
+            assert large[0].result(GUARD).offsets == {0: (1, 2)}
+
+    def test_refuses_a_row_that_never_fits(self, log):
+        with Producer(log.path, buffer_memory=100) as producer, pytest.raises(BufferExhausted):
+            producer.send("one", b"x" * 100)
+
+    def test_is_empty_after_a_failure(self, log):
+        with Producer(log.path, linger_ms=0, buffer_memory=1000) as producer:
+            producer.send("one", b"").result(GUARD)
+            log.delete("one")
+            with pytest.raises(UnknownTopic):
+                producer.send("one", b"x" * 900).result(GUARD)
+            log.create("one")
+            for _ in range(10):
+                producer.send("one", b"x" * 900).result(GUARD)
+
+
+class TestFlush:
+    def test_waits_for_all_rows_that_were_sent(self, log):
+        with Producer(log.path, linger_ms=3_600_000) as producer:
+            futures = [producer.send("t", b"") for _ in range(100)]
+            assert producer.flush() == 0
+            assert all(each.done() for each in futures)
+
+    def test_says_how_much_is_left_when_the_time_is_over(self, log, monkeypatch):
+        go, stage = threading.Event(), Sender._stage
+        monkeypatch.setattr(Sender, "_stage", lambda self, request: (go.wait(GUARD), stage(self, request))[1])
+        with Producer(log.path) as producer:
+            producer.send("t", b"")
+            assert producer.flush(0.01) == 1
+            go.set()
+            assert producer.flush(GUARD) == 0
