@@ -52,6 +52,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     ending: Position
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
+    max_offsets_per_trigger_per_partition: int | None
+    max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     min_partitions: int | None
@@ -92,6 +94,8 @@ def _parse(given: Given) -> SourceOptions:
         ending=given.get(_first(given, ENDINGS)),
         fail_on_data_loss=given.get(table.FAIL_ON_DATA_LOSS),
         max_offsets_per_trigger=given.find(table.MAX_OFFSETS_PER_TRIGGER),
+        max_offsets_per_trigger_per_partition=given.find(table.MAX_OFFSETS_PER_TRIGGER_PER_PARTITION),
+        max_bytes_per_trigger=given.find(table.MAX_BYTES_PER_TRIGGER),
         min_offsets_per_trigger=given.find(table.MIN_OFFSETS_PER_TRIGGER),
         max_trigger_delay_ms=given.get(table.MAX_TRIGGER_DELAY),
         min_partitions=given.find(table.MIN_PARTITIONS),

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark_log.options import position, subscription
 from pyspark_log.options.option import SOURCE, Kind, Option
-from pyspark_log.options.value import DURATION_MS, TEXT, boolean, choice, integer
+from pyspark_log.options.value import BYTES, DURATION_MS, TEXT, boolean, choice, integer
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 BATCH_READ = frozenset({Kind.SOURCE_BATCH})
@@ -135,6 +135,30 @@ MAX_OFFSETS_PER_TRIGGER = Option(
         " least one row for each."
     ),
     differs="0 and negative numbers are refused, because such a query would never read a row.",
+    not_here=_NO_TRIGGER,
+    ignored_elsewhere=True,
+)
+MAX_OFFSETS_PER_TRIGGER_PER_PARTITION = Option(
+    name="maxOffsetsPerTriggerPerPartition",
+    kinds=STREAM_READ,
+    value=integer(1),
+    meaning="Maximum number of rows of each partition in a micro-batch.",
+    differs="Not in Kafka. Spark's DStreams had spark.streaming.kafka.maxRatePerPartition, in rows per second.",
+    not_here=_NO_TRIGGER,
+    ignored_elsewhere=True,
+)
+MAX_BYTES_PER_TRIGGER = Option(
+    name="maxBytesPerTrigger",
+    kinds=STREAM_READ,
+    value=BYTES,
+    meaning=(
+        "Approximate maximum size of a micro-batch in stored, that is compressed, bytes. It is divided as"
+        " maxOffsetsPerTrigger is, with at least one row for each partition; if both are given, the lower one applies."
+    ),
+    differs=(
+        "Not in Kafka. The name is Delta's, and the limit is as soft: no row is read to find its size, so the rows of"
+        " a chunk or a segment count as equally large."
+    ),
     not_here=_NO_TRIGGER,
     ignored_elsewhere=True,
 )

@@ -32,6 +32,9 @@ _UNITS_US = {
     "d": 86_400_000_000,
 }
 """Spark's units of time (`JavaUtils.timeStringAsMs`), in microseconds; a bare number is milliseconds."""
+_BYTES = re.compile(r"([0-9]{1,19})(?:([bkmgt])b?)?")
+_BINARY_POWERS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""Spark's units of size (`JavaUtils.byteStringAs`), as powers of two; a bare number is bytes."""
 
 
 class Value(msgspec.Struct, Generic[T], frozen=True):
@@ -111,6 +114,18 @@ def _read_duration_ms(text: str) -> int:
     return ms
 
 
+def _read_bytes(text: str) -> int:
+    match = _BYTES.fullmatch(text.lower())
+    if match is None:
+        raise ValueError("it is not a number with a unit")
+    size = int(match[1]) << _BINARY_POWERS[match[2] or "b"]
+    if size < 1:
+        raise ValueError("it is less than 1")
+    if size > LONG_MAX:
+        raise ValueError(f"it is more than {LONG_MAX} bytes")
+    return size
+
+
 def _or(names: list[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
@@ -119,3 +134,4 @@ TEXT = Value(f"text of 1 to {TEXT_LENGTH_MAX} characters", _read_text, verbatim=
 URL = Value("a path or a file: URL, or several separated by commas", _read_url, verbatim=True)
 TOPIC = Value("a topic name", read_topic)
 DURATION_MS = Value("a number with a unit (us, ms, s, m, min, h or d), such as 15m", _read_duration_ms)
+BYTES = Value("a number of bytes with a unit (b, k, m, g or t), such as 512m; 1 or more", _read_bytes)

@@ -15,7 +15,7 @@ from pyspark_log_storage.staged_chunk import StagedChunk
 from pyspark_log_storage.stored_names import SegmentName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark_log_storage.segment import SegmentFile
 
@@ -88,6 +88,16 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     min_timestamp: Int64
     max_timestamp: Int64
     timestamp_reached: Int64
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.end_offset - self.base_offset
+
+    @property
+    def length(self) -> int:
+        """The size in bytes, as that of a chunk."""
+        return self.log_bytes
 
     @classmethod
     def of(cls, file: SegmentFile, holders: tuple[Holder, ...], level: int, timestamp_reached: int) -> SegmentRef:
@@ -177,6 +187,12 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def pieces_between(self, start: int, end: int) -> list[SegmentRef | ChunkRef]:
         """Return the segments and the unrolled chunks that hold any row of `[start, end)`, in order."""
         return [*self.segments_between(start, end), *self.chunks_between(start, end)]
+
+    def pieces_from(self, offset: int) -> Iterator[SegmentRef | ChunkRef]:
+        """Yield the segments and the unrolled chunks with a row at or after `offset`, in order and lazily."""
+        for pieces in (self.segments, self.chunks):
+            for number in range(bisect_right(pieces, offset, key=_end_offset), len(pieces)):
+                yield pieces[number]
 
     def segments_reaching(self, timestamp: int) -> list[SegmentRef]:
         """Return the segments with a row at or after `timestamp` (microseconds), in order."""

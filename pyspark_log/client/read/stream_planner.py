@@ -133,7 +133,7 @@ class StreamPlanner:
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
         until = {key: max(begin[key], self._available(now, key)) for key in starts}
-        ends = until if unlimited else self._limited(begin, until, log.environment.monotonic())
+        ends = until if unlimited else self._limited(now, begin, until, log.environment.monotonic())
         self.latest = _latest(newest, ends)
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
@@ -187,7 +187,7 @@ class StreamPlanner:
         return _Begin(starts | moved, taken, is_moved=True)
 
     def _limited(
-        self, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
+        self, now: Subscribed, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
     ) -> dict[TopicPartition, int]:
         """Return where the batch ends within the options' limits; `seconds` is the present monotonic time."""
         options = self.options
@@ -196,6 +196,12 @@ class StreamPlanner:
             backlog = sum(max(0, until[key] - begin[key]) for key in until)
             if limits.waits(backlog, minimum, seconds, self._last_batch, options.max_trigger_delay_ms):
                 return dict(begin)
+        if (of_each := options.max_offsets_per_trigger_per_partition) is not None:
+            until = {key: min(end, begin[key] + of_each) for key, end in until.items()}
+        if options.max_bytes_per_trigger is not None:
+            pieces = [limits.pieces_between(now.partition(*key), begin[key], until[key]) for key in until]
+            rows = limits.rows_within(options.max_bytes_per_trigger, pieces, [until[key] - begin[key] for key in until])
+            maximum = max(1, rows) if maximum is None else max(1, min(maximum, rows))
         return until if maximum is None else limits.share_out(maximum, begin, until)
 
 

@@ -31,6 +31,8 @@ class TestDefaults:
             ending=Latest(),
             fail_on_data_loss=True,
             max_offsets_per_trigger=None,
+            max_offsets_per_trigger_per_partition=None,
+            max_bytes_per_trigger=None,
             min_offsets_per_trigger=None,
             max_trigger_delay_ms=15 * 60 * 1000,
             min_partitions=None,

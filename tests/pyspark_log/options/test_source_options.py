@@ -247,6 +247,12 @@ class TestLimits:
     def test_of_time_are_what_spark_makes_of_the_text(self, text, ms):
         assert stream(maxtriggerdelay=text).max_trigger_delay_ms == ms
 
+    @pytest.mark.parametrize(
+        ("text", "size"), [("7", 7), ("7b", 7), ("64k", 65_536), (" 3M ", 3 << 20), ("10gb", 10 << 30), ("1t", 1 << 40)]
+    )
+    def test_of_size_are_what_spark_makes_of_the_text(self, text, size):
+        assert stream(maxbytespertrigger=text).max_bytes_per_trigger == size
+
     def test_of_triggers_are_ignored_in_a_batch_read_with_a_warning(self):
         with pytest.warns(IgnoredOptionWarning) as caught:
             batch(maxoffsetspertrigger="x", minoffsetspertrigger="5", maxtriggerdelay="1m")
@@ -264,6 +270,11 @@ class TestLimits:
             ("maxOffsetsPerTrigger", "1e3", "it is not a whole number"),
             ("maxOffsetsPerTrigger", "9223372036854775808", "it is more than 9223372036854775807"),
             ("minOffsetsPerTrigger", "-1", "it is less than 0"),
+            ("maxOffsetsPerTriggerPerPartition", "0", "it is less than 1"),
+            ("maxBytesPerTrigger", "0k", "it is less than 1"),
+            ("maxBytesPerTrigger", "1.5g", "it is not a number with a unit"),
+            ("maxBytesPerTrigger", "-1", "it is not a number with a unit"),
+            ("maxBytesPerTrigger", "9223372036854775807k", "it is more than 9223372036854775807 bytes"),
             ("maxTriggerDelay", "1.5m", "it is not a number with a unit"),
             ("maxTriggerDelay", "15 m", "it is not a number with a unit"),
             ("maxTriggerDelay", "1w", "it is not a number with a unit"),

@@ -1,0 +1,94 @@
+"""The limits of a micro-batch in bytes and for each partition."""
+
+import random
+
+import pytest
+
+from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.topic.machine import AlterConfig
+from tests.direct import Stream, values
+from tests.plain_log import PlainLog
+
+LARGE_ROWS, SMALL_ROWS = 4, 400
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Topic t with one chunk of large rows, and then one of small ones."""
+    made = PlainLog(tmp_path / "log")
+    made.create("t")
+    made.append("t", {0: [random.Random(number).randbytes(10_000) for number in range(LARGE_ROWS)]})
+    made.append("t", {0: [b"small"] * SMALL_ROWS})
+    return made
+
+
+def half_the_large_rows(log):
+    """The stored bytes of two large rows."""
+    return log.log.topic("t").journal.state.partitions[0].chunks[0].length // 2
+
+
+def earliest(log, **options):
+    return Stream(log.path, **{"subscribe": "t", "startingOffsets": "earliest"} | options)
+
+
+def sizes(stream):
+    """The rows of each micro-batch until none is left."""
+    return [len(batch) for batch in iter(stream.batch, None)]
+
+
+def test_a_limit_in_bytes_takes_few_large_rows_or_many_small_ones(log):
+    assert sizes(earliest(log, maxBytesPerTrigger=half_the_large_rows(log))) == [2, 2, SMALL_ROWS]
+
+
+def test_the_lower_of_the_limits_in_rows_and_in_bytes_applies(log):
+    stream = earliest(log, maxBytesPerTrigger=half_the_large_rows(log), maxOffsetsPerTrigger=150)
+    assert sizes(stream) == [2, 2, 150, 150, 100]
+
+
+def test_a_row_larger_than_the_limit_in_bytes_is_read(log):
+    stream = earliest(log, maxBytesPerTrigger="1k")
+    assert [len(stream.batch()) for _ in range(LARGE_ROWS)] == [1] * LARGE_ROWS
+
+
+def test_available_now_reads_all_rows_within_the_limits(log):
+    stream = earliest(log, maxBytesPerTrigger=half_the_large_rows(log), maxOffsetsPerTriggerPerPartition=300)
+    stream.reader.prepareForTriggerAvailableNow()
+    assert sizes(stream) == [2, 2, 300, 100]
+
+
+def test_a_batch_that_was_limited_in_bytes_is_repeated_as_it_was(log):
+    stream = earliest(log, maxBytesPerTrigger=half_the_large_rows(log))
+    initial, first, second = stream.start, stream.batch(), stream.batch()
+    again = earliest(log)
+    assert again.between(initial, stream.ends[0]) == first
+    assert again.between(stream.ends[0], stream.ends[1]) == second
+
+
+def test_rows_of_a_segment_count_as_equally_large(log):
+    handle = log.log.topic("t")
+    handle.submit(AlterConfig({"flush.messages": "1"}))
+    topic_roll.roll_and_merge(handle)
+    (segment,) = log.log.topic("t").journal.state.partitions[0].segments
+    fourths = sizes(earliest(log, maxBytesPerTrigger=segment.log_bytes // 4))
+    assert sum(fourths) == LARGE_ROWS + SMALL_ROWS
+    assert max(fourths) <= segment.rows // 4
+
+
+def test_each_partition_has_a_limit_of_its_own(log):
+    log.create("u", 2)
+    log.append("u", {0: [b"a", b"b", b"c", b"d"], 1: [b"e"]})
+    stream = Stream(log.path, subscribe="u", startingOffsets="earliest", maxOffsetsPerTriggerPerPartition=3)
+    assert values(stream.batch()) == {0: [b"a", b"b", b"c"], 1: [b"e"]}
+    assert values(stream.batch()) == {0: [b"d"]}
+
+
+def test_a_backlog_of_the_minimum_is_read_though_a_limit_makes_the_batch_smaller(log):
+    limits = {"minOffsetsPerTrigger": 300, "maxTriggerDelay": "10m", "maxOffsetsPerTriggerPerPartition": 50}
+    stream = earliest(log, **limits)
+    stream.batch()
+    assert len(stream.batch()) == 50
+
+
+def test_all_available_ignores_the_limits(log):
+    stream = earliest(log, maxOffsetsPerTriggerPerPartition=1, maxBytesPerTrigger=1)
+    assert len(stream.all_available()) == LARGE_ROWS + SMALL_ROWS
