@@ -66,7 +66,7 @@ def rows_within(bytes_max: int, pieces: Sequence[Iterable[Piece]], backlogs: Seq
 
 
 def _steps(pieces: Iterable[Piece], backlog: int) -> Iterator[tuple[float, float]]:
-    """Yield for each piece the fraction of the backlog at which it ends, and its bytes for each unit of the fraction."""
+    """Yield for each piece the fraction of the backlog at which it ends, and its bytes per unit of the fraction."""
     reached = 0
     for piece in pieces:
         reached += piece.rows
