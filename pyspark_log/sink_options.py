@@ -28,6 +28,8 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     txn_take_over: bool
     retry: RetryPolicy
     max_message_bytes: int
+    dead_letter_topic: str | None
+    """None: a row that cannot be written is an error."""
     auto_create_topics: bool
     num_partitions: int
     replication_factor: int | None

@@ -31,6 +31,7 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
             given.get(table.BROKER_SESSION_TIMEOUT_MS),
         ),
         max_message_bytes=given.get(table.MAX_MESSAGE_BYTES),
+        dead_letter_topic=given.find(table.DEAD_LETTER_TOPIC),
         auto_create_topics=given.get(table.AUTO_CREATE_TOPICS),
         num_partitions=given.get(table.NUM_PARTITIONS),
         replication_factor=given.find(table.DEFAULT_REPLICATION_FACTOR),
@@ -38,6 +39,7 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     )
     given.get(ASYNC_PROGRESS)
     _check_transaction(parsed, given)
+    _check_dead_letters(parsed)
     warn(given.ignored, given.kind)
     return parsed
 
@@ -54,4 +56,12 @@ def _check_transaction(parsed: SinkOptions, given: Given) -> None:
         raise InvalidOption(
             "txnTakeOver",
             "option txnTakeOver is true, but txnAppId is not set; set txnAppId, or remove txnTakeOver",
+        )
+
+
+def _check_dead_letters(parsed: SinkOptions) -> None:
+    if parsed.topic is not None and parsed.topic == parsed.dead_letter_topic:
+        raise InvalidOption(
+            "dead.letter.topic",
+            f"options topic and dead.letter.topic are both {parsed.topic!r}; set dead.letter.topic to another topic",
         )

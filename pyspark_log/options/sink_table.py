@@ -109,6 +109,21 @@ MAX_MESSAGE_BYTES = Option(
     differs="It limits a row, not a batch of rows. `kafka.max.request.size` means the same.",
     prefixed=("max.request.size",),
 )
+DEAD_LETTER_TOPIC = Option(
+    name="dead.letter.topic",
+    kinds=SINK,
+    value=TOPIC,
+    unset="a row that cannot be written fails the batch",
+    meaning=(
+        "Topic of rows that cannot be written: too large, without a topic, for a topic or a partition that does not"
+        " exist, or with a header whose key is not UTF-8. They are written in the same batch, with headers that say"
+        " why. Only the topic's own max.message.bytes limits their size."
+    ),
+    differs=(
+        "Spark's Kafka sink has none. It is Kafka Connect's errors.deadletterqueue.topic.name, with"
+        " errors.deadletterqueue.context.headers.enable."
+    ),
+)
 AUTO_CREATE_TOPICS = Option(
     name="auto.create.topics.enable",
     kinds=SINK,

@@ -10,6 +10,7 @@ that only the driver needs are imported in functions: every worker process would
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from pyspark_log.client.write.staging import Destination, Staging, destination_o
 from pyspark_log.spark_calls import spark_entry
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
+from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage.errors import InvalidOption
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
 
+_logger = logging.getLogger("pyspark_log")
+
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
@@ -56,6 +60,7 @@ class StagedMessage(WriterCommitMessage):
     swaps: tuple[SwapSegments, ...]
     query_id: str
     run_id: str
+    dead_letters: int
 
 
 class _Sink:
@@ -72,6 +77,9 @@ class _Sink:
         """Find the topic and plan the tasks."""
         options = self.options
         log = open_log(options.path, create=options.auto_create_topics)
+        if options.dead_letter_topic is not None:
+            name = options.dead_letter_topic
+            self._destinations[name] = self._destination(self._find(log, name))
         if options.topic is not None:
             from pyspark_log_coordinator.commit import inline_maintenance
 
@@ -84,11 +92,17 @@ class _Sink:
         options = self.options
         if not options.auto_create_topics:
             return log.topic(topic)
-        return log.ensure_topic(topic, options.num_partitions, replication_factor=options.replication_factor)
+        config = None
+        if topic == options.dead_letter_topic:
+            from pyspark_log_coordinator.model.topic_config import TopicConfig
+
+            config = TopicConfig(max_message_bytes=INT_MAX)  # it takes the rows that are too large for other topics
+        return log.ensure_topic(topic, options.num_partitions, config, replication_factor=options.replication_factor)
 
     def _destination(self, handle: TopicHandle) -> Destination:
         options = self.options
-        return destination_of(handle, options.compression, options.max_message_bytes, options.acks)
+        row_bytes_max = INT_MAX if handle.name == options.dead_letter_topic else options.max_message_bytes
+        return destination_of(handle, options.compression, row_bytes_max, options.acks)
 
     def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
         options, context = self.options, TaskContext.get()
@@ -106,14 +120,22 @@ class _Sink:
                 durable=options.acks != "0",
                 sticky=sticky,
                 slower_seconds=options.request_timeout_ms / 1000,
+                dead_letter_topic=options.dead_letter_topic,
             )
 
         staging = RetryingStaging(begin, environment, options.retry)
         now_us = time.time_ns() // 1000
         try:
             for batch in batches:
-                staging.add(rows_of(batch, now_us=now_us, by_topic_column=options.topic is None))
-            files = staging.finish()
+                staging.add(
+                    rows_of(
+                        batch,
+                        now_us=now_us,
+                        by_topic_column=options.topic is None,
+                        keeps_refused=options.dead_letter_topic is not None,
+                    )
+                )
+            files, dead_letters = staging.finish(), staging.dead_letters
         except BaseException:
             staging.discard()
             raise
@@ -125,7 +147,7 @@ class _Sink:
             from pyspark_log_coordinator.commit import inline_maintenance
 
             swaps = inline_maintenance.roll_inline(store_at, self._works[task], environment)
-        return StagedMessage(tuple(files), swaps, query_id, run_id)
+        return StagedMessage(tuple(files), swaps, query_id, run_id, dead_letters)
 
     def _destination_named(self, topic: str) -> Destination:
         found = self._destinations.get(topic)
@@ -148,6 +170,12 @@ class _Sink:
         swaps = [swap for message in staged for swap in message.swaps]
         log = retry(real_environment(), options.retry, lambda: open_log(options.path))
         commit_staged(log, files, claim, options.acks, options.retry, options.topic, swaps=swaps)
+        if dead_letters := sum(message.dead_letters for message in staged):
+            _logger.warning(
+                "%d rows could not be written; they are in the dead letter topic %r",
+                dead_letters,
+                options.dead_letter_topic,
+            )
 
 
 class BatchWriter(DataSourceArrowWriter):

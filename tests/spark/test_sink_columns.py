@@ -148,3 +148,31 @@ def test_a_bad_row_in_one_task_keeps_the_rows_of_all_out(log):
     assert "InvalidRecord: a row has a null topic" in shown.first_line
     assert log.rows("all-or-none") == 0
     assert log.log.topic("all-or-none").journal.number == 1
+
+
+def test_rows_that_cannot_be_written_are_dead_letters_and_the_others_are_written(log):
+    frame = log.spark.range(0, 100, 1, 2).selectExpr(
+        "if(id = 42, repeat('x', 1100000), cast(id as string)) value",
+        "if(id = 7, null, 'with-dead-letters') topic",
+        "if(id = 99, 5, 0) partition",
+    )
+    log.write(frame, **{"dead.letter.topic": "dead"})
+    said = {}
+    for value, headers in stored(log, "dead", "value", "headers"):
+        kind, reason = (header.value.decode() for header in headers[-2:])
+        said[len(value)] = (kind, reason.split(";")[0])
+    assert log.rows("with-dead-letters") == 97
+    assert said == {
+        1: ("InvalidRecord", "a row has a null topic"),
+        2: ("InvalidRecord", "a row names partition 5, but the topic has 1 partitions (0 to 0)"),
+        1_100_000: ("InvalidRecord", "a row of 1100000 bytes is larger than max.message.bytes (1048588)"),
+    }
+
+
+def test_a_dead_letter_topic_that_does_not_exist_is_refused_before_anything_is_written(log):
+    log.create("without-dead-letters", 1)
+    options = {"dead.letter.topic": "no-such-topic", "auto.create.topics.enable": "false"}
+    with refused() as shown:
+        log.write(sql(log, "select 'v' value"), topic="without-dead-letters", **options)
+    assert "UnknownTopic: topic 'no-such-topic' does not exist" in shown.first_line
+    assert log.rows("without-dead-letters") == 0

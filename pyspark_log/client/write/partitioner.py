@@ -13,7 +13,7 @@ Source: org.apache.kafka.common.utils.Utils.murmur2 and toPositive, BuiltInParti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -111,10 +111,20 @@ def _partition_of_keys(keys: pa.Array, partitions: int, sticky: int) -> NDArray[
     return ids
 
 
-def _check_explicit(explicit: pa.Array, partitions: int) -> None:
+def are_partitions(explicit: pa.Array, partitions: int) -> bool:
+    """Return whether every value that is not null is a partition of a topic with so many."""
+    low, high = _extremes(explicit)
+    return low is None or (low >= 0 and high < partitions)
+
+
+def _extremes(explicit: pa.Array) -> tuple[Any, Any]:
     extremes = pc.min_max(explicit)
-    low, high = extremes["min"].as_py(), extremes["max"].as_py()
-    if low < 0 or high >= partitions:
+    return extremes["min"].as_py(), extremes["max"].as_py()
+
+
+def _check_explicit(explicit: pa.Array, partitions: int) -> None:
+    if not are_partitions(explicit, partitions):
+        low, high = _extremes(explicit)
         message = (
             f"a row names partition {low if low < 0 else high}, but the topic has {partitions} partitions "
             f"(0 to {partitions - 1}); correct the column 'partition' or add partitions"

@@ -62,6 +62,11 @@ class RetryingStaging:
         if self._kept_bytes_max is not None and self.bytes_added > self._kept_bytes_max:
             self._kept, self._is_whole = [], False
 
+    @property
+    def dead_letters(self) -> int:
+        """How many rows so far could not be written to their topic."""
+        return 0 if self._staging is None else self._staging.dead_letters
+
     def finish(self) -> list[StagedFile]:
         """Write what is left and name the files, as `Staging.finish` does."""
         if self._staging is None:

@@ -13,9 +13,11 @@ Other columns are ignored, as in Spark's Kafka sink.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +36,8 @@ COLUMN_TYPES: Mapping[str, tuple[str, ...]] = {
     "timestamp": ("timestamp",),
 }
 """The accepted types of each column, by Spark's names."""
+
+NULL_TOPIC = "a row has a null topic; set the option 'topic', or fill or filter the column 'topic' before the write"
 
 
 def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
@@ -68,17 +72,25 @@ class Rows(msgspec.Struct, frozen=True):
     record: pa.RecordBatch
     topic: pa.Array | None
     partition: pa.Array | None
+    refused: pa.Array | None = None
+    """Why a row cannot be written, null for one that can; None if all can."""
 
     def __post_init__(self) -> None:
         """Check that no column is shorter than another: rows beyond its end would be lost."""
-        for name, column in (("topic", self.topic), ("partition", self.partition)):
+        for name, column in (("topic", self.topic), ("partition", self.partition), ("refused", self.refused)):
             assert column is None or len(column) == self.record.num_rows, f"the column {name} has {len(column)} rows"
 
+    def filter(self, chosen: pa.Array) -> Rows:
+        """Return the rows for which `chosen` is true."""
+        columns = (self.topic, self.partition, self.refused)
+        return Rows(self.record.filter(chosen), *(None if each is None else each.filter(chosen) for each in columns))
 
-def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Rows:
+
+def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_refused: bool = False) -> Rows:
     """Return the rows of a batch from Spark. `now_us` is the timestamp of rows without one, in microseconds.
 
-    Raises `InvalidRecord` for a null topic, and for the key of a header that is not UTF-8.
+    Raises `InvalidRecord` for a null topic, and for the key of a header that is not UTF-8; with `keeps_refused` such
+    rows are in `Rows.refused`, and U+FFFD stands for the wrong bytes of the key.
     """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     arrays = [
@@ -88,16 +100,25 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Row
     ]
     headers = columns.get("headers")
     record_schema = schema.RECORD
+    refused: dict[int, str] = {}
+    """By the number of the row."""
     if headers is not None and headers.null_count < len(headers):
         record_schema = schema.RECORD_WITH_HEADERS
-        arrays.append(_headers(headers))
+        headers = headers.cast(schema.HEADERS)
+        if (wrong := _key_error(headers)) is not None:
+            if not keeps_refused:
+                raise InvalidRecord(wrong)
+            found = _rows_not_utf8(headers)
+            headers = _repaired(headers, found)
+            refused |= dict.fromkeys(found, wrong)
+        arrays.append(headers)
     topic = columns["topic"] if by_topic_column else None
     if topic is not None and topic.null_count > 0:
-        raise InvalidRecord(
-            "a row has a null topic; set the option 'topic', or fill or filter the column 'topic' before the write"
-        )
+        if not keeps_refused:
+            raise InvalidRecord(NULL_TOPIC)
+        refused |= dict.fromkeys(np.flatnonzero(topic.is_null().to_numpy(zero_copy_only=False)).tolist(), NULL_TOPIC)
     record = pa.RecordBatch.from_arrays(arrays, schema=record_schema)
-    return Rows(record, topic, columns.get("partition"))
+    return Rows(record, topic, columns.get("partition"), _column(refused, batch.num_rows) if refused else None)
 
 
 def record_bytes(record: pa.RecordBatch) -> pa.Array:
@@ -109,6 +130,22 @@ def record_bytes(record: pa.RecordBatch) -> pa.Array:
     if "headers" in record.schema.names:
         total = pc.add(total, _header_bytes(record.column("headers")))
     return total
+
+
+def bytes_if_above(record: pa.RecordBatch, limit: int) -> pa.Array | None:
+    """Return `record_bytes` if a row has more bytes than `limit`, else None."""
+    # Most batches as a whole are below the limit, or have no row near it.
+    if record.nbytes <= limit or _largest(record) <= limit:
+        return None
+    sizes = record_bytes(record)
+    return sizes if pc.max(sizes).as_py() > limit else None
+
+
+def _largest(record: pa.RecordBatch) -> float:
+    """Return a cheap upper bound of the bytes of a row; infinity for rows with headers."""
+    if "headers" in record.schema.names:
+        return math.inf
+    return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:
@@ -130,16 +167,47 @@ def _binary(column: pa.Array | None, rows: int) -> pa.Array:
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
-def _headers(column: pa.Array) -> pa.Array:
-    """Return the headers as they are stored. Spark's strings may hold any bytes, and readers refuse invalid UTF-8."""
-    stored = column.cast(schema.HEADERS)
+def _key_error(headers: pa.Array) -> str | None:
+    """Return what is wrong if a header's key is not UTF-8. Spark's strings may hold any bytes; readers refuse these."""
     try:
-        stored.validate(full=True)
+        headers.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise InvalidRecord(
+        return (
             f"the key of a header is not UTF-8 ({error}); encode it before the write, or put the bytes into its value"
-        ) from error
-    return stored
+        )
+    return None
+
+
+def _rows_not_utf8(headers: pa.Array, first: int = 0) -> list[int]:
+    """Return the rows with a header whose key is not UTF-8, by bisection; the first row has number `first`."""
+    try:
+        headers.flatten().field("key").validate(full=True)
+    except pa.ArrowInvalid:
+        if len(headers) == 1:
+            return [first]
+        half = len(headers) // 2
+        return _rows_not_utf8(headers[:half], first) + _rows_not_utf8(headers[half:], first + half)
+    return []
+
+
+def _repaired(headers: pa.Array, rows: list[int]) -> pa.Array:
+    """Return the headers, in `rows` with keys that are UTF-8."""
+    entry = pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
+    wrong = headers.take(pa.array(rows)).cast(pa.list_(pa.field("element", entry)))
+    right = [
+        [each and {**each, "key": each["key"] and each["key"].decode(errors="replace")} for each in row]
+        for row in wrong.to_pylist()
+    ]
+    order = np.arange(len(headers))
+    order[rows] = np.arange(len(headers), len(headers) + len(rows))
+    return pa.concat_arrays([headers, pa.array(right, schema.HEADERS)]).take(pa.array(order))
+
+
+def _column(texts: Mapping[int, str], rows: int) -> pa.Array:
+    """Return the texts as a column, by their row; null in all others."""
+    places, order = np.fromiter(texts, np.int64), np.zeros(rows, np.int64)
+    order[places] = np.arange(1, len(places) + 1)
+    return pa.array([None, *texts.values()], pa.string()).take(pa.array(order))
 
 
 def _timestamps(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:

@@ -7,7 +7,6 @@ appended to the task's file for the topic. The block bounds memory, whatever the
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.client.write.dead_letters import Refused, reasons_against
 from pyspark_log.client.write.partitioner import group_by_partition, partition_of
-from pyspark_log.client.write.rows import Rows, record_bytes
+from pyspark_log.client.write.rows import Rows, bytes_if_above
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, node_of
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId
@@ -26,7 +26,15 @@ from pyspark_log_coordinator.replication.write_targets import enough, write_targ
 from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.chunk import CHUNK_BYTES
-from pyspark_log_storage.errors import CorruptObject, InvalidRecord, StoreError, is_node_failure, main_reason
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    InvalidName,
+    InvalidRecord,
+    StoreError,
+    UnknownTopic,
+    is_node_failure,
+    main_reason,
+)
 from pyspark_log_storage.fan_out import SLOWER_SECONDS, FanOutWriter
 from pyspark_log_storage.store import Store
 
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.store import ObjectWriter
 
 BLOCK_BYTES = 64 * 1024 * 1024
@@ -107,11 +116,13 @@ class Staging:
         durable: bool,
         sticky: int,
         slower_seconds: float = SLOWER_SECONDS,
+        dead_letter_topic: str | None = None,
     ) -> None:
         """`store_at` opens a node's store by its address.
 
         `topic` None: each row names its own. `sticky`, modulo the partitions, is the partition of rows without a key.
-        `slower_seconds`: how much longer than the fastest node another may take.
+        `slower_seconds`: how much longer than the fastest node another may take. `dead_letter_topic` gets the rows that
+        cannot be written; None: they are an error.
         """
         self._store_at = store_at
         self._destination = destination
@@ -122,6 +133,9 @@ class Staging:
             FanOutWriter, durable=durable, slower_seconds=slower_seconds, store_threads=environment.store_threads
         )
         self._sticky = sticky
+        self._dead_letter_topic = dead_letter_topic
+        self.dead_letters = 0
+        """How many rows could not be written to their topic."""
         self._block: list[Rows] = []
         self._block_bytes = 0
         self._block_rows = 0
@@ -167,6 +181,8 @@ class Staging:
             return
         rows = _joined(block)
         del block
+        if rows.refused is not None:
+            rows = self._without_refused(rows)
         if self._topic is not None:
             self._write_rows(self._topic, rows.record, rows.partition)
             return
@@ -181,10 +197,66 @@ class Staging:
                 self._write_rows(name, rows.record.filter(mine), partition)
 
     def _write_rows(self, topic: str, record: pa.RecordBatch, explicit: pa.Array | None) -> None:
+        """Write rows of one topic. Those that cannot be written become dead letters, if there is a topic for them."""
+        if self._dead_letter_topic is None:
+            destination = self._known(topic)
+            check_sizes(destination, record)
+            self._write_checked(destination, record, explicit)
+            return
+        try:
+            destination = self._known(topic)
+        except (InvalidName, UnknownTopic) as error:
+            if self._topic is not None:
+                raise
+            reasons = pa.repeat(error.message, record.num_rows)
+            self._write_dead_letters(Rows(record, None, explicit, reasons), topic, type(error))
+            return
+        reasons = reasons_against(record, explicit, destination.partitions, destination.max_message_bytes)
+        if reasons is not None:
+            good = self._without_refused(Rows(record, None, explicit, reasons), topic)
+            record, explicit = good.record, good.partition
+        self._write_checked(destination, record, explicit)
+
+    def _without_refused(self, rows: Rows, topic: str | None = None) -> Rows:
+        """Return the rows that can be written, after the others have become dead letters; all are of `topic`."""
+        assert rows.refused is not None
+        bad, good = rows.refused.is_valid(), rows.refused.is_null()
+        self._write_dead_letters(rows.filter(bad), topic or self._topic, InvalidRecord)
+        return rows.filter(good)
+
+    def _write_dead_letters(self, rows: Rows, topic: str | None, error: type[LogError]) -> None:
+        """Write rows to the dead letter topic. `topic` is that of all rows, None if they name their own.
+
+        Raises `InvalidRecord` if a dead letter is larger than that topic allows.
+        """
+        assert self._dead_letter_topic is not None
+        count = rows.record.num_rows
+        topics = rows.topic if topic is None else pa.repeat(topic, count)
+        assert topics is not None
+        refused = Refused(rows.record, topics, rows.partition, error.__name__, rows.refused)
+        destination = self._known(self._dead_letter_topic)
+        for letters in refused.letters():
+            sizes = bytes_if_above(letters, destination.max_message_bytes)
+            if sizes is not None:
+                raise InvalidRecord(
+                    f"dead letter topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes, with the headers "
+                    f"that say why it is there, is larger than the topic's max.message.bytes "
+                    f"({destination.max_message_bytes}); raise it for this topic, or write smaller rows"
+                )
+            self._write_checked(destination, letters, None)
+        self.dead_letters += count
+
+    def _known(self, topic: str) -> Destination:
+        """Return the destination of a topic, which is looked up once."""
         destination = self._destinations.get(topic)
         if destination is None:
             destination = self._destinations[topic] = self._destination(topic)
-        check_sizes(destination, record)
+        return destination
+
+    def _write_checked(self, destination: Destination, record: pa.RecordBatch, explicit: pa.Array | None) -> None:
+        """Write rows that are no larger than allowed. Raises `InvalidRecord` for a partition that does not exist."""
+        if record.num_rows == 0:
+            return
         small = record.nbytes <= CHUNK_BYTES  # asking each slice would take longer than writing it
         partitions = destination.partitions
         if partitions == 1 and explicit is None:
@@ -193,7 +265,7 @@ class Staging:
         try:
             ids = partition_of(record.column("key"), explicit, partitions, self._sticky % partitions)
         except InvalidRecord as error:
-            raise InvalidRecord(f"topic {topic!r}: {error}") from error
+            raise InvalidRecord(f"topic {destination.name!r}: {error}") from error
         order, bounds = group_by_partition(ids, partitions)
         assert bounds[-1] == record.num_rows, f"{bounds[-1]} of {record.num_rows} rows have a partition"
         present = np.flatnonzero(np.diff(bounds)).tolist()
@@ -284,24 +356,19 @@ def _joined(block: list[Rows]) -> Rows:
         partition = pa.concat_arrays(
             [pa.nulls(rows.record.num_rows, pa.int32()) if rows.partition is None else rows.partition for rows in block]
         )
-    return Rows(record, pa.concat_arrays(topics) if topics else None, partition)
-
-
-def _largest(record: pa.RecordBatch) -> float:
-    """Return a cheap upper bound of the bytes of a row; infinity for rows with headers."""
-    if "headers" in record.schema.names:
-        return math.inf
-    return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
+    refused = None
+    if any(rows.refused is not None for rows in block):
+        refused = pa.concat_arrays(
+            [pa.nulls(rows.record.num_rows, pa.string()) if rows.refused is None else rows.refused for rows in block]
+        )
+    return Rows(record, pa.concat_arrays(topics) if topics else None, partition, refused)
 
 
 def check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
     """Raise `InvalidRecord` if a row is larger than the topic or the write allows."""
-    # Most blocks as a whole are below the limit, or have no row near it.
-    if record.nbytes <= destination.max_message_bytes or _largest(record) <= destination.max_message_bytes:
-        return
-    largest = pc.max(record_bytes(record)).as_py()
-    if largest > destination.max_message_bytes:
+    sizes = bytes_if_above(record, destination.max_message_bytes)
+    if sizes is not None:
         raise InvalidRecord(
-            f"topic {destination.name!r}: a row of {largest} bytes is larger than max.message.bytes "
+            f"topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes is larger than max.message.bytes "
             f"({destination.max_message_bytes}); raise it for the topic and for the write, or write smaller rows"
         )

@@ -60,6 +60,7 @@ class TestDefaults:
                 retries=2147483647, retry_backoff_ms=100, delivery_timeout_ms=120_000, session_timeout_ms=9_000
             ),
             max_message_bytes=1_048_588,
+            dead_letter_topic=None,
             auto_create_topics=True,
             num_partitions=1,
             replication_factor=None,

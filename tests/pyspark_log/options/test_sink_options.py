@@ -114,3 +114,16 @@ class TestTransaction:
         assert str(error) == (
             "option txnTakeOver is true, but txnAppId is not set; set txnAppId, or remove txnTakeOver"
         )
+
+
+class TestDeadLetterTopic:
+    @pytest.mark.parametrize("streaming", [True, False])
+    def test_is_a_topic(self, streaming):
+        assert write({"dead.letter.topic": "dead"}, streaming=streaming).dead_letter_topic == "dead"
+
+    def test_is_not_the_topic_of_all_rows(self):
+        error = refusal(write, {"topic": "t", "dead.letter.topic": "t"})
+        assert error.option == "dead.letter.topic"
+        assert str(error) == (
+            "options topic and dead.letter.topic are both 't'; set dead.letter.topic to another topic"
+        )
