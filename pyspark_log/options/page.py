@@ -48,9 +48,11 @@ A write takes the columns of Spark's Kafka sink and a timestamp. Other columns a
 | `value` | binary or string | required; null is a tombstone |
 | `key` | binary or string | the row has no key |
 | `headers` | `array<struct<key: string, value: binary>>` | the row has no headers, as with an empty array |
-| `topic` | string | the option `topic`, which takes precedence; else an error ([dead letters](operations.md#dead-letters)) |
+| `topic` | string | the option `topic`, which also takes precedence over the column; else an error |
 | `partition` | int | chosen by the key as in Kafka; a task writes all rows of a batch without a key to one partition |
 | `timestamp` | timestamp | the time of the write |
+
+Rows that cannot be written fail the batch, or are [dead letters](operations.md#dead-letters).
 """
 TOPIC_SETTINGS = """
 These are not options of a query: set them with `pyspark-log topics create --config`, change them with `topics alter`.
