@@ -16,6 +16,7 @@
     topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
     topics/<topic>/<topic id>/description
     groups/<journal id>/journal/...                 the journal of a group, as that of a topic
+    groups/<journal id>/heartbeats/<member id>.<counter>     the newest heartbeat of a member
     set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
     selftest/                                       objects of the store's self-test; empty afterwards
 
@@ -41,6 +42,7 @@ SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}"
 _BORN = re.compile(BORN_NAME)
 _SEGMENT = re.compile(SEGMENT_NAME)
 _SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME}\.(log|index)")
+_HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
 SPARES = "spares/"
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
 _JOURNAL = rf"({SPARES})?({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
@@ -138,6 +140,22 @@ def topic_journal(topic: str, topic_id: str) -> str:
 def group_journal(journal_id: str) -> str:
     """Return the folder of a group's journal."""
     return f"{GROUPS}{journal_id}/journal/"
+
+
+def heartbeats(journal_id: str) -> str:
+    """Return the folder of the heartbeats of a group's members."""
+    return f"{GROUPS}{journal_id}/heartbeats/"
+
+
+def heartbeat(journal_id: str, member_id: str, count: int) -> str:
+    """Return the key of a member's heartbeat. The object is empty: its key says all."""
+    return f"{heartbeats(journal_id)}{member_id}.{count}"
+
+
+def heartbeat_of(name: str) -> tuple[str, int] | None:
+    """Return the member id and the counter in the name of a heartbeat, or None for a foreign file."""
+    found = _HEARTBEAT.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
 
 
 def entries(journal: str, generation: int = 1) -> str:

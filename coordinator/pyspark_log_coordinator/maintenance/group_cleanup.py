@@ -1,7 +1,7 @@
 """Cleans up groups: deletes journal entries and snapshots that no process needs, and replaces lost spares.
 
 Whoever commits offsets does it now and then for its group; `pyspark-log maintain` does it for all, and also deletes the
-committed offsets of deleted topics.
+committed offsets of deleted topics, and the heartbeats of processes that are no members any more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import spare_repair, trimming
+from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
         try:
             _forget_deleted_topics(log, handle)
             count += _clean_up(handle)
+            count += Heartbeats(handle, log.environment).delete_left_over(handle.journal.state.members)
         except LogError as error:
             failed(record.group_id, error)
     return count

@@ -1,0 +1,321 @@
+"""A member of a group: carries out its next steps. Any process becomes one, for work of any protocol type.
+
+    member = GroupMember(session, participant, settings)
+    while True:
+        member.poll()            joins, assigns, takes, rejoins: whatever is next. It waits for nothing
+        ...                      work for `member.generation`, for up to max.poll.interval.ms
+        member.submit(...)       commit
+    member.leave()
+
+A process with one thread needs nothing else. `stay` may be called by a second thread meanwhile, so that long work does
+not end the session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from pyspark_log_coordinator.group.config import MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS
+from pyspark_log_coordinator.group.fencing import check_member
+from pyspark_log_coordinator.group.joining import JoinGroup
+from pyspark_log_coordinator.group.leaving import LeaveGroup
+from pyspark_log_coordinator.group.offsets import OffsetCommit
+from pyspark_log_coordinator.group.state import NO_GENERATION, GroupState, MemberDetails, joined_members
+from pyspark_log_coordinator.group.sync import SyncGroup
+from pyspark_log_coordinator.membership.next_step import (
+    Standing,
+    Step,
+    after_join,
+    after_loss,
+    after_take,
+    has_missed_a_join,
+    next_step,
+)
+from pyspark_log_storage.errors import FencedInstance, LogError, MemberError, OutcomeUnknown, UnknownGroup
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.group.offsets import NewOffsets
+    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.membership.participant import Participant
+    from pyspark_log_coordinator.membership.session import Session
+
+HEARTBEAT_INTERVAL_MS = 3_000
+JOIN_SECONDS = 0.01
+"""A rebalance of n members spreads their joins over n times this, as each takes an entry of the journal."""
+NEWS_SECONDS = 1.0
+"""How often a working member asks whether the work has to be assigned anew."""
+BACKOFF_SECONDS = 0.1
+"""How long a member waits after a store did not answer."""
+
+NAME_CHARACTERS = 100
+"""How much of a client id or instance id is in a member id."""
+_ILLEGAL = re.compile(r"[^0-9A-Za-z._-]")
+
+_logger = logging.getLogger("pyspark_log")
+
+
+class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member chooses for itself; defaults are Kafka's. Times in ms."""
+
+    instance_id: str = ""
+    """`group.instance.id`."""
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
+    client_id: str = "consumer"
+    """The first part of its member ids."""
+    host: str = ""
+
+
+class GroupMember:
+    """A member, driven by one thread. A second one may call `stay`."""
+
+    def __init__(
+        self, session: Session, participant: Participant, settings: MemberSettings, environment: Environment
+    ) -> None:
+        """Do nothing yet: the first `poll` joins."""
+        self.session = session
+        self._participant = participant
+        self._settings = settings
+        self._environment = environment
+        self._standing = self._new_standing()
+        self._has_news = self._is_prepared = False
+        self._join_at: float | None = None
+        self._asked = self._resting_until = -float("inf")
+        self._polled: float | None = None
+        self.dropped = ""
+        """Why the member has left by itself, until `poll` joins again."""
+        self._fenced: FencedInstance | None = None
+
+    @property
+    def member_id(self) -> str:
+        """Return the member id, made anew after each loss."""
+        return self._standing.member_id
+
+    @property
+    def generation(self) -> int:
+        """Return the generation whose assignment the member has taken, -1 if none."""
+        return self._standing.generation
+
+    @property
+    def rewinds(self) -> int:
+        """Return the newest rewind that the member has taken up."""
+        return self._standing.rewinds
+
+    @property
+    def is_working(self) -> bool:
+        """Return whether the member has the assignment of the newest known generation."""
+        return (
+            self.session.group.state is GroupState.STABLE and self._standing.generation == self.session.group.generation
+        )
+
+    def poll(self) -> None:
+        """Carry out all steps that are due.
+
+        Raises `FencedInstance` if another process has taken the member's place, `InconsistentProtocol`,
+        `InvalidOption`, and what the participant raises. Errors of a store that may answer later are logged.
+        """
+        now = self._polled = self._environment.monotonic()
+        if self._fenced is not None:
+            raise self._fenced
+        if now < self._resting_until:
+            return
+        try:
+            self.session.open()
+            if self.dropped:
+                self._lose()
+            self.session.keep_alive()
+            self.session.look()
+            while self._go_on():
+                pass
+        except (LogError, OutcomeUnknown) as error:
+            if not (error.retriable or isinstance(error, OutcomeUnknown)):
+                raise
+            self._resting_until = self._environment.monotonic() + BACKOFF_SECONDS
+            _logger.warning("member %r of group %r tries again: %s", self.member_id, self.session.group_id, error)
+
+    def pause(self) -> float:
+        """Return after how many seconds `poll` has something to do again, if nothing else happens."""
+        now = self._environment.monotonic()
+        if now < self._resting_until:
+            return self._resting_until - now
+        if self._join_at is not None:
+            return max(0.0, self._join_at - now)
+        return self.session.pause()
+
+    def rejoin(self) -> None:
+        """Join again at the next `poll`: the member wants something else than when it joined."""
+        self._has_news = True
+
+    def commit(self, offsets: NewOffsets) -> Group:
+        """Commit offsets for the generation whose assignment was taken.
+
+        Raises `UnknownMember`, `IllegalGeneration`, `FencedInstance`, `RebalanceInProgress`: nothing was committed, and
+        the next `poll` finds out what the member has now. Raises `RewindPending`, `LogError`.
+        """
+        mine = self._standing
+        command = OffsetCommit(offsets, mine.member_id, mine.generation, mine.instance_id, mine.rewinds)
+        return self.session.submit(command).state
+
+    def silence(self) -> float:
+        """Return the longest time, in seconds, that the member has shown no sign of life."""
+        if self.session.beaten is None:
+            return self.session.longest_silence
+        return max(self.session.longest_silence, self._environment.monotonic() - self.session.beaten)
+
+    def stay(self) -> None:
+        """Give a sign of life if that is due; for a second thread. Raises `LogError`.
+
+        A member that was not polled for max.poll.interval.ms leaves instead, so that others get its work. A static
+        member falls silent, and is expired after its session time-out.
+        """
+        standing = self._standing
+        if self.dropped or self._polled is None:
+            return
+        idle = self._environment.monotonic() - self._polled
+        if idle * 1000 < self._settings.max_poll_interval_ms:
+            self.session.keep_alive()
+        elif not self._settings.instance_id:
+            self.dropped = (
+                f"poll was not called for {idle:.1f} s, longer than max.poll.interval.ms="
+                f"{self._settings.max_poll_interval_ms}, so it left the group; raise that, or lower max.poll.records"
+            )
+            _logger.warning("member %r of group %r: %s", self.member_id, self.session.group_id, self.dropped)
+            self._leave(standing)
+
+    def leave(self) -> None:
+        """Leave the group, unless the member is static: then another process may take its place. Raises `LogError`."""
+        if self._standing.is_member and not self.dropped and not self._settings.instance_id:
+            self._leave(self._standing)
+        self.session.end()
+        self._standing = self._new_standing()
+
+    def _leave(self, standing: Standing) -> None:
+        with contextlib.suppress(MemberError, UnknownGroup):
+            self.session.submit(LeaveGroup(standing.member_id, standing.instance_id))
+
+    def _go_on(self) -> bool:
+        """Carry out the next step, and return whether there may be another one."""
+        group = self.session.group
+        if not self._standing.is_member and self.member_id in group.members:
+            self.session.begin(self.member_id)
+            self._standing = msgspec.structs.replace(self._standing, is_member=True)  # the answer to the join was lost
+        step = next_step(group, self._standing, has_news=self._has_news or self._wants_rebalance(group))
+        match step:
+            case Step.START:
+                self.session.refresh(create=True)
+            case Step.JOIN:
+                return self._join(group)
+            case Step.ASSIGN:
+                self._assign(group)
+            case Step.TAKE:
+                self._take(group)
+            case Step.REWIND:
+                self._rewind(group)
+            case Step.LOST:
+                self._lose()
+            case Step.FENCED:
+                self._fail()
+            case Step.WAIT | Step.WORK:
+                return False
+        return True
+
+    def _wants_rebalance(self, group: Group) -> bool:
+        """Ask the participant now and then, while it works."""
+        now = self._environment.monotonic()
+        if not self.is_working or now - self._asked < NEWS_SECONDS:
+            return False
+        self._asked = now
+        self._has_news = self._participant.wants_rebalance(group, self.member_id, now)
+        return self._has_news
+
+    def _join(self, group: Group) -> bool:
+        """Join, or wait a moment if many others do; return whether it was done."""
+        if not self._is_prepared:
+            if has_missed_a_join(group, self._standing):
+                self._standing = after_loss(self._standing)
+                self._participant.lose()
+            self._is_prepared = True
+            self._join_at = self._environment.monotonic() + self._environment.uniform(
+                0, JOIN_SECONDS * self._crowd(group)
+            )
+            self._participant.prepare()
+        if self._join_at is not None and self._environment.monotonic() < self._join_at:
+            return False
+        standing = self._standing
+        details = MemberDetails(
+            standing.member_id,
+            self._participant.protocols(standing.generation),
+            standing.instance_id,
+            self._settings.session_timeout_ms,
+            self._settings.max_poll_interval_ms,
+            self._settings.client_id,
+            self._settings.host,
+        )
+        command = JoinGroup(details, self._participant.protocol_type, standing.is_member)
+        try:
+            state = self.session.submit(command).state
+        except FencedInstance:
+            self._fail()
+        except (MemberError, UnknownGroup):
+            return True  # what the group is now says what comes next
+        if not standing.is_member:
+            self.session.begin(standing.member_id)
+        self._standing = after_join(state, standing)
+        self._has_news = self._is_prepared = False
+        self._join_at = None
+        return True
+
+    def _crowd(self, group: Group) -> int:
+        """Return how many members are about to join now, apart from this one."""
+        return max(0, sum(not each.joined for each in group.members.values()) - 1) if self.session.is_rebalancing else 0
+
+    def _assign(self, group: Group) -> None:
+        work = dict(self._participant.assign(group, joined_members(group)))
+        command = SyncGroup(self.member_id, group.generation, work, self._settings.instance_id)
+        with contextlib.suppress(MemberError, UnknownGroup):
+            self.session.submit(command)
+
+    def _take(self, group: Group) -> None:
+        missed = has_missed_a_join(group, self._standing)
+        if missed:
+            self._participant.lose()
+        elif self.generation != NO_GENERATION and self.rewinds < group.rewinds:
+            self._rewind(group)  # before anything is committed for the new generation
+        self._standing = after_take(group, self._standing)
+        self._asked = self._environment.monotonic()
+        self._is_prepared, self._join_at = False, None
+        self._has_news = True  # if the participant fails it may have given something up
+        gave_up = self._participant.take(group, self.member_id)
+        self._has_news = gave_up or missed  # what was lost may be kept for it, until it joins without that
+
+    def _rewind(self, group: Group) -> None:
+        self._participant.rewound(group, self._standing.rewinds)
+        self._standing = msgspec.structs.replace(self._standing, rewinds=group.rewinds)
+
+    def _lose(self) -> None:
+        self.session.end()
+        self._standing = self._new_standing()
+        self._has_news = self._is_prepared = False
+        self._join_at, self.dropped = None, ""
+        self._participant.lose()
+
+    def _fail(self) -> NoReturn:
+        """Raise `FencedInstance`, now and at each later call."""
+        self.session.end()
+        try:
+            check_member(self.session.group, self.member_id, self._settings.instance_id)
+        except FencedInstance as error:
+            self._fenced = error
+        assert self._fenced is not None, "nobody else has its place"
+        self._participant.lose()
+        raise self._fenced
+
+    def _new_standing(self) -> Standing:
+        name = _ILLEGAL.sub("-", self._settings.instance_id or self._settings.client_id)
+        return Standing(f"{name[:NAME_CHARACTERS]}-{self._environment.nonce()}", self._settings.instance_id)

@@ -1,0 +1,184 @@
+"""A member's session: how it looks at its group, shows that it is alive, and notices who is not.
+
+Once in a heartbeat interval a member gives a sign of life, lists those of all members, and looks for the next entry of
+the group's journal. This can be done by a thread of its own (`keep_alive`) while the member works. In a rebalance the
+member also looks more often (`look`). What it commits, and everything else that it writes, is a sign of life too.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.membership.heartbeats import Heartbeats
+from pyspark_log_coordinator.membership.liveness import Liveness
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.group import machine as group
+    from pyspark_log_coordinator.group.state import MemberId
+    from pyspark_log_coordinator.journal.journal import Outcome
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
+    from pyspark_log_coordinator.log.log import Log
+
+INTERVAL_SHARE = (0.85, 0.95)
+"""A member beats after this share of heartbeat.interval.ms, so that all have seen a change within the interval, and do
+not act in step."""
+GAP_INTERVALS = 2
+"""Of a gap between two looks, so many intervals count as time that was observed."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.020
+"""Between two looks in a rebalance, in seconds."""
+PAUSE_SHARE = 8
+"""A pause is this part of the time since the last change."""
+PATIENCE_SECONDS = (0.1, 1.0)
+"""How much longer than the first member the others wait before they end a wait, so that not all do it at once."""
+REFRESH_INTERVALS = 10
+"""How often the journal is refreshed although looks found nothing: they miss an entry of which only a copy is left."""
+
+
+class Session:
+    """The group of one process, for any number of its threads. Opening it reads the journal."""
+
+    def __init__(self, log: Log, group_id: str, heartbeat_interval_ms: int) -> None:
+        """`log` is used by nobody else. Reads nothing yet."""
+        self._log = log
+        self._environment = log.environment
+        self.group_id = group_id
+        self._interval = heartbeat_interval_ms / 1000
+        self._lock = threading.RLock()
+        self._handle: GroupHandle | None = None
+        self._heartbeats: Heartbeats | None = None
+        self._liveness = Liveness(GAP_INTERVALS * self._interval)
+        self._patience = self._environment.uniform(*PATIENCE_SECONDS)
+        self._member_id: MemberId | None = None
+        self.group = Group()
+        """The newest state that is known."""
+        self._changed = self._looked = self._refreshed = -float("inf")
+        self._due = 0.0
+        """When to beat, look and listen next."""
+        self.beaten: float | None = None
+        """When the member has shown last that it is alive."""
+        self.longest_silence = 0.0
+        """The longest time between two signs of life, in seconds, since the member joined."""
+
+    def open(self) -> GroupHandle:
+        """Return the handle of the group, which is created if it does not exist. Raises `LogError`."""
+        with self._lock:
+            if self._handle is None:
+                self._log.open(create=False)
+                handle = self._log.group(self.group_id, create=True)
+                self._heartbeats = Heartbeats(handle, self._environment)
+                self._handle = handle
+                self._note(handle.journal.state)
+            return self._handle
+
+    def refresh(self, *, create: bool = False) -> Group:
+        """Read everything that is new in the journal. Raises `LogError`, `UnknownGroup` unless `create`."""
+        with self._lock:
+            self._refreshed = self._looked = self._environment.monotonic()
+            self._note(self.open().refresh(create=True) if create else self.open().journal.refresh())
+            return self.group
+
+    def submit(self, command: group.Command) -> Outcome[Group]:
+        """Carry out a command of the member. Raises `LogError`; the newest state is known afterwards, if it can be."""
+        with self._lock:
+            handle = self.open()
+            try:
+                outcome = handle.submit(command)
+            finally:
+                self._note(handle.journal.state)
+            if outcome.events:
+                self._show_life(self._environment.monotonic())
+            return outcome
+
+    def begin(self, member_id: MemberId) -> None:
+        """Beat for this member from now on."""
+        with self._lock:
+            self._member_id = member_id
+            self.beaten, self.longest_silence = self._environment.monotonic(), 0.0
+            self._due = self.beaten + self._interval * self._environment.uniform(0.0, 1.0)
+
+    def end(self) -> None:
+        """Beat no longer."""
+        with self._lock:
+            if self._member_id is not None and self._heartbeats is not None:
+                self._heartbeats.end(self._member_id)
+            self._member_id = None
+
+    def pause(self) -> float:
+        """Return after how many seconds the next call, of `look` in a rebalance or else of `keep_alive`, has use."""
+        now = self._environment.monotonic()
+        due = self.until_heartbeat() if self._member_id is not None else self._interval
+        return max(0.0, min(due, self._looked + self._look_pause(now) - now) if self.is_rebalancing else due)
+
+    def until_heartbeat(self) -> float:
+        """Return after how many seconds the next heartbeat is due."""
+        return max(0.0, self._due - self._environment.monotonic())
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether the member waits for others."""
+        return self.group.state in {GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE}
+
+    def look(self) -> None:
+        """Look for changes in a rebalance, and end one that has waited long enough. Raises `LogError`."""
+        with self._lock:
+            now = self._environment.monotonic()
+            if self.is_rebalancing and now - self._looked >= self._look_pause(now):
+                self._look(now)
+
+    def keep_alive(self) -> None:
+        """Beat if that is due, and look at the journal and the other members. Raises `LogError`."""
+        with self._lock:
+            now = self._environment.monotonic()
+            if self._member_id is None or now < self._due or self._heartbeats is None:
+                return
+            self._due = now + self._interval * self._environment.uniform(*INTERVAL_SHARE)
+            if self.beaten is None or now - self.beaten >= self._interval / 2:
+                self._heartbeats.beat(self._member_id)
+                self._show_life(now)
+            self._look(now)
+            heard = self._heartbeats.listen()
+            if heard is None:
+                return
+            for command in self._liveness.hear(self.group, heard, self._environment.monotonic()):
+                if command.member_id != self._member_id:
+                    self._end_wait(command)
+            if self.group.leader == self._member_id and not heard.keys() <= self.group.members.keys():
+                self._heartbeats.delete_left_over(self.group.members)
+
+    def _look(self, now: float) -> None:
+        handle = self.open()
+        is_due = now - self._refreshed >= REFRESH_INTERVALS * self._interval
+        self._looked = now
+        if is_due or handle.journal.may_have_more:
+            self.refresh()
+        is_first = next(iter(self.group.members), None) == self._member_id
+        command = self._liveness.watch(self.group, now, 0.0 if is_first else self._patience)
+        if command is not None:
+            self._end_wait(command)
+
+    def _end_wait(self, command: group.Command) -> None:
+        """Submit what time has brought about. If it is refused, somebody was faster."""
+        handle = self.open()
+        try:
+            handle.submit(command)
+        except LogError as error:
+            if error.retriable:
+                raise
+        finally:
+            self._note(handle.journal.state)
+
+    def _note(self, state: Group) -> None:
+        if state is not self.group:
+            self.group = state
+            self._changed = self._environment.monotonic()
+
+    def _show_life(self, now: float) -> None:
+        if self.beaten is not None:
+            self.longest_silence = max(self.longest_silence, now - self.beaten)
+        self.beaten = now
+
+    def _look_pause(self, now: float) -> float:
+        return min(max((now - self._changed) / PAUSE_SHARE, SHORTEST_PAUSE), LONGEST_PAUSE)

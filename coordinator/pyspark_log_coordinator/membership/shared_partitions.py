@@ -1,0 +1,159 @@
+"""The partitions that a consumer shares with the other members of its group: the participant of type `consumer`.
+
+    eager                a member gives up all its partitions before it joins
+    cooperative          it keeps them (KIP-429). Those that are not in its next assignment it gives up then, and
+                         rejoins, so that others get them. It works on meanwhile
+
+A member is cooperative if all its assignors are. As in Kafka, `range,cooperative-sticky` is eager, so that a group can
+be moved from one to the other by two rolling restarts.
+
+Source: Kafka's `ConsumerCoordinator`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from typing import Protocol as Interface
+
+from pyspark_log_coordinator.assignors import consumer
+from pyspark_log_coordinator.assignors.subscription import (
+    Subscription,
+    TopicPartition,
+    by_topic,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+    flat,
+)
+from pyspark_log_coordinator.group.state import NO_GENERATION, Protocol, joined_members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
+
+COOPERATIVE = "cooperative-sticky"
+STICKY = "sticky"
+
+
+class Reader(Interface):
+    """What reads the partitions. All methods are called by the thread that calls `GroupMember.poll`."""
+
+    def topics(self) -> tuple[str, ...]:
+        """Return the topics that are wanted now, in any order."""
+
+    def partitions(self, topics: Iterable[str]) -> Mapping[str, int]:
+        """Return how many partitions each of these topics has, without those that do not exist."""
+
+    def assigned(self, added: Sequence[TopicPartition], group: Group) -> None:
+        """Begin to read partitions, each at its committed offset in `group`. There may be none."""
+
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Commit what was read of these partitions, and stop reading them."""
+
+    def rewound(self, group: Group, since: int) -> None:
+        """Go on at the committed offset in each partition that has one of a later rewind than `since`."""
+
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop reading partitions that others may have by now: nothing can be committed."""
+
+
+class SharedPartitions:
+    """The partitions of one member."""
+
+    protocol_type = consumer.PROTOCOL_TYPE
+
+    def __init__(self, strategies: Sequence[str], reader: Reader) -> None:
+        """`strategies` are assignors by the names of partition.assignment.strategy, the preferred one first."""
+        self._strategies = tuple(strategies)
+        self._reader = reader
+        self.is_cooperative = set(strategies) == {COOPERATIVE}
+        self.owned: set[TopicPartition] = set()
+        """What the member may commit."""
+        self._last: set[TopicPartition] = set()
+        """What it was assigned last: the assignor `sticky` gives it back."""
+        self._wanted: tuple[str, ...] = ()
+        """The topics with which it joined."""
+        self._shared: dict[str, int] | None = None
+        """How many partitions the topics of all members had when this member assigned them."""
+
+    def protocols(self, generation: int) -> tuple[Protocol, ...]:
+        self._wanted = tuple(sorted(self._reader.topics()))
+        return tuple(Protocol(each, *self._told(each, generation)) for each in self._strategies)
+
+    def prepare(self) -> None:
+        wanted = set(self._reader.topics())
+        kept = {each for each in self.owned if self.is_cooperative and each.topic in wanted}
+        self._give_up(self.owned - kept)
+
+    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
+        self._shared = dict(self._reader.partitions(_topics_of(members)))
+        return consumer.assign(group.protocol, group.generation, members, self._shared)
+
+    def take(self, group: Group, member_id: MemberId) -> bool:
+        assigned = set(flat(decode_assignment(group.members[member_id].assignment, member_id).partitions))
+        revoked, added = self.owned - assigned, assigned - self.owned
+        self._last = assigned
+        try:
+            self._give_up(revoked)
+        finally:
+            self.owned |= added
+            self._reader.assigned(sorted(added), group)
+        return bool(revoked)
+
+    def rewound(self, group: Group, since: int) -> None:
+        self._reader.rewound(group, since)
+
+    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
+        if tuple(sorted(self._reader.topics())) != self._wanted:
+            return True
+        if group.leader != member_id:
+            self._shared = None
+            return False
+        if self._shared is None:  # it leads by what another process has assigned
+            self._shared = _assigned_in(group)
+        found = self._reader.partitions(_topics_of(joined_members(group)))
+        return any(found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared})
+
+    def lose(self) -> None:
+        lost, self.owned, self._last = sorted(self.owned), set(), set()
+        self._shared = None
+        if lost:
+            self._reader.lost(lost)
+
+    def leave(self) -> None:
+        """Give up everything, before the member leaves."""
+        self._give_up(self.owned)
+
+    def _told(self, strategy: str, generation: int) -> tuple[bytes, bytes]:
+        """Return the metadata and the state of a protocol."""
+        # The assignor `sticky` is told what an eager member has given up, to give it back.
+        told = {COOPERATIVE: self.owned, STICKY: self._last}.get(strategy, set())
+        return encode_subscription(
+            Subscription(self._wanted, by_topic(list(told)), generation if told else NO_GENERATION)
+        )
+
+    def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = sorted(partitions)
+        if not gone:
+            return
+        try:
+            self._reader.revoked(gone)
+        finally:
+            self.owned -= set(gone)
+
+
+def _topics_of(members: Iterable[JoinedMember]) -> set[str]:
+    """Return the topics that some member wants."""
+    return {
+        topic for each in members for topic in decode_subscription(each.metadata, each.state, each.member_id).topics
+    }
+
+
+def _assigned_in(group: Group) -> dict[str, int]:
+    """Return how many partitions of each topic the members have."""
+    found: dict[str, int] = {}
+    for name, member in group.members.items():
+        for topic, numbers in decode_assignment(member.assignment, name).partitions.items():
+            found[topic] = found.get(topic, 0) + len(numbers)
+    return found

@@ -1,0 +1,142 @@
+"""What a member does next, by the state of its group and what it knows of itself."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.group.sync import SyncGroup
+from pyspark_log_coordinator.membership.next_step import (
+    Standing,
+    Step,
+    after_join,
+    after_take,
+    has_missed_a_join,
+    next_step,
+)
+from tests.coordinator.groups import after, join, rejoin, stable, started
+
+
+def working(group, name, instance=""):
+    """A member that has taken its assignment."""
+    return after_take(group, after_join(group, Standing(name, instance)))
+
+
+def expired(group, name):
+    return after(group, ExpireMember(name, group.members[name].acted))
+
+
+@pytest.mark.parametrize("group", [Group(), after(started(), DeleteGroup())], ids=["new", "deleted"])
+def test_a_group_that_does_not_exist_is_started(group):
+    assert next_step(group, Standing("a")) is Step.START
+
+
+def test_a_process_that_is_no_member_joins_whatever_the_group_does():
+    assert next_step(started(), Standing("a")) is Step.JOIN
+    assert next_step(stable(join("b")), Standing("a")) is Step.JOIN
+
+
+def test_a_restarted_static_member_joins_to_take_its_own_place():
+    group = stable(join("old", instance="i"), join("b"))
+    assert next_step(group, Standing("new", "i")) is Step.JOIN
+
+
+def test_a_member_that_was_removed_has_lost_everything():
+    group = stable(join("a"), join("b"))
+    mine = working(group, "a")
+    assert next_step(expired(group, "a"), mine) is Step.LOST
+    assert next_step(expired(expired(group, "a"), "b"), mine) is Step.LOST
+    assert next_step(after(after(group, LeaveGroup("a")), LeaveGroup("b"), DeleteGroup()), mine) is Step.LOST
+
+
+def test_a_static_member_whose_place_another_process_took_is_fenced():
+    group = stable(join("old", instance="i"), join("b"))
+    taken = after(group, join("new", instance="i"))
+    assert next_step(taken, working(group, "old", "i")) is Step.FENCED
+
+
+def test_a_static_member_whose_place_is_free_has_lost_everything():
+    group = stable(join("a", instance="i"), join("b"))
+    assert next_step(expired(group, "a"), working(group, "a", "i")) is Step.LOST
+
+
+def test_all_members_rejoin_when_a_rebalance_starts_and_wait_when_they_have():
+    group = stable(join("a"), join("b"))
+    mine = working(group, "a")
+    preparing = after(group, join("c"))
+    assert preparing.state is GroupState.PREPARING_REBALANCE
+    assert next_step(preparing, mine) is Step.JOIN
+    joined = after(preparing, rejoin("a"))
+    assert next_step(joined, mine) is Step.WAIT
+    assert next_step(joined, mine, has_news=True) is Step.JOIN
+
+
+def test_the_leader_assigns_the_work_and_the_others_wait_for_it():
+    group = after(started(delay=1), join("a"), join("b"))
+    group = after(group, CompleteJoin(group.barriers))
+    assert group.state is GroupState.COMPLETING_REBALANCE
+    assert next_step(group, after_join(group, Standing("a"))) is Step.ASSIGN
+    assert next_step(group, after_join(group, Standing("b"))) is Step.WAIT
+
+
+def test_a_member_takes_each_generation_once_and_then_works():
+    group = stable(join("a"), join("b"))
+    mine = after_join(group, Standing("b"))
+    assert next_step(group, mine) is Step.TAKE
+    mine = after_take(group, mine)
+    assert mine.generation == group.generation
+    assert next_step(group, mine) is Step.WORK
+    again = after(group, rejoin("a"), rejoin("b"))
+    assert next_step(again, mine) is Step.WAIT, "a generation that is only joined is not taken"
+    again = after(again, SyncGroup("a", 2, {}))
+    assert next_step(again, mine) is Step.TAKE
+
+
+def test_a_member_with_news_rejoins_from_its_work():
+    group = stable(join("a"))
+    assert next_step(group, working(group, "a"), has_news=True) is Step.JOIN
+
+
+def test_a_rewind_is_taken_up_before_anything_else():
+    group = stable(join("a"))
+    mine = working(group, "a")
+    rewound = after(group, ResetOffsets({"t": {0: Offset(3)}}, running=True))
+    assert next_step(rewound, mine, has_news=True) is Step.REWIND
+    assert next_step(rewound, msgspec.structs.replace(mine, rewinds=1)) is Step.WORK
+
+
+def test_who_has_joined_every_generation_may_keep_what_it_had():
+    group = stable(join("a"), join("b"))
+    mine = working(group, "b")
+    for generation in (2, 3):  # the third comes before the second was taken
+        group = after(group, rejoin("a"), rejoin("b", metadata=bytes([generation])))
+        if group.state is GroupState.PREPARING_REBALANCE:
+            group = after(group, rejoin("a"))
+        mine = after_join(group, mine)
+        group = after(group, SyncGroup("a", group.generation, {}))
+    assert group.generation > mine.generation + 1
+    assert not has_missed_a_join(group, mine)
+
+
+def test_a_static_member_that_missed_a_generation_may_not_keep_what_it_had():
+    group = stable(join("a"), join("b", instance="i"))
+    mine = working(group, "b", "i")
+    group = after(group, rejoin("a"))
+    group = after(group, CompleteJoin(group.barriers), SyncGroup("a", 2, {}))
+    assert next_step(group, mine) is Step.TAKE
+    assert has_missed_a_join(group, mine)
+    assert not has_missed_a_join(group, after_take(group, mine))
+    again = after(group, rejoin("a"), rejoin("b", instance="i", metadata=b"other"))
+    again = after(again, SyncGroup("a", 3, {}))
+    assert has_missed_a_join(again, after_join(again, mine)), "the generation in between is not made good"
+
+
+def test_a_new_process_has_nothing_to_lose():
+    group = stable(join("a"), join("b", instance="i"))
+    replaced = after(group, join("c", instance="i"))
+    mine = after_join(replaced, Standing("c", "i"))
+    assert next_step(replaced, mine) is Step.TAKE
+    assert not has_missed_a_join(replaced, mine)
