@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from rich.console import Console
 from benchmarks import report
 from benchmarks.machine import describe
 from benchmarks.session import benchmark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 QUICK_ROWS = 1_000_000
 PLAIN_WIDTH = 170
@@ -36,6 +39,7 @@ class Part(str, enum.Enum):
     MONTH = "month"
     JOURNAL = "journal"
     CLIENTS = "clients"
+    PRODUCERS = "producers"
     REPLICATION = "replication"
 
 
@@ -56,64 +60,66 @@ class Run:
         self.plots: dict[str, str] = {}
         """SVGs by file name."""
 
-    def measure(self) -> list[report.Line]:
-        lines = self._with_spark() if self.parts & WITH_SPARK else []
-        return [*lines, *self._without_spark()]
+    def measure(self) -> Iterator[list[report.Line]]:
+        """Yield the lines of each part when it is measured."""
+        if self.parts & WITH_SPARK:
+            yield from self._with_spark()
+        yield from self._without_spark()
 
-    def _with_spark(self) -> list[report.Line]:
+    def _with_spark(self) -> Iterator[list[report.Line]]:
         from benchmarks.latency import measure_latency
         from benchmarks.maintenance import measure_maintenance
         from benchmarks.replication import measure_replicated_write
         from benchmarks.stored import measure_stored
         from benchmarks.throughput import Throughput
 
-        lines: list[report.Line] = []
         with benchmark_session(self.folder) as spark:
             if self.parts & THROUGHPUT:
                 throughput = Throughput(spark, self.folder, self.rows, self.runs, self.say)
-                lines += throughput.measure(
+                yield throughput.measure(
                     read=Part.READ in self.parts, write=Part.WRITE in self.parts, rolled=Part.ROLLED in self.parts
                 )
             if Part.BYTES in self.parts:
-                lines += measure_stored(spark, self.folder, 200 if self.quick else 2_000, self.say)
+                yield measure_stored(spark, self.folder, 200 if self.quick else 2_000, self.say)
             if Part.LATENCY in self.parts:
-                lines += measure_latency(spark, self.folder, 20 if self.quick else 100, self.say)
+                yield measure_latency(spark, self.folder, 20 if self.quick else 100, self.say)
             if Part.MAINTENANCE in self.parts:
                 for rows, batches, turns in ((1_000, 16, 1),) if self.quick else ((1_000, 64, 8), (100_000, 32, 4)):
-                    lines += measure_maintenance(spark, self.folder, rows, batches, turns, self.say)
+                    yield measure_maintenance(spark, self.folder, rows, batches, turns, self.say)
             if Part.REPLICATION in self.parts:
-                lines += measure_replicated_write(spark, self.folder, self.rows, self.runs, self.say)
-        return lines
+                yield measure_replicated_write(spark, self.folder, self.rows, self.runs, self.say)
 
-    def _without_spark(self) -> list[report.Line]:
-        lines: list[report.Line] = []
+    def _without_spark(self) -> Iterator[list[report.Line]]:
         if Part.PLANNING in self.parts:
             from benchmarks.planning import measure_planning
 
-            lines += measure_planning(self.folder, (1_000,) if self.quick else (10_000, 100_000), self.say)
+            yield measure_planning(self.folder, (1_000,) if self.quick else (10_000, 100_000), self.say)
         if Part.LOOKUP in self.parts:
             from benchmarks.lookup import QUICK_SHAPES, SHAPES, measure_lookup
 
-            lines += measure_lookup(self.folder, QUICK_SHAPES if self.quick else SHAPES, self.say)
+            yield measure_lookup(self.folder, QUICK_SHAPES if self.quick else SHAPES, self.say)
         if Part.REPLICATION in self.parts:
             from benchmarks.replication import measure_replicas
 
-            lines += measure_replicas(self.folder, self.say, quick=self.quick)
+            yield measure_replicas(self.folder, self.say, quick=self.quick)
         if Part.JOURNAL in self.parts:
             from benchmarks.journal import measure_journal
 
-            lines += measure_journal(self.folder, 100 if self.quick else 1_000, self.say)
+            yield measure_journal(self.folder, 100 if self.quick else 1_000, self.say)
         if Part.CLIENTS in self.parts:
             from benchmarks.clients import measure_clients
 
             rows, seconds = (200_000, 5) if self.quick else (1_000_000, 20)
-            lines += measure_clients(self.folder, rows, seconds, self.say)
+            yield measure_clients(self.folder, rows, seconds, self.say)
+        if Part.PRODUCERS in self.parts:
+            from benchmarks.producers import measure_producers
+
+            yield measure_producers(self.folder, 5 if self.quick else 20, self.say, quick=self.quick)
         if Part.MONTH in self.parts:
             from benchmarks.month import measure_month
 
             days, self.plots["month.svg"] = measure_month(self.folder, 8_000 if self.quick else 1_000, self.say)
-            lines += days
-        return lines
+            yield days
 
 
 def main(
@@ -132,9 +138,13 @@ def main(
         console = Console(width=PLAIN_WIDTH)
     with tempfile.TemporaryDirectory(prefix="pyspark-log-bench-") as folder:
         run = Run(Path(folder), set(only or Part), rows, runs, console, quick=quick)
-        lines = run.measure()
-    machine = describe()
-    console.print(report.table(lines), report.footer(machine, rows), sep="\n")
+        lines: list[report.Line] = []
+        machine = describe()
+        try:
+            for measured in run.measure():
+                lines += measured
+        finally:  # if a part fails, those before it have taken many minutes
+            console.print(report.table(lines), report.footer(machine, rows), sep="\n")
     if json is not None:
         report.write_json(json, lines, machine, rows)
     if docs:

@@ -84,7 +84,7 @@ def _paced(path: str, topic: str, linger: int, seconds: int) -> tuple[list[float
         while len(latencies) < rows:
             records = consumer.poll(POLL_MS)
             now = time.monotonic()
-            latencies += [(now - float(record.value[:STAMP_BYTES])) * MILLI for record in records]
+            latencies += [(now - float((record.value or b"")[:STAMP_BYTES])) * MILLI for record in records]
         assert sender.stdout is not None
         lateness = [float(each) for each in sender.stdout.read().split()]
     first = WARM_UP_SECONDS * RATE
