@@ -43,7 +43,7 @@ class _Record:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        """The newest journal entry that it was told of."""
+        """The newest journal entry before the commit that is under way."""
         self.owes_cleanup = False
         self.next_cleanup = 0.0
         self.rolled: tuple[SwapSegments, ...] = ()
@@ -69,12 +69,18 @@ class Housekeeper:
         rolled, record.rolled = record.rolled, ()
         return rolled
 
+    def begin(self, handle: TopicHandle) -> None:
+        """Take note that a commit to a topic begins, whose handle has been refreshed.
+
+        What other producers have written until then is theirs to clean up. Otherwise each of them would do it.
+        """
+        self._record(handle).number = handle.journal.number
+
     def committed(self, handle: TopicHandle) -> None:
         """Start what is due after a commit to a topic, if nothing is under way."""
         record, number = self._record(handle), handle.journal.number
         if number // CLEAN_UP_EVERY_ENTRIES > record.number // CLEAN_UP_EVERY_ENTRIES:
             record.owes_cleanup = True
-        record.number = number
         if self._is_busy:
             return
         if record.owes_cleanup and monotonic() >= record.next_cleanup:

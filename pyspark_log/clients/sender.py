@@ -246,6 +246,7 @@ class Sender:
             policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
             try:
                 retry(self._environment, policy, handle.refresh)
+                self._housekeeper.begin(handle)
                 return commit(handle, batch, policy, cleans_up=False)
             except OutcomeUnknown as error:
                 if batch.claim is None or self._environment.monotonic() >= deadline:
