@@ -3,6 +3,8 @@
     df.writeStream.format("pyspark_log").option("topic", "t").option("checkpointLocation", c).start("/data/log")
     spark.readStream.format("pyspark_log").option("subscribe", "t").load("/data/log")
 
+    pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
+
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
         producer.send("t", b"value", key=b"key")
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from pyspark_log.datasource import DefaultSource
+    from pyspark_log.source.replay import replay
     from pyspark_log_storage.errors import LogError
 
 __version__ = "0.1.0"
@@ -42,12 +45,14 @@ __all__ = [
     "RecordMetadata",
     "TopicPartition",
     "__version__",
+    "replay",
 ]
 _MODULES = {
     "Consumer": "pyspark_log.clients.consumer",
     "DefaultSource": "pyspark_log.datasource",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
+    "replay": "pyspark_log.source.replay",
 }
 _RECORDS = "pyspark_log.clients.records"
 

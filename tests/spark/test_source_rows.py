@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
 
+import pyspark_log
 from pyspark_log.client.write.rows import Rows
 from tests.plain_log import NOON_MS, record
 from tests.spark.spark_log import SparkLog, configured
@@ -85,6 +86,23 @@ def test_a_given_schema_chooses_columns_of_a_stream(log):
     frame = reader.format("pyspark_log").options(assign='{"t":[0]}', startingOffsets="earliest").load(log.path)
     [rows] = log.gathered(frame)
     assert [tuple(row) for row in rows] == [(None, 0), (None, 0), ([("h", b"1"), ("h", None)], 0), (None, 0)]
+
+
+def test_a_replay_is_a_frame_of_the_rows_between_two_positions(log):
+    frame = pyspark_log.replay(log.spark, log.path, "t", {1: 5}, {1: 8})
+    assert types(frame) == [*KAFKA_ROW, HEADERS]
+    assert [row.value for row in frame.orderBy("offset").collect()] == [b"5", b"6", b"7"]
+    noon = dt.datetime.fromtimestamp(NOON_MS / 1000, dt.timezone.utc)
+    assert pyspark_log.replay(log.spark, log.path, "t", noon).count() == 24
+    assert pyspark_log.replay(log.spark, log.path, "t", end=noon).count() == 0
+
+
+def test_the_rows_of_a_frame_are_right_if_filters_are_pushed_down(log):
+    with configured(log.spark, spark__sql__python__filterPushdown__enabled="true"):
+        frame = log.read(subscribe="t")
+        assert frame.filter("partition = 1 and offset < 5").count() == 5
+        assert frame.filter("partition = 1").union(frame.filter("partition = 0")).count() == 24
+        assert frame.count() == 24
 
 
 def test_a_read_that_ends_early_is_no_error(log):

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    EqualTo,
+    Filter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -123,6 +125,23 @@ class ProbeReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...] | pa.RecordBatch]:
         return counted(self.journal, self.schema, partition)
+
+
+class PushingReader(ProbeReader):
+    """A batch reader to which filters are pushed: `id = n` prunes its rows."""
+
+    pruned: InputPartition | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self.journal.called("pushFilters", filters=[repr(each) for each in filters])
+        for each in filters:
+            if isinstance(each, EqualTo) and each.attribute == ("id",):
+                self.pruned = Rows(each.value, each.value + 1)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        planned = super().partitions()
+        return planned if self.pruned is None else [self.pruned]
 
 
 class BareStreamReader(DataSourceStreamReader):
@@ -260,7 +279,8 @@ class Probe(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self.journal.called("reader", schema=schema.simpleString())
-        return ProbeReader(self.journal, schema)
+        kind = PushingReader if self.options.get("kind") == "pushing" else ProbeReader
+        return kind(self.journal, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         self.journal.called("streamReader", schema=schema.simpleString())

@@ -4,6 +4,8 @@ import json
 import os
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from tests.spark_facts.bench import Bench, Call, MakeBench, Run
 from tests.spark_facts.probe_source import SENTINEL, offset_at
@@ -236,3 +238,36 @@ def test_a_batch_frame_is_planned_once_for_each_load(make_bench: MakeBench) -> N
     assert (frame.count(), frame.select("id").count(), bench.spark.table("planned_once").count()) == (2, 2, 2)
     assert len(bench.calls("partitions")) == 1
     assert bench.batch().load().count() == 5
+
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def ids(frame: DataFrame) -> list[int]:
+    return sorted(row.id for row in frame.collect())
+
+
+def test_a_reader_that_takes_filters_is_refused_unless_a_conf_is_on(make_bench: MakeBench) -> None:
+    with pytest.raises(AnalysisException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+        make_bench(3).batch(kind="pushing").load().count()
+
+
+def test_filters_that_are_pushed_for_one_query_take_rows_from_others_of_the_same_frame(make_bench: MakeBench) -> None:
+    """The reason why filters are not pushed down to the log: the rows of a frame that Spark returns would be wrong."""
+    bench = make_bench(3)
+    with bench.conf(PUSHDOWN, "true"):
+        frame = bench.batch(kind="pushing").load()
+        assert ids(frame.filter("id = 0")) == [0]
+        assert ids(frame) == [0]  # it has three rows
+        assert ids(frame.filter("id = 1").union(frame.filter("id = 2"))) == [2]  # it has two rows
+        assert ids(bench.batch(kind="pushing").load()) == [0, 1, 2]
+
+
+def test_a_frame_with_a_filter_is_planned_for_each_query_if_filters_are_pushed_down(make_bench: MakeBench) -> None:
+    bench = make_bench(3)
+    with bench.conf(PUSHDOWN, "true"):
+        frame = bench.batch().load().filter("id >= 0")
+        assert frame.count() == 3
+        bench.set_rows(5)
+        assert frame.count() == 5
+    assert len(bench.calls("partitions")) == 2

@@ -1,0 +1,80 @@
+"""Replay: the rows of a topic between two positions, as a batch frame.
+
+A shorter way to write the options of a batch read; whatever it does not cover is `spark.read.format("pyspark_log")`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Literal
+
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Bound = Literal["earliest", "latest"] | datetime | Mapping[int, int]
+"""A position: earliest, latest, a time, or an offset for each partition."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def replay(  # noqa: PLR0913 -- each is a fact of its own
+    spark: SparkSession,
+    path: str,
+    topic: str,
+    start: Bound = "earliest",
+    end: Bound = "latest",
+    *,
+    partitions: Collection[int] | None = None,
+    version: int | None = None,
+) -> DataFrame:
+    """Return the rows of a topic from `start` up to but not including `end`, with their headers.
+
+    A time, which needs a time zone, stands for the first row of each partition with this timestamp or a later one, as
+    in Kafka; without such a row, for the end. It is rounded down to milliseconds. Only chunks between the two positions
+    are read, and those in which they are. Offsets are a dict by partition: `{0: 120, 1: 98}`. `partitions` are those to
+    read (default: those with offsets, else all). `version` reads the topic as of a version (see versionAsOf).
+
+    Writes nothing and belongs to no group. Raises `InvalidInput` for an argument that cannot be used; Spark raises what
+    a batch read raises: `UnknownTopic` and `DataLoss`, for example.
+    """
+    named = {number for bound in (start, end) if isinstance(bound, Mapping) for number in bound}
+    chosen = named if partitions is None else set(partitions)
+    options = {"includeHeaders": "true", "startingOffsetsByTimestampStrategy": "latest"}
+    if named or partitions is not None:
+        options["assign"] = json.dumps({topic: sorted(chosen)})
+    else:
+        options["subscribe"] = topic
+    options |= _option("start", start, topic, chosen) | _option("end", end, topic, chosen)
+    if version is not None:
+        options["versionAsOf"] = str(version)
+    return spark.read.format("pyspark_log").options(**options).load(path)
+
+
+def _option(name: Literal["start", "end"], bound: Bound, topic: str, partitions: Collection[int]) -> dict[str, str]:
+    """Return the option for a bound. Raises `InvalidInput`."""
+    prefix = {"start": "starting", "end": "ending"}[name]
+    natural = {"start": "earliest", "end": "latest"}[name]
+    match bound:
+        case str():
+            if bound != natural:
+                raise InvalidInput(f"{name} is {bound!r}; expected {natural!r}, a datetime, or a dict of offsets")
+            return {f"{prefix}Offsets": bound}
+        case datetime():
+            if bound.tzinfo is None:
+                raise InvalidInput(f"{name} is {bound}, which has no time zone; give it one, such as timezone.utc")
+            if bound < _EPOCH:
+                raise InvalidInput(f"{name} is {bound}; expected a time since 1970")
+            return {f"{prefix}Timestamp": str((bound - _EPOCH) // timedelta(milliseconds=1))}
+        case Mapping():
+            if missing := sorted(set(partitions) ^ set(bound)):
+                wrong = "has no offset for" if missing[0] in partitions else "has an offset for"
+                raise InvalidInput(
+                    f"{name} {wrong} partition {missing[0]}; give start and end offsets of the partitions to read"
+                )
+            return {f"{prefix}Offsets": json.dumps({topic: dict(sorted(bound.items()))})}
+        case _:
+            raise InvalidInput(f"{name} is {bound!r}; expected {natural!r}, a datetime, or a dict of offsets")

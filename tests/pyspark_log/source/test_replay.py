@@ -1,0 +1,143 @@
+"""`replay`: the rows of a topic between two positions, and how much is read for them."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+import pyspark_log
+from pyspark_log.client.read import fetch
+from pyspark_log_storage.errors import InvalidInput
+from tests.direct import read, values
+from tests.plain_log import NOON_MS, PlainLog
+
+NOON = datetime.fromtimestamp(NOON_MS / 1000, timezone.utc)
+CHUNKS, CHUNK_ROWS = 40, 10
+
+
+class DirectSpark:
+    """The part of a Spark session that `replay` uses. It reads at once, and without Spark."""
+
+    def __init__(self):
+        self.read = self
+        self.given = {}
+
+    def format(self, name):
+        assert name == "pyspark_log"
+        return self
+
+    def options(self, **options):
+        self.given = options
+        return self
+
+    def load(self, path):
+        return read(path, **self.given)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Topic t with a row in each second since noon, alternating between two partitions."""
+    made = PlainLog(tmp_path)
+    made.create("t", 2)
+    times = [[NOON_MS + 1000 * n for n in range(20) if n % 2 == p] for p in (0, 1)]
+    rows = {p: [b"%d" % n for n in range(20) if n % 2 == p] for p in (0, 1)}
+    made.append("t", rows, times_ms=[*times[0], *times[1]])
+    return made
+
+
+def replayed(log, *bounds, **options):
+    """The numbers of the rows by partition."""
+    rows = pyspark_log.replay(DirectSpark(), log.path, "t", *bounds, **options)
+    return {p: [int(value) for value in found] for p, found in values(rows).items()}
+
+
+def second(number):
+    return NOON + timedelta(seconds=number)
+
+
+def test_everything_is_replayed_by_default(log):
+    assert replayed(log) == {0: [*range(0, 20, 2)], 1: [*range(1, 20, 2)]}
+
+
+def test_times_are_of_the_first_rows_that_reach_them(log):
+    assert replayed(log, second(5), second(8)) == {0: [6], 1: [5, 7]}
+    assert replayed(log, second(18)) == {0: [18], 1: [19]}
+    assert replayed(log, end=second(1)) == {0: [0]}
+
+
+def test_a_time_that_no_row_has_reached_is_the_end(log):
+    assert replayed(log, second(100)) == {}
+    assert replayed(log, second(17), second(100)) == {0: [18], 1: [17, 19]}
+
+
+def test_a_time_may_be_of_any_zone(log):
+    there = timezone(timedelta(hours=-9, minutes=-30))
+    assert replayed(log, second(5).astimezone(there), second(8)) == {0: [6], 1: [5, 7]}
+
+
+def test_offsets_are_given_by_partition(log):
+    assert replayed(log, {0: 1, 1: 8}, {0: 3, 1: 9}) == {0: [2, 4], 1: [17]}
+    assert replayed(log, {1: 8}) == {1: [17, 19]}
+    assert replayed(log, second(15), {0: 9}) == {0: [16]}
+
+
+def test_partitions_can_be_chosen(log):
+    assert replayed(log, second(16), partitions=[1]) == {1: [17, 19]}
+
+
+def test_a_version_can_be_replayed(log):
+    version = log.log.topic("t").journal.number
+    log.append("t", {0: [b"20"]})
+    assert replayed(log, second(16), version=version) == {0: [16, 18], 1: [17, 19]}
+
+
+def test_rows_have_their_headers(log):
+    [row, *_] = pyspark_log.replay(DirectSpark(), log.path, "t")
+    assert "headers" in row
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        (("latest",), "start is 'latest'; expected 'earliest', a datetime, or a dict of offsets"),
+        (("earliest", "earliest"), "end is 'earliest'; expected 'latest', a datetime, or a dict of offsets"),
+        ((5,), "start is 5; expected 'earliest', a datetime, or a dict of offsets"),
+        ((datetime(2026, 1, 1),), "start is 2026-01-01 00:00:00, which has no time zone"),  # noqa: DTZ001 -- it is tested
+        ((NOON - timedelta(days=50_000 // 2),), "expected a time since 1970"),
+        (({0: 1}, {1: 5}), "start has no offset for partition 1; give start and end offsets of the partitions to read"),
+    ],
+)
+def test_a_bound_that_cannot_be_used_is_refused(log, bounds, message):
+    with pytest.raises(InvalidInput) as caught:
+        replayed(log, *bounds)
+    assert message in str(caught.value)
+
+
+def test_offsets_of_a_partition_that_is_not_chosen_are_refused(log):
+    with pytest.raises(InvalidInput, match="start has an offset for partition 1"):
+        replayed(log, {0: 1, 1: 1}, partitions=[0])
+
+
+@pytest.fixture
+def chunks_read(monkeypatch):
+    """The keys of the files of the chunks that are read, in order."""
+    found = []
+
+    def counted(store, key, *args):
+        found.append(key)
+        return read_chunk(store, key, *args)
+
+    read_chunk = fetch.read_chunk
+    monkeypatch.setattr(fetch, "read_chunk", counted)
+    return found
+
+
+def test_a_replay_between_two_times_reads_only_the_chunks_that_it_needs(tmp_path, chunks_read):
+    log = PlainLog(tmp_path)
+    log.create("t")
+    for chunk in range(CHUNKS):
+        rows = range(chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
+        log.append("t", {0: [b"%d" % n for n in rows]}, times_ms=[NOON_MS + 1000 * n for n in rows])
+    found = replayed(log, second(105), second(125))
+    assert found == {0: [*range(105, 125)]}
+    # The rows are in three of the forty chunks. The first and the last are also read when the times are resolved.
+    assert len(chunks_read) == 5
