@@ -48,7 +48,7 @@ def drain(
             counts["bytes"] += done.bytes
             reassign.check_complete(handle.name, done)
         # Until the node is fenced, a new topic may have placed replicas on it.
-        is_fenced = log.cluster.refresh().nodes[node_id].fenced
+        is_fenced = node_of(log.cluster.refresh().nodes, node_id).fenced
         wanted = reassigner.topics_to_drain(log, node_id)
         if is_fenced and not wanted:
             break

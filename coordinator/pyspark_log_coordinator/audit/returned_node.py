@@ -77,7 +77,7 @@ def inspect(handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
     Raises `NodeMissing`, `NewerFormat`, `StoreError`.
     """
     store = handle.log.node_store(node_id)
-    require_marker(store, node_id, handle.log.cluster.state.nodes[node_id].incarnation)
+    require_marker(store, node_id, handle.log.member(node_id).incarnation)
     folder = layout.topic_folder(handle.name, handle.topic_id)
     keys = list(store.list(folder))
     state = handle.refresh()

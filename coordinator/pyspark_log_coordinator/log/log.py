@@ -20,7 +20,7 @@ from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout, node
-from pyspark_log_storage.errors import CorruptObject, NoCluster, TopicExists, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, NoCluster, NodeMissing, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.store import open_store
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.cluster.machine import TopicRecord
+    from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal, Outcome
     from pyspark_log_coordinator.model.partition import NodeId
@@ -203,9 +204,21 @@ class Log:
         else:
             self.missing_nodes = self.probe([(each, self.node_store(each.node_id)) for each in live(members).values()])
 
-    def node_store(self, node_id: str) -> Store:
-        """Return the store of a node. Reads nothing. Raises `InvalidOption` if this process does not know the node."""
-        return self.store_at(node_of(self.cluster.state.nodes, node_id).url)
+    def member(self, node_id: NodeId) -> Node:
+        """Return a node, also one that joined after this process read the cluster's journal: a topic may name it.
+
+        Raises `NodeMissing` if the node was removed, `InvalidOption` if there never was one.
+        """
+        state = self.cluster.state
+        if node_id not in state.nodes:
+            state = self.cluster.refresh()
+        if any(each.node_id == node_id for each in state.former_nodes) and node_id not in state.nodes:
+            raise NodeMissing("", layout.MARKER, f"node {node_id!r} was removed from the cluster; try again")
+        return node_of(state.nodes, node_id)
+
+    def node_store(self, node_id: NodeId) -> Store:
+        """Return the store of a node. Raises what `member` raises."""
+        return self.store_at(self.member(node_id).url)
 
     def store_at(self, url: str) -> Store:
         """Return the store at a node's address. Reads nothing. Raises `InvalidOption`, `CorruptObject`."""

@@ -140,9 +140,11 @@ def update_topics(log: Log, node_id: NodeId) -> None:
 
 def update_topic(handle: TopicHandle, node_id: NodeId) -> None:
     """Copy the cluster's state of a node to a topic that has an older one. Reads nothing."""
-    state, member = handle.journal.state, handle.log.cluster.state.nodes[node_id]
+    state, member = handle.journal.state, handle.log.cluster.state.nodes.get(node_id)
     known = state.incarnations.get(node_id)
-    if known is not None and (known != member.incarnation or (node_id in state.fenced) != member.fenced):
+    if member is None or known is None:
+        return  # the node was removed meanwhile, or the topic was never on it
+    if known != member.incarnation or (node_id in state.fenced) != member.fenced:
         handle.submit(AlterReplicaNode(node_id, member.incarnation, member.fenced))
 
 

@@ -64,7 +64,7 @@ def catch_up(
     the cluster knows, `StoreError` if it cannot be written.
     """
     log = handle.log
-    member = log.cluster.state.nodes[node_id]
+    member = log.member(node_id)
     target = log.node_store(node_id)
     # While the disk is not mounted, copies would be written below its mount point.
     node_marker.require_marker(target, node_id, member.incarnation)

@@ -99,7 +99,7 @@ def _replica_files(handle: TopicHandle, found: file_holders.TopicFiles) -> list[
 def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
     """Return the holders to copy from to a node, nearest first, without those that are missing."""
     log = handle.log
-    nodes = nearest_first(log, rack=log.cluster.state.nodes[node_id].rack)
+    nodes = nearest_first(log, rack=log.member(node_id).rack)
     return [each for each in reachable_holders(log, handle.journal.state, nodes, holders) if each != node_id]
 
 

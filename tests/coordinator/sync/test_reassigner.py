@@ -5,11 +5,11 @@ import pytest
 from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
-from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 from pyspark_log_coordinator.topic.machine import AddPartitions, DeleteRecords
-from pyspark_log_storage.errors import InvalidInput, InvalidOption, StoreUnavailable
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, StoreUnavailable
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.replicated_topic import ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
@@ -288,3 +288,33 @@ def test_of_two_processes_that_add_partitions_at_once_one_succeeds(topic, monkey
 def test_a_move_lists_the_added_and_the_removed_nodes():
     move = PartitionMove(0, ("0", "1"), ("1", "2"))
     assert (move.adding, move.removing) == (("2",), ("0",))
+
+
+# Nodes that join and leave while other processes run
+
+
+def test_a_process_copies_to_a_node_that_joined_after_it_began(topic):
+    writer = topic.stores.log().topic("t")
+    node_admin.join(topic.log, "/disk/6")
+    reassigner.begin(topic.handle, (("0", "6"), ("6", "0")))
+    writer.journal.refresh()  # as a commit does that was refused
+    assert catch_up.catch_up(writer, "6").objects == 3
+    assert reassigner.target_placement(writer.refresh()) == topic.where() == (("0", "6"), ("6", "0"))
+
+
+def test_a_node_that_was_removed_is_a_failed_node_to_a_process_that_began_later(topic):
+    topic.log.cluster.submit(FenceNode("5"))
+    node_admin.remove(topic.log, "5")
+    writer = topic.stores.log()
+    with pytest.raises(NodeMissing, match="node '5' was removed from the cluster"):
+        writer.node_store("5")
+    with pytest.raises(InvalidOption, match="node '9' does not exist"):
+        writer.node_store("9")
+
+
+def test_the_change_of_a_node_that_is_removed_meanwhile_is_copied_to_no_topic(topic):
+    before = topic.handle.refresh()
+    topic.log.cluster.submit(FenceNode("5"))
+    node_admin.remove(topic.log, "5")
+    node_admin.update_topics(topic.log, "5")
+    assert topic.handle.refresh() == before
