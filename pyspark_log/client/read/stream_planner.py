@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark_log.client.read.fetch import Split
     from pyspark_log.client.read.source_offset import TopicPartition
     from pyspark_log.options import SourceOptions
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 IDLE_WAIT_SECONDS = 0.1
@@ -125,10 +126,13 @@ class StreamPlanner:
 
     def _next(self, log: Log, before: SourceOffset, *, unlimited: bool) -> dict[str, Any] | None:
         """Return the next batch's end, or None if the batch would be empty. Only the first batch may be empty."""
-        options = self.options
-        now = subscribed(log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
+        if before.initial and self._group is not None:
+            self._subscribed(log, before)  # a topic that does not exist is refused before the group is created
+        # Before the topics: else the group may be set to rows that are newer than what is known of the topics.
+        handle = None if self._group is None else self._group.refresh(log, required=before.initial)
+        now = self._subscribed(log, before)
         self._check_available(before, now)
-        found = self._begin(log, before, now)
+        found = self._begin(handle, before, now)
         starts = found.starts
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
@@ -139,6 +143,10 @@ class StreamPlanner:
             return None
         self._last_batch = log.environment.monotonic()
         return source_offset.to_json(_offset(now, starts, ends, found.taken))
+
+    def _subscribed(self, log: Log, before: SourceOffset) -> Subscribed:
+        options = self.options
+        return subscribed(log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
 
     def _available(self, now: Subscribed, key: TopicPartition) -> int:
         """Return up to where the query may read: the high watermark, or with AvailableNow its value at the beginning.
@@ -166,13 +174,12 @@ class StreamPlanner:
             if handle is None or handle.topic_id != fixed[topic].topic_id:
                 self._report(f"topic {topic!r} was deleted{'' if handle is None else ' and created again'}")
 
-    def _begin(self, log: Log, before: SourceOffset, now: Subscribed) -> _Begin:
-        """Return where the batch after `before` begins."""
+    def _begin(self, handle: GroupHandle | None, before: SourceOffset, now: Subscribed) -> _Begin:
+        """Return where the batch after `before` begins. `handle` is that of the group, if it is known."""
         options = self.options
         fail = options.fail_on_data_loss
         moved: dict[TopicPartition, Start] = {}
         taken = before.group
-        handle = None if self._group is None else self._group.refresh(log, required=before.initial)
         if self._group is not None and handle is not None:
             group, taken = handle.journal.state, TakenRewinds(handle.journal_id, handle.journal.state.rewinds)
             if not before.initial:

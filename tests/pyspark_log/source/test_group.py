@@ -19,6 +19,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownGroup,
     UnknownMember,
+    UnknownTopic,
 )
 from tests.direct import Stream, source
 from tests.plain_log import PlainLog
@@ -135,6 +136,35 @@ def test_a_rewind_to_the_end_skips_rows(log, stream):
     assert query.batch() == []
     append(log, [100])
     assert numbers(query.batch()) == [100]
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_rows_that_are_written_while_a_batch_is_planned_may_be_skipped_by_a_rewind(log, stream, monkeypatch, is_new):
+    if is_new:
+        commit(log, 3)
+        query = stream(**FROM_GROUP)
+    else:
+        query = stream(**IN_GROUP, startingOffsets="earliest")
+        query.batch()
+        query.batch()  # commits
+    refresh = GroupHandle.refresh
+
+    def overtaken(handle, **options):
+        monkeypatch.setattr(GroupHandle, "refresh", refresh)
+        append(log, range(10, 20))
+        rewind(log, {0: 20, 1: 20})
+        return handle.refresh(**options)
+
+    monkeypatch.setattr(GroupHandle, "refresh", overtaken)
+    query.batch()
+    append(log, [20])
+    assert numbers(query.batch()) == [20]
+
+
+def test_a_topic_that_does_not_exist_leaves_no_group(log, stream):
+    with pytest.raises(UnknownTopic):
+        stream(**{**IN_GROUP, "subscribe": "u"}, startingOffsets="earliest").batch()
+    assert log.log.groups() == {}
 
 
 def test_a_stopped_query_takes_up_a_rewind_when_it_starts_again(log, stream):
