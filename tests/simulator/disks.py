@@ -56,6 +56,8 @@ class Disk:
         self._now = now
         self._silent_until = -1.0
         self._silent_to: str | None = None
+        self.is_gone = False
+        """Whether it was taken away for good, after its node was removed."""
 
     @property
     def objects(self) -> Objects:
@@ -83,13 +85,13 @@ class Disk:
     @property
     def is_silent(self) -> bool:
         """Whether somebody gets no answer now."""
-        return self._now() < self._silent_until
+        return self.is_gone or self._now() < self._silent_until
 
     def silent_to(self, process: str) -> bool:
-        return self.is_silent and self._silent_to in (None, process)
+        return self.is_gone or (self.is_silent and self._silent_to in (None, process))
 
     def looked(self, key: str) -> None:
-        if not self.mounted and ("/entries/" in key or "/snapshots/" in key):
+        if not self.mounted and ("/entries" in key or "/snapshots/" in key):
             self._journal_used_below = self._now()
 
     def be_silent(self, seconds: float, to: str | None) -> None:
@@ -144,11 +146,6 @@ class Disk:
         self.real.data.update(data)
         self.lost.clear()
         self.backup.clear()
-
-    @property
-    def is_former(self) -> bool:
-        """Whether the disk that the node had at first is gone."""
-        return self.incarnation != self.first_incarnation
 
     def take_backup_when_due(self, of: Callable[[str], bool], chance: random.Random) -> None:
         """Remember what is there now of the keys that are `of` the backup, now and then."""

@@ -57,6 +57,11 @@ class History:
         """The newest entry."""
         return len(self.states) - 1
 
+    @property
+    def generation(self) -> int:
+        """The generation of the journals' stores in which the next entry belongs."""
+        return self.machine.generation(self.states[-1])
+
     def created(self, key: str, data: bytes) -> None:
         if key.startswith(f"{self.folder}entries/"):
             self._entry(int(key.rsplit("/", 1)[1]), data)

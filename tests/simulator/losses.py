@@ -25,8 +25,7 @@ def lose(world: World) -> None:
     while world.busy:
         world.clock.pause(chance.uniform(0, 2 * _PAUSE_SECONDS))
         store = chance.choice(world.journal_stores())
-        histories: list[History] = [world.cluster, *([world.rows] if world.rows is not None else [])]
-        keys = sorted(_that_may_go(world, store, chance.choice(histories)))
+        keys = sorted(_that_may_go(world, store, chance.choice(world.histories())))
         if not keys or not world.busy:
             continue
         key = chance.choice(keys)
@@ -46,9 +45,9 @@ def lose(world: World) -> None:
 
 def _that_may_go(world: World, store: Objects, history: History) -> Iterator[str]:
     """Yield the keys of a store's objects of a journal, and of their spares, where both are whole."""
-    for kind in world.spared:
+    for folder in world.spared(history):
         for key in store.data:
-            if not key.startswith(f"{history.folder}{kind}/") or (kind == "manifests" and key not in history.manifests):
+            if not key.startswith(folder) or (folder.endswith("/manifests/") and key not in history.manifests):
                 continue
             both = (key, spare.key(history.folder, key))
             if not world.taken.keys().isdisjoint(both):

@@ -22,9 +22,11 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import Suspect
-from pyspark_log_storage.errors import InvalidInput, LogError
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, LogError
+from tests.simulator import moves
 from tests.simulator.actors import open_topic
 from tests.simulator.disks import Disk
+from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
 from tests.simulator.world import TOPIC, Process
@@ -37,7 +39,7 @@ def trouble(world: ReplicatedWorld) -> None:
         world.clock.pause(chance.uniform(0, 2 * nodes.calm_seconds))
         if not world.busy:
             return
-        disk = chance.choice(list(world.disks.values()))
+        disk = chance.choice(list(world.members().values()))
         if chance.random() < nodes.disk_faults:
             _take(world, disk)
             world.hold()
@@ -55,10 +57,7 @@ def _be_away(world: ReplicatedWorld, disk: Disk) -> None:
         disk.slowness = chance.choice([5, 50])
     elif what == "read-only":
         disk.take_nothing()
-    elif what == "unmounted" and not disk.in_hand and (world.several_journals or disk is not world.root):
-        others = [each for each in world.disks.values() if each is not disk]
-        if world.several_journals and not all(each.mounted and not each.is_former for each in others):
-            return  # a majority of the journal's stores is there
+    elif what == "unmounted" and not disk.in_hand and not world.journals_need(disk):
         disk.unmount()
     else:
         what = "back"
@@ -89,10 +88,8 @@ def _take(world: ReplicatedWorld, disk: Disk) -> None:
     elif not may_be_taken(world, disk):
         return
     elif what == "wiped":
-        if disk is world.root and not world.several_journals:
+        if world.journals_need(disk):
             return
-        if world.several_journals and any(each.is_former for each in world.disks.values() if each is not disk):
-            return  # a majority of the journal's stores lives
         disk.wipe()
     else:
         disk.restore(world.is_data)
@@ -110,14 +107,15 @@ def may_be_taken(world: ReplicatedWorld, disk: Disk) -> bool:
     if world.rows is None or not world.rows.number or world.state.config.min_insync_replicas < 2:
         return False
     known = world.state.incarnations
-    if any(each.incarnation != known.get(name) or each.restored for name, each in world.disks.items()):
+    members = {name: disk for name, disk in world.members().items() if name in known}
+    if any(each.incarnation != known[name] or each.restored for name, each in members.items()):
         return False
     return may_lose(world, disk, None, above=not is_replaceable(world, disk))
 
 
 def is_replaceable(world: ReplicatedWorld, disk: Disk) -> bool:
     """Return whether the disk may be swapped for an empty one: it holds no journal that the others rely on."""
-    return not world.several_journals and disk is not world.root
+    return not world.holds_journals(disk)
 
 
 def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above: bool) -> bool:
@@ -134,7 +132,7 @@ def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above
                 continue
             if piece.base_offset >= partition.high_watermark and not above:
                 # Where another's copy was taken too, the HW may move over it yet: nobody knows.
-                if any(mine & other.lost for other in world.disks.values() if other is not disk):
+                if any(mine & other.lost for other in world.members().values() if other is not disk):
                     return False
                 continue
             told = [each.node for each in replicas.holders(state, piece)]
@@ -156,7 +154,7 @@ def operator(process: Process) -> None:
         try:
             handle = open_topic(process)
             number = chance.randrange(world.settings.partitions)
-            name = chance.choice(list(world.disks))
+            name = chance.choice(list(world.members()))
             match chance.randrange(9):
                 case 0:
                     node_admin.set_fenced(process.log, name, fenced=True)
@@ -164,7 +162,7 @@ def operator(process: Process) -> None:
                     for fenced in [each for each, node in process.log.cluster.state.nodes.items() if node.fenced]:
                         node_admin.set_fenced(process.log, fenced, fenced=False)
                 case 3 | 4:
-                    for each in world.disks.values():
+                    for each in world.members().values():
                         replace_disk(world, process, each)
                 case 5:
                     repair.repair(handle)
@@ -188,14 +186,15 @@ def incarnations(process: Process) -> dict[str, str]:
 
 
 def _moved(world: ReplicatedWorld, number: int) -> PartitionReassignment:
-    nodes = list(world.disks)
+    nodes = list(world.members())
     world.chance.shuffle(nodes)
     return PartitionReassignment(number, tuple(nodes[: world.settings.nodes.replicas]))
 
 
 def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
     """Let a node that has lost its disk, or got an old one, join again with an empty one."""
-    process.log.cluster.refresh()
+    if disk.node_id not in process.log.cluster.refresh().nodes:
+        return
     if disk.restored and not is_replaceable(world, disk):
         repair.repair(process.log.topic(TOPIC), disk.node_id)
         disk.restored = bool(disk.lost & needed(world))
@@ -221,6 +220,9 @@ def follower(process: Process, node: str) -> None:
     world, chance = process.world, process.chance
     nodes = world.settings.nodes
     while world.busy:
+        if node not in world.members():
+            process.wait(0.1)
+            continue
         try:
             handle = open_topic(process)
             detector = failure_detector_of(handle, nodes.session_timeout_ms)
@@ -232,6 +234,8 @@ def follower(process: Process, node: str) -> None:
                 following.delete_unnamed_files(process.log, node)
             if chance.random() < 0.1:
                 world.counts["mended"] += len(scrubber.scrub(process.log, node).repaired)
+        except InvalidOption:
+            require(node not in world.members(), f"node {node} is said not to be there")
         except LogError as error:
             world.excused(error)
         process.wait(0.05)
@@ -242,14 +246,15 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
     nodes = world.settings.nodes
     for _ in range(rounds):
         process.log.open(create=False)
-        for each in world.disks.values():
+        moves.settle(world, process)
+        for each in world.members().values():
             replace_disk(world, process, each)
             if process.log.cluster.state.nodes[each.node_id].fenced:
                 node_admin.set_fenced(process.log, each.node_id, fenced=False)
         process.log.open(create=False)
         handle.refresh()
         repair.repair(handle)
-        for name in world.disks:
+        for name in world.members():
             Follower(process.log, name).round()
         failure_detector_of(handle, nodes.session_timeout_ms).look(handle)
         process.store.wait(2 * nodes.session_timeout_ms / 1000)

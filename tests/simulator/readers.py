@@ -21,49 +21,74 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
     UnknownVersion,
 )
+from tests.simulator.groups import Checkpoint, group_of, starts_at_committed
 from tests.simulator.invariants import require
 from tests.simulator.world import TOPIC, Process, World
 
 PATH = "/simulated"
 
 
-def stream_reader(process: Process, checkpoint: dict[str, Any]) -> None:
+def stream_reader(process: Process, checkpoint: Checkpoint, name: str) -> None:
     """Read micro-batch after micro-batch; after a crash the batch that was planned is read again."""
     world = process.world
-    process.place = "driver"
-    options = {"path": PATH, "subscribe": TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    reader = StreamReader(row_schema(include_headers=False), CaseInsensitiveDict(options))
-    limit = reader.getDefaultReadLimit()
+    reader = _stream(world, name)
     while world.busy:
         before = 0 if world.rows is None else world.rows.number
         try:
-            start = checkpoint.setdefault("start", reader.initialOffset())
-            if "end" not in checkpoint:
-                end = reader.latestOffset(start, limit)
-                if end == start:
-                    process.wait(0.02)
-                    continue
-                checkpoint["end"] = json.loads(json.dumps(end))
-            end = checkpoint["end"]
-            found = _read(process, reader, reader.partitions(start, end))
-            begun, ended = source_offset.parse(start), source_offset.parse(end)
-            begins = {key: at.offset for key, at in ended.begins(begun).items()}
-            for p, finish in ended.topics[TOPIC].end.items():
-                _complete(world, found, p, begins[TOPIC, p], finish.offset)
-            checkpoint["start"] = checkpoint.pop("end")
-            world.counts["micro-batches read"] += 1
-            been = checkpoint.setdefault("been", [start])
-            if world.chance.random() < world.settings.rewinds:
-                checkpoint["start"] = world.chance.choice(been)
+            if not _micro_batch(process, reader, checkpoint, name):
+                process.wait(0.02)
+            elif not world.settings.grouped and world.chance.random() < world.settings.rewinds:
+                checkpoint["start"] = world.chance.choice(checkpoint["starts"])
                 world.counts["rewinds"] += 1
-            been.append(checkpoint["start"])
         except (NoCluster, UnknownTopic):
             require(before == 0, "the topic is said not to be there")
             process.wait(0.01)
         except LogError as error:
             if not isinstance(error, DataLoss):
                 world.excused(error)
-        process.place = "driver"
+
+
+def finish(process: Process, checkpoint: Checkpoint, name: str) -> None:
+    """Let a stream reader read all that is left."""
+    reader = _stream(process.world, name)
+    while _micro_batch(process, reader, checkpoint, name):
+        pass
+
+
+def _stream(world: World, name: str) -> StreamReader:
+    options = {"path": PATH, "subscribe": TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    if world.settings.grouped:
+        options["group.id"] = name
+        if starts_at_committed(name):
+            options["startingOffsets"] = "group"
+    return StreamReader(row_schema(include_headers=False), CaseInsensitiveDict(options))
+
+
+def _micro_batch(process: Process, reader: StreamReader, checkpoint: Checkpoint, name: str) -> bool:
+    """Read the next micro-batch; return whether there was one."""
+    world = process.world
+    process.place = "driver"
+    start = checkpoint.setdefault("start", reader.initialOffset())
+    starts = checkpoint.setdefault("starts", [start])
+    if "end" not in checkpoint:
+        since = 0 if (history := group_of(world, name)) is None else history.number
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end == start:
+            return False
+        checkpoint["end"] = json.loads(json.dumps(end))
+        is_bound = start != reader.initialOffset() or starts_at_committed(name)
+        if is_bound and (history := group_of(world, name)) is not None:
+            history.hold_taken_up(since, source_offset.parse(start), source_offset.parse(end))
+    end = checkpoint["end"]
+    found = _read(process, reader, reader.partitions(start, end))
+    begun, ended = source_offset.parse(start), source_offset.parse(end)
+    begins = {key: at.offset for key, at in ended.begins(begun).items()}
+    for p, last in ended.topics[TOPIC].end.items():
+        _complete(world, found, p, begins[TOPIC, p], last.offset)
+    checkpoint["start"] = checkpoint.pop("end")
+    starts.append(checkpoint["start"])
+    world.counts["micro-batches read"] += 1
+    return True
 
 
 def batch_reader(process: Process) -> None:

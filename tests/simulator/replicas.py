@@ -7,23 +7,19 @@ disk is compared with that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark_log_coordinator.journal import registers, trimming
-from pyspark_log_coordinator.journal.journal_entry import digest
-from pyspark_log_coordinator.journal.paxos import NIL, majority
+from pyspark_log_coordinator.journal.paxos import majority
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.segments.swap import SegmentStaged
 from pyspark_log_coordinator.topic import replica_commands
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage.layout import number_of_newest_first
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
-from tests.simulator.invariants import History, Rows, require
-from tests.simulator.store import Objects
+from tests.simulator.invariants import Rows, require
 
 _COUNTED = replica_commands.Event | SegmentStaged
 
@@ -32,10 +28,18 @@ class ReplicatedRows(Rows):
     """A topic's journal, its rows, and who has them."""
 
     def __init__(
-        self, disks: Mapping[str, Disk], counts: Counter[str], factor: int, departures: Departures, *args: Any
+        self,
+        disks: Mapping[str, Disk],
+        members: Callable[[], Mapping[str, Disk]],
+        counts: Counter[str],
+        factor: int,
+        departures: Departures,
+        *args: Any,
     ) -> None:
+        """`members` are the disks of the nodes that there are now."""
         super().__init__(*args)
         self.disks = disks
+        self._members = members
         self._departures = departures
         self._counts = counts
         self._factor = factor
@@ -114,7 +118,7 @@ class ReplicatedRows(Rows):
 
         Its node's follower finds them and says so again.
         """
-        return any(all(self.is_whole(key, disk) for key in keys) for disk in self.disks.values())
+        return any(all(self.is_whole(key, disk) for key in keys) for disk in self._members().values())
 
     def keys_of(self, state: Topic, p: int, piece: SegmentRef | ChunkRef) -> set[str]:
         """Return the keys of what a piece of a partition lies in."""
@@ -134,80 +138,10 @@ class ReplicatedRows(Rows):
             # An index is made again from the .log, so it is no harm where it came to lie below a mount point.
             absent = {key for key in keys - there if not (disk.was_away and key.endswith(".index"))}
             require(not absent, f"{absent} was never on node {holder.node}, which is said to hold it")
-            if disk.incarnation != holder.incarnation:
-                continue  # it was wiped, and the topic does not know it yet
+            if disk.incarnation != holder.incarnation or holder.node not in self._members():
+                continue  # it was wiped, and the topic does not know it yet, or the node has left
             if all(self.is_whole(key, disk) for key in keys & there):
                 whole += 1
             else:
                 require(keys & disk.lost, f"{keys} is not whole on node {holder.node}, which is said to hold it")
         return whole
-
-
-class Ballots:
-    """The journals on several stores: what a majority has at one ballot is decided, and goes to the journal's history.
-
-    `decided` has the decided entries as if they lay on one store, and the snapshots and manifests that any store has.
-    """
-
-    def __init__(self, disks: Mapping[str, Disk], decided: Objects) -> None:
-        self._disks = disks
-        self.decided = decided
-        self._votes: dict[tuple[str, bytes], set[str]] = {}
-        """Who ever gave which vote: a store that is wiped afterwards has given it."""
-
-    def created(self, history: History, disk: Disk, key: str, data: bytes) -> None:
-        """Take in what was written to a disk."""
-        name = key.removeprefix(f"{history.folder}entries/")
-        if name == key:
-            is_new = key not in self.decided.data
-            self.decided.data.setdefault(key, data)
-            if is_new:
-                history.created(key, data)
-            return
-        parsed = registers.parse(name)
-        assert parsed is not None, key
-        number, register = parsed
-        if register.is_claim or (value := registers.decode(register, data, key)) == NIL:
-            return
-        if disk.is_former:
-            return
-        votes = self._votes.setdefault((key, data), set())
-        votes.add(disk.node_id)
-        if len(votes) >= majority(len(self._disks)):
-            self._decided(history, number, value)
-
-    def deleting(self, history: History, disk: Disk, key: str) -> None:
-        """Hold that a store lets go only of what a newer snapshot of its own stands in for."""
-        snapshots = f"{history.folder}snapshots/"
-        mine = [
-            number_of_newest_first(each.removeprefix(snapshots))
-            for each in disk.real.data
-            if each.startswith(snapshots)
-        ]
-        name = key.rsplit("/", 1)[1]
-        if key.startswith(f"{history.folder}entries/"):
-            number = registers.slot_of(name)
-            assert number is not None
-            require(
-                number < max(mine, default=0), f"a vote of entry {number} goes, and its store's snapshots are {mine}"
-            )
-        elif key.startswith(snapshots):
-            number = number_of_newest_first(name)
-            require(number < max(mine), f"snapshot {number} goes, which is the newest of its store")
-            kept = history.snapshots()[-trimming.SNAPSHOTS_KEPT :]
-            require(number not in kept, f"snapshot {number} goes, which is one of the newest, {kept}")
-            if not any(key in each.real.data for each in self._all if each is not disk):
-                del self.decided.data[key]
-
-    @property
-    def _all(self) -> list[Disk]:
-        return list(self._disks.values())
-
-    def _decided(self, history: History, number: int, value: bytes) -> None:
-        if number > history.number:
-            key = f"{history.folder}entries/{number:020d}"
-            self.decided.data[key] = value
-            history.created(key, value)
-        elif history.hashes[number] != digest(value):
-            require(number < max(history.snapshots(), default=0), f"two values are decided for entry {number}")
-            history.strays += 1

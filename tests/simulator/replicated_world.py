@@ -1,10 +1,11 @@
-"""A world of three nodes, each with a disk of its own, and the journals on one of them or on all."""
+"""A world of several nodes, each with a disk of its own, and the journals on one of them or on three."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
-from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.nodes import FormerNode
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import machine as topic
@@ -16,17 +17,19 @@ from pyspark_log_storage.errors import (
     NodeMissing,
     NotEnoughReplicas,
     ObjectMissing,
+    StoreError,
     StoreRefused,
     StoreUnfit,
     StoreUnwritable,
 )
 from tests.simulator import lanes
+from tests.simulator.ballots import Ballots, ClusterHistory
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
-from tests.simulator.invariants import History, Violation, require
-from tests.simulator.replicas import Ballots, ReplicatedRows
-from tests.simulator.store import Objects, ProcessState, SimulatedStore
-from tests.simulator.world import TOPIC, Process, Settings, World
+from tests.simulator.invariants import History, Rows, Violation, require
+from tests.simulator.replicas import ReplicatedRows
+from tests.simulator.store import Crashed, Objects, ProcessState, SimulatedStore
+from tests.simulator.world import Process, Settings, World
 
 
 class ReplicatedWorld(World):
@@ -34,23 +37,71 @@ class ReplicatedWorld(World):
 
     def __init__(self, seed: int, settings: Settings, tell: Callable[[str], object] | None = None) -> None:
         super().__init__(seed, settings, tell)
+        nodes = settings.nodes
         self.disks = {
-            name: Disk(name, f"/disk/{name}", lambda: self.clock.now) for name in map(str, range(settings.nodes.count))
+            name: Disk(name, f"/disk/{name}", lambda: self.clock.now)
+            for name in map(str, range(nodes.count + nodes.spares))
         }
+        """All that there ever are, by the ids that their nodes have, will have, or have had."""
+        self.first = dict(itertools.islice(self.disks.items(), nodes.count))
+        """Those of the nodes that there are at the beginning."""
         self.files = Objects()
         """What is in each file and segment, as it was first written."""
         self.root = self.disks["0"]
-        self.several_journals = settings.nodes.journals > 1
-        self.ballots = Ballots(self.disks, Objects())
+        self.several_journals = nodes.journals > 1
+        self.ballots = Ballots(self.disks, Objects(), lambda: self.cluster)
         self.objects = self.ballots.decided if self.several_journals else self.root.real
-        self.cluster = History(layout.CLUSTER_JOURNAL, cluster.MACHINE, self.objects)
-        if self.several_journals:
-            self.spared = ("entries",)
+        with_journals = self.first if self.several_journals else {"0": self.root}
+        self.cluster: ClusterHistory = ClusterHistory(self.objects, with_journals, self._changed)
+        self.addresses = [each.url for each in with_journals.values()]
+        """What a process that begins is told: the addresses of the journal nodes."""
+        self._former_addresses = self.addresses
+        self.candidates: dict[str, tuple[str, ...]] = {}
+        """The nodes to which somebody migrated the journals last, or is about to, by the name of who does it."""
         for each in self.disks.values():
             each.real.watcher = _DiskWatcher(self, each)
 
+    def members(self) -> dict[str, Disk]:
+        """Return the disks of the nodes that there are now."""
+        return {name: self.disks[name] for name in self.cluster.state.nodes}
+
+    def journal_disks(self) -> list[Disk]:
+        """Return the disks that hold the journals now."""
+        newest = self.cluster.state.journals.generation
+        return [self.disks[name] for name in self.cluster.journal_nodes(newest)]
+
+    def former_journal_nodes(self) -> set[str]:
+        """Return the nodes that should hold the journals, and have another disk than they had then."""
+        nodes = self.cluster.journal_nodes(self.cluster.state.journals.generation)
+        return {name for name, incarnation in nodes.items() if self.disks[name].incarnation != incarnation}
+
+    def journals_need(self, disk: Disk) -> bool:
+        """Return whether journals may be lost with a disk: only one of those that hold them may be away or lost."""
+        if not self.several_journals:
+            return disk is self.root
+        now = [{name: self.disks[name].incarnation for name in nodes} for nodes in self.candidates.values()]
+        return any(
+            disk.node_id in nodes
+            and not all(self._is_there(name, nodes[name]) for name in nodes if name != disk.node_id)
+            for nodes in (*self.cluster.in_use(), *now)
+        )
+
+    def _is_there(self, name: str, incarnation: str) -> bool:
+        disk = self.disks[name]
+        return disk.mounted and disk.incarnation == incarnation != ""
+
+    def holds_journals(self, disk: Disk) -> bool:
+        """Return whether a disk holds journals, or is about to."""
+        in_use = [disk.node_id in nodes for nodes in (*self.cluster.in_use(), *self.candidates.values())]
+        return any(in_use)
+
     def journal_stores(self) -> list[Objects]:
-        return [each.real for each in self.disks.values()] if self.several_journals else [self.root.real]
+        return [each.real for each in self.journal_disks()]
+
+    def spared(self, history: History) -> list[str]:
+        if not self.several_journals:
+            return super().spared(history)
+        return [layout.entries(history.folder, history.generation)]
 
     def connect(self, owner: ProcessState, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
         def traced(disk: Disk) -> Callable[..., None]:
@@ -64,8 +115,21 @@ class ReplicatedWorld(World):
         }
 
     def log(self, process: Process) -> Log:
-        roots = list(process.stores.values()) if self.several_journals else process.store
+        roots = [process.stores[each] for each in self._addresses()] if self.several_journals else process.store
         return Log(roots, process.environment, open_node=process.stores.__getitem__, probe=lanes.probe)
+
+    def _addresses(self) -> list[str]:
+        """Return what somebody gives as the cluster's address: now and then the one before the last migration."""
+        gone = {self.disks[each.node_id].url for each in self.removed()}
+        if self._former_addresses == self.addresses or gone.intersection(self._former_addresses):
+            return self.addresses
+        return self.chance.choice([self.addresses, self._former_addresses])
+
+    def _changed(self, what: str) -> None:
+        """Take in what happened to the nodes."""
+        self.note("cluster", what)
+        if what == "JournalMigrationFinished":
+            self._former_addresses, self.addresses = self.addresses, [each.url for each in self.journal_disks()]
 
     def note(self, who: str, what: str) -> None:
         """Note what happens to a disk."""
@@ -73,7 +137,7 @@ class ReplicatedWorld(World):
         self.trace(who, what)
 
     def stored_objects(self) -> list[dict[str, bytes]]:
-        return [each.real.data for each in self.disks.values()]
+        return [each.real.data for each in self.members().values()]
 
     def oldest_version(self) -> int:
         if self.rows is None or not self.several_journals:
@@ -82,8 +146,14 @@ class ReplicatedWorld(World):
         return max(self.rows.kept(), default=0)
 
     def calm_down(self) -> None:
-        for each in self.disks.values():
+        for name, each in self.disks.items():
             each.come_back()
+            each.is_gone = each.is_gone or any(former.node_id == name for former in self.removed())
+
+    def removed(self) -> list[FormerNode]:
+        """Return the nodes that were removed."""
+        state = self.cluster.state
+        return [each for each in state.former_nodes if each.node_id not in state.nodes]
 
     def is_data(self, key: str) -> bool:
         """Return whether a key is that of a file or segment of the topic."""
@@ -97,11 +167,11 @@ class ReplicatedWorld(World):
             disk.written(key)
         if key == layout.MARKER:
             disk.marked()
-        history = self._history(key)
+        history = self.history_of(key)
         if history is None:
             return
         if self.several_journals:
-            if key != layout.JOURNAL_NODES:
+            if not key.startswith(layout.JOURNAL_NODES):
                 self.ballots.created(history, disk, key, data)
         elif disk is self.root:
             history.created(key, data)
@@ -121,7 +191,7 @@ class ReplicatedWorld(World):
 
     def removing(self, disk: Disk, key: str) -> None:
         """Hold that what goes from a disk may go."""
-        history = self._history(key)
+        history = self.history_of(key)
         if history is not None and self.several_journals:
             self.ballots.deleting(history, disk, key)
         elif history is not None:
@@ -132,22 +202,16 @@ class ReplicatedWorld(World):
                 disk.lost.add(key)  # it is made again, both files of a segment together
             else:
                 self.rows.deleting(key)
+        elif key == layout.MARKER and disk.node_id not in self.cluster.state.nodes:
+            pass  # somebody who was about to add the node finds that it was added and removed
         elif not key.startswith("selftest/"):
             raise Violation(f"{key} is removed from node {disk.node_id}")
 
-    def _history(self, key: str) -> History | None:
-        """Return the journal that a key is of."""
-        if key.startswith(self.cluster.folder):
-            return self.cluster
-        if not key.startswith(f"topics/{TOPIC}/") or "/journal/" not in key:
-            return None
-        if self.rows is None:
-            folder = key.partition("journal/")[0]
-            told = folder, topic.MACHINE, self.objects, self.expected, self.now_ms, self.files
-            nodes = self.settings.nodes
-            departures = Departures(lambda: self.clock.now, nodes.session_timeout_ms, self.counts)
-            self.rows = ReplicatedRows(self.disks, self.counts, nodes.replicas, departures, *told)
-        return self.rows
+    def _new_rows(self, folder: str) -> Rows:
+        told = folder, topic.MACHINE, self.objects, self.expected, self.now_ms, self.files
+        nodes = self.settings.nodes
+        departures = Departures(lambda: self.clock.now, nodes.session_timeout_ms, self.counts)
+        return ReplicatedRows(self.disks, self.members, self.counts, nodes.replicas, departures, *told)
 
     def hold(self) -> None:
         """Hold that a fault has left at least one copy of what is committed: else the world was too hard."""
@@ -163,6 +227,9 @@ class ReplicatedWorld(World):
         return newest
 
     def excused(self, error: LogError) -> None:
+        if self._is_stranded() and isinstance(error, StoreError | InvalidOption):
+            self.note(self.process.name, "told the new addresses")
+            raise Crashed
         try:
             super().excused(error)
         except (NodeMissing, NotEnoughReplicas):
@@ -182,6 +249,11 @@ class ReplicatedWorld(World):
         except CorruptObject:
             if not any(disk.flips for disk in self.disks.values()):
                 raise
+
+    def _is_stranded(self) -> bool:
+        """Return whether the present process knows only journal nodes of which some were taken away."""
+        known = self.process.log.journals.nodes
+        return known is not None and any(self.disks[each.node].is_gone for each in known.nodes)
 
     def _was_taken(self, url: str, key: str) -> bool:
         """Return whether a fault explains that an object is not there."""

@@ -28,10 +28,11 @@ from pyspark_log_coordinator.journal import (
 )
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup
+from pyspark_log_coordinator.maintenance import group_cleanup, roll_run, topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import LogError
-from tests.simulator import actors, lanes, losses, nemesis, readers
+from tests.simulator import actors, groups, lanes, losses, moves, nemesis, readers
 from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
@@ -96,11 +97,11 @@ def _found(world: ReplicatedWorld) -> None:
         process = world.begin("founder")
         process.state.weather = CALM
         if world.several_journals:
-            bootstrap.mark(list(process.stores.values()), process.environment)
+            bootstrap.mark([process.stores[each] for each in world.addresses], process.environment)
         process.log.open(create=True)
-        for url in list(process.stores)[len(process.log.cluster.state.nodes) :]:
-            node_admin.join(process.log, url)
-        names = sorted(world.disks)
+        for each in list(world.first.values())[len(process.log.cluster.state.nodes) :]:
+            node_admin.join(process.log, each.url)
+        names = sorted(world.first)
         count, wide = world.settings.partitions, world.settings.nodes.replicas
         replicas = [[names[(p + i) % len(names)] for i in range(wide)] for p in range(count)]
         process.log.create_topic(TOPIC, count, world.settings.config, replicas=replicas)
@@ -117,6 +118,8 @@ def _populate(world: World) -> None:
         actors.supervised(world, "operator", nemesis.operator)
         for name in world.disks:
             actors.supervised(world, f"follower {name}", functools.partial(nemesis.follower, node=name))
+        for number in range(settings.nodes.movers):
+            actors.supervised(world, f"mover {number}", moves.mover)
     for number in range(settings.queries):
         actors.start_query(world, actors.Query(f"query-{number}"))
     versions: list[int] = []
@@ -126,10 +129,13 @@ def _populate(world: World) -> None:
     for number in range(settings.maintainers):
         actors.supervised(world, f"maintainer {number}", actors.maintainer)
     for number in range(settings.readers):
-        checkpoint: dict[str, Any] = {}
-        read = functools.partial(readers.stream_reader, checkpoint=checkpoint)
-        actors.supervised(world, f"stream reader {number}", read)
+        name = f"stream reader {number}"
+        checkpoint = world.checkpoints[f"group-{number}"] = {}
+        read = functools.partial(readers.stream_reader, checkpoint=checkpoint, name=f"group-{number}")
+        actors.supervised(world, name, read)
         actors.supervised(world, f"batch reader {number}", readers.batch_reader)
+    if settings.grouped:
+        actors.supervised(world, "group operator", groups.group_operator)
 
 
 def _audit(world: World) -> None:
@@ -154,6 +160,11 @@ def _audit(world: World) -> None:
             topic_cleanup.clean_up_topic(handle)
         _check(world, process.log)
         readers.read_all(process)
+        for name, checkpoint in world.checkpoints.items():
+            readers.finish(process, checkpoint, name)
+            history = groups.group_of(world, name)
+            if history is not None and not rows.unclean:
+                history.hold_finished(checkpoint)
         if isinstance(rows, ReplicatedRows):
             rows.hold_equal()
         for data in world.stored_objects():
@@ -171,7 +182,9 @@ def _audit(world: World) -> None:
 def _mend(process: Process) -> None:
     """Make the lost and damaged objects of the journals again, as `verify --repair` does."""
     handle = actors.open_topic(process)
-    for each in (process.log.cluster, handle.journal):
+    process.log.journals.announce()
+    groups_ = [process.log.group_handle(each).journal for each in process.log.groups().values()]
+    for each in (process.log.cluster, handle.journal, *groups_):
         spare_repair.repair(each, contents=True)
 
 
@@ -181,13 +194,13 @@ def _check(world: World, log: Log) -> None:
     log.open(create=False)
     handle = log.topic(TOPIC)
     rows.check_all()
-    rows.replayed()
-    world.cluster.replayed()
+    for each in world.histories():
+        each.replayed()
     for report in (verify.verify(handle), verify.verify_cluster(log)):
         found = report.findings
         if isinstance(world, ReplicatedWorld) and world.several_journals:
             # A journal node that was wiped takes part no more: that is said, and right.
-            former = {f"journal node {name!r}" for name, disk in world.disks.items() if disk.is_former}
+            former = {f"journal node {name!r}" for name in world.former_journal_nodes()}
             told = {each.what for each in found if each.what.startswith("journal node")}
             require(report.topic is not None or told == former, f"verify says {told}, where {former} were wiped")
             found = [each for each in found if each.what not in former]
@@ -207,6 +220,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
             (roll_plan, "MERGE_COUNT", settings.merge_count),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
+            (group_cleanup, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (roll_run, "CHUNK_BYTES", 400),
             (roll_run, "SMALL_CHUNK_BYTES", 700),
             (roll_run, "TINY_CHUNK_BYTES", 700),
@@ -214,6 +228,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (fetch, "BATCH_ROWS", 5),
             (stream_planner, "IDLE_WAIT_SECONDS", 0),
             (isr_recovery, "INLINE_EVERY_SECONDS", 0.2),
+            (reassigner, "PATIENCE_SECONDS", 0.02),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield

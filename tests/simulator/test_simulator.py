@@ -1,4 +1,4 @@
-"""Two hundred simulated worlds, each chosen by its seed. A failing one is replayed by the command that is printed."""
+"""A hundred and sixty simulated worlds, each chosen by its seed. A failing one is replayed by the command that is printed."""
 
 import functools
 import os
@@ -11,7 +11,7 @@ import pytest
 from tests.simulator.run import run
 
 OPERATIONS = 2000
-SEEDS = 200
+SEEDS = 160
 SEEDS_A_TEST = 20
 ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 8, 5, 7
 """A seed of each kind of world."""
@@ -85,3 +85,18 @@ def test_the_seeds_reach_what_happens_to_nodes(kind):
 @pytest.mark.slow
 def test_the_seeds_reach_elections_that_cut_rows():
     assert counts_of(range(1, SEEDS, 2))["RowsLost"] > 0
+
+
+@pytest.mark.slow
+def test_the_seeds_reach_groups_that_are_rewound():
+    counts = counts_of(range(SEEDS))
+    for what in ("offset commits", "rewound", "rewinds taken up", "offsets deleted"):
+        assert counts[what] > 0, what
+
+
+@pytest.mark.slow
+def test_the_seeds_reach_nodes_that_leave_and_journals_that_migrate():
+    counts = counts_of(range(1, SEEDS, 2))
+    for what in ("NodeAdded", "NodeRemoved", "taken away"):
+        assert counts[what] > 0, what
+    assert counts["JournalMigrationFinished"] > 2

@@ -19,6 +19,7 @@ from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
 from tests.simulator import lanes
 from tests.simulator.clock import Clock
+from tests.simulator.groups import Checkpoint, GroupHistory
 from tests.simulator.invariants import History, Rows, Violation, require
 from tests.simulator.store import CALM, Objects, ProcessState, SimulatedStore, Weather
 
@@ -26,8 +27,17 @@ TOPIC = "t"
 _OPENED_AGAIN = 0.2
 _MORE_WITH_NODES = 3
 """A world of several nodes has so many times the operations: what took one on one store takes some on several."""
+_MORE_WITH_MOVES = 2
+"""The same for a world whose nodes join and leave: there are fewer others in it."""
+_CALM_TO_MOVE = 0.1
+_CRASH_TO_MOVE = 0.002
+"""A longer calm and fewer crashes, so that much is moved."""
 _QUORUM = 0.2
 """In how many of the worlds of several nodes a majority commits."""
+_GROUPED = 0.5
+"""In how many of the worlds stream readers have groups."""
+_MOVING = 0.5
+"""In how many of the worlds of several nodes these join and leave, and journals migrate."""
 BEGIN_MS = 1_700_000_000_000
 
 
@@ -45,6 +55,15 @@ class NodeSettings(msgspec.Struct, frozen=True):
     """How long nothing happens to the disks, about, from one thing to the next."""
     more_troubles: tuple[str, ...] = ()
     """What happens to disks beside what happens in every world."""
+    spares: int = 0
+    """How many disks there are that are no nodes yet."""
+    movers: int = 0
+    """How many operators let nodes join and leave, and migrate the journals."""
+
+    @property
+    def fewest(self) -> int:
+        """How many nodes must be left."""
+        return max(self.replicas, self.journals)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -72,6 +91,8 @@ class Settings(msgspec.Struct, frozen=True):
     """What a writer chooses from, for each batch."""
     rewinds: float
     """How often a stream reader goes back to where it has been, as a probability for each micro-batch."""
+    grouped: bool
+    """Whether each stream reader has a group, which an operator rewinds."""
 
 
 def settings_of(seed: int, operations: int) -> Settings:
@@ -121,6 +142,7 @@ def settings_of(seed: int, operations: int) -> Settings:
         nodes=NodeSettings(),
         acks=chance.choice([("all", "all", "1"), ("all", "all", "1"), ("all", "all", "1", "0")]),
         rewinds=chance.choice([0, 0.1]),
+        grouped=chance.random() < _GROUPED,
     )
     # Every other world has one node, and is what it is whatever the others are.
     return settings if seed % 2 == 0 else _with_nodes(seed, settings)
@@ -157,6 +179,13 @@ def _with_nodes(seed: int, settings: Settings) -> Settings:
         least = 1 if unclean else 2
         config = msgspec.structs.replace(config, replication_mode="quorum", min_insync_replicas=least)
     operations = _MORE_WITH_NODES * settings.operations
+    if chance.random() < _MOVING:
+        movers, calm = chance.choice([1, 2]), max(nodes.calm_seconds, _CALM_TO_MOVE)
+        nodes = msgspec.structs.replace(nodes, spares=2, movers=movers, calm_seconds=calm)
+        # An operator has to live for a while, too, to move anything.
+        weather = msgspec.structs.replace(settings.weather, crash=min(settings.weather.crash, _CRASH_TO_MOVE))
+        settings = msgspec.structs.replace(settings, queries=1, readers=1, maintainers=1, weather=weather)
+        operations *= _MORE_WITH_MOVES
     return msgspec.structs.replace(settings, config=config, nodes=nodes, operations=operations)
 
 
@@ -221,6 +250,10 @@ class World:
         self.weather = settings.weather
         self.cluster = History(layout.CLUSTER_JOURNAL, cluster.MACHINE, self.objects)
         self.rows: Rows | None = None
+        self.groups: dict[str, GroupHistory] = {}
+        """By the folders of their journals."""
+        self.checkpoints: dict[str, Checkpoint] = {}
+        """Those of the stream readers that have a group, by its id."""
         self.taken: dict[str, set[bytes]] = {}
         """What a fault took or damaged of the journals, as it was."""
         self.process_of: dict[str, Process] = {}
@@ -238,8 +271,13 @@ class World:
         """Return the log as a part of a process sees it that has just begun."""
         return Log(process.store, process.environment)
 
-    spared = ("entries", "snapshots", "manifests")
-    """The objects of a journal that have spares."""
+    def spared(self, history: History) -> list[str]:
+        """Return the folders of a journal's objects that have spares."""
+        return [f"{history.folder}{kind}/" for kind in ("entries", "snapshots", "manifests")]
+
+    def histories(self) -> list[History]:
+        """Return all journals."""
+        return [self.cluster, *([] if self.rows is None else [self.rows]), *self.groups.values()]
 
     def journal_stores(self) -> list[Objects]:
         """Return what is on each store that holds journals."""
@@ -288,15 +326,29 @@ class World:
         if self._tell is not None:
             self._tell(line)
 
-    def created(self, key: str, data: bytes) -> None:
+    def history_of(self, key: str) -> History | None:
+        """Return the journal that a key is of, a new one if it is the first."""
         if key.startswith(self.cluster.folder):
-            self.cluster.created(key, data)
-            return
-        if self.rows is None and key.startswith(f"topics/{TOPIC}/") and "/journal/" in key:
-            folder = key.partition("journal/")[0]
-            self.rows = Rows(folder, topic.MACHINE, self.objects, self.expected, self.now_ms)
-        if self.rows is not None and key.startswith(self.rows.folder):
-            self.rows.created(key, data)
+            return self.cluster
+        folder, is_of_journal, _ = key.partition("journal/")
+        if not is_of_journal:
+            return None
+        if key.startswith(layout.GROUPS):
+            folder += is_of_journal
+            if folder not in self.groups:
+                self.groups[folder] = GroupHistory(folder, self.objects, self)
+            return self.groups[folder]
+        if self.rows is None:
+            self.rows = self._new_rows(folder)
+        return self.rows
+
+    def _new_rows(self, folder: str) -> Rows:
+        return Rows(folder, topic.MACHINE, self.objects, self.expected, self.now_ms)
+
+    def created(self, key: str, data: bytes) -> None:
+        history = self.history_of(key)
+        if history is not None:
+            history.created(key, data)
 
     def replaced(self, key: str, data: bytes) -> None:
         if data in self.taken.get(key, ()) or self._is_decided(key, data):
@@ -309,12 +361,12 @@ class World:
 
     def _is_decided(self, key: str, data: bytes) -> bool:
         """Return whether `data` is the entry that was decided for the slot `key`: its spare is put back."""
-        histories = [self.cluster] if self.rows is None else [self.cluster, self.rows]
-        return any(key.startswith(each.folder) and each.has_decided(key, data) for each in histories)
+        return any(key.startswith(each.folder) and each.has_decided(key, data) for each in self.histories())
 
     def deleting(self, key: str) -> None:
-        if key.startswith(self.cluster.folder):
-            self.cluster.deleting(key)
+        history = self.history_of(key)
+        if history is not None:
+            history.deleting(key)
         elif key.startswith("topics/"):
             assert self.rows is not None
             self.rows.deleting(key)

@@ -1,0 +1,163 @@
+"""Groups: those of the stream readers, an operator who rewinds them, and what must hold of their journals.
+
+A stream reader with a group commits to it what its checkpoint says, and takes up what the operator sets. The journal of
+its group is compared with its checkpoint at every entry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark_log.client import groups as operations
+from pyspark_log.client.read import source_offset
+from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.group.lifecycle import DeleteGroup, GroupDeleted
+from pyspark_log_coordinator.group.offsets import OffsetDelete, OffsetsCommitted, OffsetsDeleted, OffsetsReset
+from pyspark_log_coordinator.group.state import Group
+from pyspark_log_coordinator.maintenance import group_cleanup
+from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
+from tests.simulator.invariants import History, require
+
+if TYPE_CHECKING:
+    from pyspark_log.client.read.source_offset import SourceOffset
+    from tests.simulator.store import Objects
+    from tests.simulator.world import Process, World
+
+TOPIC = "t"
+Checkpoint = dict[str, Any]
+"""A stream's: `start`, `end` of the batch that is planned, and all `starts` that there were."""
+NONE = -1
+"""The number before that of the first rewind, and of offsets that were committed without one."""
+_GROWING = ("generation", "rewinds", "actions", "barriers", "journal_generation")
+
+
+class GroupHistory(History):
+    """A group's journal, entry by entry."""
+
+    def __init__(self, folder: str, objects: Objects, world: World) -> None:
+        super().__init__(folder, group.MACHINE, objects)
+        self._world = world
+
+    def decided(self, events: list[Any], before: Group, after: Group) -> None:
+        for name in _GROWING:
+            require(getattr(before, name) <= getattr(after, name), f"{name} of group {after.group_id} went back")
+        state = before
+        for event in events:
+            self._world.counts["rewound"] += isinstance(event, OffsetsReset)
+            self._world.counts["offsets deleted"] += isinstance(event, OffsetsDeleted | GroupDeleted)
+            if isinstance(event, OffsetsCommitted):
+                self._committed(event, state)
+            state = group.evolve(state, event)
+
+    def _committed(self, event: OffsetsCommitted, before: Group) -> None:
+        """Hold that a commit is of what its query has read, after every rewind, and goes back only with a rewind."""
+        where = f"group {before.group_id}"
+        self._world.counts["offset commits"] += 1
+        ((topic_id, offsets),) = event.offsets.items()
+        new = {p: each.offset for p, each in offsets.items()}
+        starts = map(source_offset.parse, reversed(self._world.checkpoints[before.group_id]["starts"]))
+        taken = next((_taken(each) for each in starts if not each.initial and _ends(each) == new), None)
+        require(taken is not None, f"{where}: {new} is committed, and the query's checkpoint has never had it")
+        assert taken is not None
+        for p, offset in new.items():
+            known = before.committed(topic_id, p)
+            if known is None:
+                continue
+            what = f"{where}, partition {p}: {offset} is committed over {known.offset}"
+            require(known.rewind <= taken, f"{what} of rewind {known.rewind}, which the query has not taken up")
+            require(offset >= known.offset or self._is_unclean, f"{what}: it went back, and was not rewound")
+
+    @property
+    def _is_unclean(self) -> bool:
+        return self._world.rows is None or self._world.rows.unclean
+
+    def hold_taken_up(self, since: int, begun: SourceOffset, ended: SourceOffset) -> None:
+        """Hold that a batch, planned after entry `since`, begins where the rewinds that it takes up set it.
+
+        Every partition that none of them moved begins where the batch before ended. As the number of the rewinds that
+        are taken up never goes back, each rewind is taken up once.
+        """
+        if self._is_unclean:
+            return
+        assert self._world.rows is not None
+        before, after = NONE if begun.initial else _taken(begun), _taken(ended)
+        require(before <= after, f"rewind {after} is taken up after rewind {before}")
+        begins = {p: at.offset for (_, p), at in ended.begins(begun).items()}
+        ends = {} if begun.initial else _ends(begun)
+        lows = [each.log_start for each in self._world.rows.states[-1].partitions]
+        topic_id = ended.topics[TOPIC].topic_id
+
+        def follows(moved: dict[int, int]) -> bool:
+            return all(
+                at == moved[p] or moved[p] < at <= lows[p] if p in moved else at >= ends.get(p, at)
+                for p, at in begins.items()
+            )
+
+        states = [each for each in self.states[since:] if each.rewinds == after] if after > before else []
+        moves = [
+            {p: at.offset for p, at in each.offsets.get(topic_id, {}).items() if at.rewind > before} for each in states
+        ]
+        what = f"a batch begins at {begins} after {ends}, and takes up the rewinds {before} to {after}"
+        require(any(map(follows, moves or [{}])), f"{what}, which set {moves}")
+        self._world.counts["rewinds taken up"] += max(after, 0) - max(before, 0)
+
+    def hold_finished(self, checkpoint: Checkpoint) -> None:
+        """Hold that a query that has read everything has taken up all rewinds, and has committed where it is."""
+        start, state = source_offset.parse(checkpoint["start"]), self.states[-1]
+        offsets = state.offsets.get(start.topics[TOPIC].topic_id, {})
+        left = {p: at for p, at in offsets.items() if at.rewind > _taken(start)}
+        require(not left, f"the rewinds {left} were not taken up by {start}")
+        known = {p: at.offset for p, at in offsets.items()}
+        require(known == _ends(start), f"{known} is committed, and the query is at {_ends(start)}")
+
+
+def starts_at_committed(name: str) -> bool:
+    """Return whether the query of a group starts at its committed offsets, instead of at the first rows."""
+    return name.endswith("1")
+
+
+def group_of(world: World, name: str) -> GroupHistory | None:
+    """Return the journal of a group, or None if it has not begun."""
+    return next((each for each in world.groups.values() if each.states[-1].group_id == name), None)
+
+
+def group_operator(process: Process) -> None:
+    """Rewind the groups of the stream readers, and now and then delete offsets, or a whole group.
+
+    A query that starts at the first rows, whatever was committed before, is not rewound before it has started.
+    """
+    world, chance = process.world, process.chance
+    while world.busy:
+        process.wait(0.1)
+        name = chance.choice(sorted(world.checkpoints))
+        if len(world.checkpoints[name].get("starts", ())) < 2 and not starts_at_committed(name):
+            continue
+        try:
+            process.open(create=True)
+            partitions = process.log.topic(TOPIC).journal.state.partitions
+            chosen = chance.sample(range(len(partitions)), chance.randint(1, len(partitions)))
+            match chance.randrange(8):
+                case 0:
+                    handle = process.log.group(name)
+                    handle.submit(OffsetDelete({process.log.topic(TOPIC).topic_id: tuple(chosen)}))
+                case 1:
+                    process.log.group(name).submit(DeleteGroup())
+                case 2:
+                    group_cleanup.clean_up_groups(process.log, lambda _, error: world.excused(error))
+                case _:
+                    ranges = {p: (partitions[p].log_start, partitions[p].high_watermark) for p in chosen}
+                    new = {(TOPIC, p): chance.randint(*bounds) for p, bounds in ranges.items()}
+                    operations.reset(process.log, name, new)
+        except (UnknownGroup, UnknownTopic):
+            pass
+        except LogError as error:
+            world.excused(error)
+
+
+def _taken(offset: SourceOffset) -> int:
+    assert offset.group is not None
+    return offset.group.number
+
+
+def _ends(offset: SourceOffset) -> dict[int, int]:
+    return {p: at.offset for p, at in offset.topics[TOPIC].end.items()}
