@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import os
-import re
+import pathlib
 import select
 import sys
 import time
@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_log.cli import arguments
+from pyspark_log.cli import arguments, row_positions
 from pyspark_log.cli.arguments import Format
+from pyspark_log.cli.output import counted
 from pyspark_log.client.opening import open_log
-from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.cli.row_files import Write
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 POLL_SECONDS = 0.1
@@ -32,10 +35,8 @@ Examples:
   pyspark-log consume flights --max-messages 10
   pyspark-log consume flights --follow --from latest --json
   pyspark-log consume flights --partition 0 --from 120
-  pyspark-log consume flights --from @1700000000000
+  pyspark-log consume flights --from @2026-01-31T12:00:00Z --to @2026-01-31T13:00:00Z --output hour.parquet
 """
-_TIME = re.compile(r"@[0-9]{1,15}")
-_OFFSET = re.compile(r"[0-9]{1,18}")
 
 
 def consume(  # noqa: PLR0913  # one for each option of the command
@@ -47,10 +48,19 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="Start: earliest, latest, an offset (with one --partition), or @MS for the first row of each "
-            "partition at or after a time in milliseconds since 1970.",
+            help="Start: earliest, latest, an offset (with one --partition), or @TIME for the first row of each "
+            "partition at or after a time: milliseconds since 1970, or such as 2026-01-31T12:00:00Z.",
         ),
     ] = "earliest",
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="End, exclusive: latest, an offset, or @TIME (default: the last row that exists at the start).",
+            show_default=False,
+        ),
+    ] = None,
     partition: Annotated[
         list[int] | None,
         typer.Option(min=0, metavar="N", help="Partition to read; can be repeated (default: all).", show_default=False),
@@ -72,6 +82,14 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         typer.Option("--format", help="Format of a line: text is the value, json is the row as produce reads it."),
     ] = Format.TEXT,
     key_separator: arguments.KeySeparator = None,
+    output: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the rows to this file instead: .parquet with the columns of a Spark read, or .jsonl.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the rows of a topic.
@@ -82,16 +100,29 @@ def consume(  # noqa: PLR0913  # one for each option of the command
     """
     form = Format.JSON if json else form
     arguments.check_key_separator(key_separator, form)
-    if not (start in {"earliest", "latest"} or _TIME.fullmatch(start) or _OFFSET.fullmatch(start)):
-        arguments.refuse("--from", f"{start!r} is not earliest, latest, an offset, or @MS (milliseconds since 1970)")
+    row_positions.check(row_positions.FROM, start)
+    if end is not None:
+        row_positions.check(row_positions.TO, end)
+        _refuse_with_follow(row_positions.TO, follow=follow)
+    if output is not None:
+        _check_output(output, follow=follow, is_formatted=form is Format.JSON or key_separator is not None)
     try:
         log = open_log(path)
         handle = log.topic(topic)
         partitions = _chosen(handle, partition)
-        reading = _Reading(handle, _begins(handle, partitions, start), form, key_separator, rack or "")
+        begins = row_positions.offsets_at(row_positions.FROM, start, handle, partitions)
+        ends = None
+        if end is not None:
+            ends = row_positions.offsets_at(row_positions.TO, end, handle, partitions)
+            row_positions.check_order(handle, begins, ends)
+        reading = _Reading(handle, begins, ends, rack or "")
+        if output is not None:
+            _write_file(output, log, reading, max_messages)
+            return
+        write = _printer(form, key_separator)
         left = max_messages
         while True:
-            printed = reading.poll(log, left)
+            printed = reading.poll(log, write, left)
             left = None if left is None else left - printed
             if not follow or left == 0:
                 return
@@ -103,40 +134,76 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         sys.stdout.flush()
 
 
-class _Reading:
-    """The next offset of each partition, and the format of rows."""
+def _refuse_with_follow(name: str, *, follow: bool) -> None:
+    if follow:
+        arguments.refuse(name, "--follow waits for rows without end; omit one of the two")
 
-    def __init__(
-        self, handle: TopicHandle, begins: dict[int, int], form: Format, key_separator: str | None, rack: str
-    ) -> None:
+
+def _check_output(output: pathlib.Path, *, follow: bool, is_formatted: bool) -> None:
+    """End the program if the file cannot be written."""
+    _refuse_with_follow("--output", follow=follow)
+    if output.suffix not in {".jsonl", ".parquet"}:
+        arguments.refuse("--output", f"{str(output)!r} does not end in .jsonl or .parquet, which say the format")
+    if is_formatted:
+        arguments.refuse(
+            "--output", "the ending of the file says the format; omit --json, --format and --key-separator"
+        )
+    if output.exists():
+        arguments.refuse("--output", f"{str(output)!r} exists; choose another name, or delete it")
+
+
+def _printer(form: Format, key_separator: str | None) -> Write:
+    """Return a function that prints rows."""
+    from pyspark_log.cli import json_rows, text_rows
+
+    separator = None if key_separator is None else os.fsencode(key_separator)
+
+    def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+        if form is Format.JSON:
+            lines = json_rows.encode(record, topic, partition, offset)
+        else:
+            lines = text_rows.encode(record, separator)
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
+
+    return write
+
+
+def _write_file(output: pathlib.Path, log: Log, reading: _Reading, rows_max: int | None) -> None:
+    from pyspark_log.cli.row_files import open_rows
+
+    with open_rows(output) as write:
+        rows = reading.poll(log, write, rows_max)
+    typer.echo(f"wrote {counted(rows, 'row')} to {output}")
+
+
+class _Reading:
+    """The next offset of each partition, and where to end."""
+
+    def __init__(self, handle: TopicHandle, begins: dict[int, int], ends: dict[int, int] | None, rack: str) -> None:
+        """`ends` None: at the end of the log."""
         self._handle = handle
         self._next = begins
-        self._form = form
-        self._separator = None if key_separator is None else os.fsencode(key_separator)
+        self._ends = ends
         self._rack = rack
 
-    def poll(self, log: Log, rows_max: int | None) -> int:
-        """Print new rows, at most `rows_max`, and return their number."""
-        from pyspark_log.cli import json_rows, text_rows
+    def poll(self, log: Log, write: Write, rows_max: int | None) -> int:
+        """Write new rows, at most `rows_max`, and return their number."""
         from pyspark_log.client.read.fetch import BATCH_ROWS, fetch
         from pyspark_log.client.read.planning import Range, find_again, split_of
 
         rows = 0
-        ends = {number: self._handle.journal.state.partitions[number].high_watermark for number in self._next}
+        name, state = self._handle.name, self._handle.journal.state
+        ends = self._ends or {number: state.partitions[number].high_watermark for number in self._next}
         for number, begin in list(self._next.items()):
             end = ends[number] if rows_max is None else min(ends[number], begin + rows_max - rows)
             if end <= begin:
                 continue
-            split = split_of(self._handle, Range(self._handle.name, number, begin, end), self._rack)
+            split = split_of(self._handle, Range(name, number, begin, end), self._rack)
             for offset, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
                 for first in range(0, batch.num_rows, BATCH_ROWS):
                     record = batch.slice(first, BATCH_ROWS)
-                    if self._form is Format.JSON:
-                        lines = json_rows.encode(record, self._handle.name, number, offset + first)
-                    else:
-                        lines = text_rows.encode(record, self._separator)
-                    sys.stdout.buffer.write(lines)
-                    sys.stdout.buffer.flush()
+                    write(record, name, number, offset + first)
                     self._next[number] = offset + first + record.num_rows
             rows += end - begin
         return rows
@@ -147,35 +214,6 @@ def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
     for number in wanted or ():
         state.partition(number)  # raises if there is none
     return sorted(set(wanted)) if wanted else list(range(len(state.partitions)))
-
-
-def _begins(handle: TopicHandle, partitions: list[int], start: str) -> dict[int, int]:
-    """Return the first offset to read of each partition."""
-    from pyspark_log.client.read.positions import Subscribed, resolve
-    from pyspark_log.options import Earliest, GlobalTimestamp, Latest, NoMatch
-
-    if _OFFSET.fullmatch(start):
-        return _at_offset(handle, partitions, int(start))
-    position = Earliest() if start == "earliest" else Latest() if start == "latest" else GlobalTimestamp(int(start[1:]))
-    now = Subscribed({handle.name: handle}, {handle.name: tuple(partitions)})
-    found = resolve(now, position, NoMatch.LATEST, ending=False)
-    return {number: found[handle.name, number] for number in partitions}
-
-
-def _at_offset(handle: TopicHandle, partitions: list[int], offset: int) -> dict[int, int]:
-    if len(partitions) > 1:
-        raise InvalidInput(
-            f"--from {offset} needs one partition, but {len(partitions)} of topic {handle.name!r} are selected; select "
-            "one with --partition"
-        )
-    (number,) = partitions
-    state = handle.journal.state.partitions[number]
-    if not state.log_start <= offset <= state.high_watermark:
-        raise DataLoss(
-            f"topic {handle.name!r}, partition {number} has no offset {offset}; expected an offset from "
-            f"{state.log_start} to {state.high_watermark}, the offset of the next row"
-        )
-    return {number: offset}
 
 
 def _wait(seconds: float) -> None:
