@@ -35,7 +35,8 @@ Examples:
   pyspark-log consume flights --max-messages 10
   pyspark-log consume flights --follow --from latest --json
   pyspark-log consume flights --partition 0 --from 120
-  pyspark-log consume flights --from @2026-01-31T12:00:00Z --to @2026-01-31T13:00:00Z --output hour.parquet
+  pyspark-log consume flights --from @1700000000000 --to @2026-01-31T12:00:00Z
+  pyspark-log consume flights --to latest --output flights.parquet
 """
 
 

@@ -64,9 +64,8 @@ def test_an_end_that_the_partition_does_not_have_is_an_error(cli):
 
 def test_to_follow_has_no_end(cli, tmp_path):
     for more in (("--to", "latest"), ("--output", tmp_path / "rows.jsonl")):
-        assert "--follow waits for rows without end; omit one of the two" in cli.misuse(
-            "consume", "t", "--follow", *more
-        )
+        said = cli.misuse("consume", "t", "--follow", *more)
+        assert "--follow waits for rows without end; omit one of the two" in said
 
 
 ROWS = [
