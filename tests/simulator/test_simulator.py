@@ -1,4 +1,7 @@
-"""A hundred and sixty simulated worlds, each chosen by its seed. A failing one is replayed by the command that is printed."""
+"""A hundred and sixty simulated worlds, each chosen by its seed.
+
+A failing one is replayed by the command that is printed.
+"""
 
 import functools
 import os
