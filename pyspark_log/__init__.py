@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark_log.clients.consumer import Consumer
     from pyspark_log.clients.producer import Producer
+    from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
     from pyspark_log.clients.records import (
         BatchMetadata,
         ConsumerBatch,
+        ConsumerGroupMetadata,
         ConsumerRecord,
+        OffsetAndMetadata,
         OffsetAndTimestamp,
         RecordMetadata,
         TopicPartition,
@@ -37,9 +40,12 @@ __all__ = [
     "BatchMetadata",
     "Consumer",
     "ConsumerBatch",
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "DefaultSource",
     "LogError",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Producer",
     "RecordMetadata",
@@ -49,6 +55,7 @@ __all__ = [
 ]
 _MODULES = {
     "Consumer": "pyspark_log.clients.consumer",
+    "ConsumerRebalanceListener": "pyspark_log.clients.rebalance_listener",
     "DefaultSource": "pyspark_log.datasource",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark_log.clients.records import TopicPartition
+from pyspark_log.clients.records import OffsetAndMetadata, TopicPartition
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,3 +33,18 @@ def offset_of(given: int) -> int:
     if offset < 0:
         raise InvalidInput(f"offset {offset} is negative; use seek_to_beginning or seek_to_end")
     return offset
+
+
+def committed_of(
+    given: Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets to commit, which were given as numbers or as `OffsetAndMetadata`. Raises `InvalidInput`."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"{given!r} are no offsets to commit; give a dict with an offset for each partition")
+    found = {}
+    for key, each in given.items():
+        offset, metadata, epoch = each if isinstance(each, tuple) and len(each) == 3 else (each, "", -1)  # noqa: PLR2004
+        if not isinstance(metadata, str):
+            raise InvalidInput(f"the metadata of a commit is {metadata!r}; give text")
+        found[partition_of(key)] = OffsetAndMetadata(offset_of(offset), metadata, epoch)
+    return found

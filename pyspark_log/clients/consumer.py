@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
+import re
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from pyspark_log.client.opening import own_log
-from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log.client.read.positions import offset_for_time
-from pyspark_log.clients.arguments import offset_of, partition_of
+from pyspark_log.clients.arguments import committed_of, offset_of, partition_of
 from pyspark_log.clients.assigned import AssignedPartition
+from pyspark_log.clients.consumer_group import ConsumerGroup
+from pyspark_log.clients.iteration import RowIteration
 from pyspark_log.clients.looks import Looks
-from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, OffsetAndTimestamp, TopicPartition
-from pyspark_log.clients.row_output import first_timestamp_ms, records_of
+from pyspark_log.clients.reading import Reading
+from pyspark_log.clients.records import (
+    ConsumerBatch,
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from pyspark_log.clients.subscribed_topics import SubscribedTopics
+from pyspark_log.clients.topic_queries import TopicQueries
 from pyspark_log.options.consumer import parse_consumer
-from pyspark_log_storage.errors import InvalidInput, LogError
+from pyspark_log_storage.errors import InvalidInput, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,26 +37,29 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from pyspark_log.clients.commits import OnCommit
+    from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
-BUSY_LOOK_SECONDS = 0.1
-"""How often a consumer that has rows to return looks for newer ones."""
-_ITERATION_MS = 1000
-
+GivenOffsets: TypeAlias = (
+    "Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int]"
+)
 T = TypeVar("T")
 
 
-class Consumer:
-    """Reads partitions of topics.
+class Consumer(TopicQueries, RowIteration):
+    """Reads topics, alone or as a member of a group.
 
-        with Consumer("/data/log", auto_offset_reset="earliest") as consumer:
-            consumer.assign(consumer.partitions("flights"))
-            for record in consumer:
-                print(record.offset, record.value)
+        with Consumer("/data/log", group_id="etl", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["flights"])
+            while True:
+                for record in consumer.poll(timeout_ms=1000):
+                    print(record.offset, record.value)
+                consumer.commit()
 
-    It returns rows below the high watermark only, those of a partition in order. It stores no offsets: a program that
-    continues later keeps `position` with its results.
+    It returns rows below the high watermark only, those of a partition in order. Without `group.id` it stores no
+    offsets: a program that continues later keeps `position` with its results.
 
     A Consumer is for one thread at a time, except `close`; a call from a second thread raises `InvalidInput`.
     """
@@ -62,32 +74,17 @@ class Consumer:
         self._options = parse_consumer(config, options)
         self._log = own_log(os.fspath(path))
         self._looks = Looks(self._log, self._options.longest_pause)
-        self._assigned: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
-        """The partition that was read last is the last one."""
-        self._before: dict[AssignedPartition, tuple[int | None, int]] = {}
-        """The places of partitions before the rows were taken that a call is to return."""
-        self._ahead: list[ConsumerRecord] = []
-        """Rows that an iteration has not come to, the next one last."""
-        self._looked = -float("inf")
-        self._in_use = threading.Lock()
+        self._reading = Reading(self._looks, self._options.fetch_bytes)
+        self._in_use = threading.RLock()
+        self._depth = 0
+        self._is_finishing = False
         self._closed = threading.Event()
-
-    def topics(self) -> set[str]:
-        """Return the names of all topics."""
-        with self._alone():
-            self._looks.open()
-            return set(self._log.topics())
-
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return the numbers of a topic's partitions. Raises `UnknownTopic`."""
-        with self._alone():
-            return set(range(len(self._topic(topic).journal.state.partitions)))
-
-    def partitions(self, *topics: str) -> list[TopicPartition]:
-        """Return all partitions of some topics, for `assign`. Raises `UnknownTopic`."""
-        return [
-            TopicPartition(topic, number) for topic in topics for number in sorted(self.partitions_for_topic(topic))
-        ]
+        self._process = os.getpid()
+        self._group: ConsumerGroup | None = None
+        if self._options.group is not None:
+            address = os.fspath(path)
+            self._group = ConsumerGroup(address, self._options.group, self._options, self._reading, self._looks)
+            weakref.finalize(self, self._group.stop)
 
     def assign(
         self,
@@ -97,51 +94,92 @@ class Consumer:
         """Read these partitions from now on, and no others.
 
         `start` is where to begin, or the offset of each partition. A partition without an offset keeps its position if
-        it is assigned already, else begins as `auto.offset.reset` says. Raises `UnknownTopic`, and `InvalidInput` for a
-        partition that does not exist.
+        it is assigned already, else begins at the offset that the group has committed, if there is a group, else as
+        `auto.offset.reset` says. Raises `UnknownTopic`, and `InvalidInput` for a partition that does not exist.
         """
         if not (start is None or start in ("earliest", "latest") or isinstance(start, Mapping)):
             raise InvalidInput(
                 f"start is {start!r}; give earliest, latest, or a dict with the offset of each partition"
             )
         with self._alone():
-            self._hand_back()
+            if self._group is not None and self._group.is_subscribed:
+                raise InvalidInput("the group assigns the partitions of this Consumer; unsubscribe first")
+            self._reading.hand_back()
             handles: dict[str, TopicHandle] = {}
             assigned: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
+            new = []
             for key in dict.fromkeys(partition_of(each) for each in partitions):
-                handle = handles.get(key.topic) or self._topic(key.topic)
+                handle = handles.get(key.topic) or self._looks.topic(key.topic)
                 handles[key.topic] = handle
                 state = handle.journal.state.partition(key.partition)
-                known = self._assigned.get(key)
+                known = self._reading.partitions.get(key)
                 if known is None or known.handle.topic_id != handle.topic_id:
                     known = AssignedPartition(handle, key.partition, self._options)
+                    new.append(known)
                 known.handle = handle  # the log makes new ones when its journals have moved
+                assigned[key] = known
                 if start == "earliest":
                     known.seek(state.log_start)
                 elif start == "latest":
                     known.seek(state.high_watermark)
                 elif isinstance(start, Mapping) and key in start:
                     known.seek(offset_of(start[key]))
-                assigned[key] = known
-            self._assigned = assigned
+            if self._group is not None:
+                self._group.start([each for each in new if each.place[0] is None])
+            self._reading.partitions = assigned
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Share these topics, or all whose whole name matches `pattern`, with the other members of the group.
+
+        The next calls of `poll` join the group. Each partition begins at the offset that the group has committed, else
+        as `auto.offset.reset` says. `listener` learns which partitions come and go. Topics need not exist yet. A second
+        call replaces the subscription. Raises `InvalidInput` without `group.id`, `InvalidName`.
+        """
+        wanted = SubscribedTopics(topics, pattern)
+        with self._alone():
+            group = self._the_group("subscribe")
+            if not group.is_subscribed:
+                self._reading.hand_back()
+                self._reading.partitions.clear()
+            group.subscribe(wanted, listener)
+
+    def unsubscribe(self) -> None:
+        """Give up all partitions, and leave the group if the consumer subscribes to topics."""
+        with self._alone():
+            self._reading.hand_back()
+            if self._group is not None:
+                self._group.unsubscribe()
+            self._reading.partitions.clear()
+
+    def subscription(self) -> set[str]:
+        """Return the topics that the consumer subscribes to."""
+        return set() if self._group is None else self._group.subscription()
 
     def assignment(self) -> set[TopicPartition]:
         """Return the assigned partitions."""
-        return set(self._assigned)
+        return set(self._reading.partitions)
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return the next rows, at most `max_records` (`max.poll.records`), in order within each partition.
 
         If there are none, wait for up to `timeout_ms` milliseconds and then return an empty list. A row that arrives is
-        seen after a pause between two looks, see `fetch.max.wait.ms`.
+        seen after a pause between two looks, see `fetch.max.wait.ms`. A member of a group joins and rejoins here, so it
+        must call this every `max.poll.interval.ms`.
 
         Raises `InvalidInput` if nothing is assigned, `UnknownTopic` for a topic that was deleted, `CorruptObject` and
-        `StoreError` if no replica can be read, and `DataLoss` for an offset that is not in the log any more if
-        `auto.offset.reset` is none. After an error the positions are those before it.
+        `StoreError` if no replica can be read, `DataLoss` for an offset that is not in the log any more if
+        `auto.offset.reset` is none, and `FencedInstance` if another process has this `group.instance.id`. After an
+        error the positions are those before it.
         """
         with self._alone():
-            self._hand_back()
-            return self._poll(timeout_ms, max_records or self._options.max_poll_records)
+            self._reading.hand_back()
+            rows_max = max_records or self._options.max_poll_records
+            return self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)
 
     def poll_batches(self, timeout_ms: float = 0) -> list[ConsumerBatch]:
         """Return the next rows as Arrow batches, up to the one with which they have `fetch.max.bytes`.
@@ -149,8 +187,41 @@ class Consumer:
         Waits and raises as `poll`.
         """
         with self._alone():
-            self._hand_back()
-            return self._wait_for(self._take_batches, timeout_ms)
+            self._reading.hand_back()
+            return self._wait_for(self._reading.take_batches, timeout_ms)
+
+    def commit(self, offsets: GivenOffsets | None = None) -> None:
+        """Commit offsets to the group, and return when they are durable; by default those after the returned rows.
+
+        `offsets` are the next rows to read, by partition: numbers or `OffsetAndMetadata`. In an iteration, the row that
+        was returned last counts as processed.
+
+        If an error is raised, nothing was committed: `UnknownMember` if the group has removed this member,
+        `IllegalGeneration` and `RebalanceInProgress` if it is rebalancing, `FencedInstance` if another process has this
+        `group.instance.id`, `RewindPending` if the offsets of the group were reset, `InvalidInput` for a partition that
+        is not assigned, `StoreError`. After a `MemberError` call `poll`, which joins again.
+        """
+        with self._alone():
+            self._the_group("commit").commit(None if offsets is None else committed_of(offsets))
+
+    def commit_async(self, offsets: GivenOffsets | None = None, callback: OnCommit | None = None) -> None:
+        """Commit as `commit`, in a thread of the consumer.
+
+        `callback(offsets, error)` is called by a later `poll`, `commit` or `close`; error is None if they are durable.
+        Without a callback an error is logged.
+        """
+        with self._alone():
+            self._the_group("commit").commit_later(None if offsets is None else committed_of(offsets), callback)
+
+    def committed(self, partition: TopicPartition | tuple[str, int]) -> OffsetAndMetadata | None:
+        """Return what the group has committed for a partition, None if it has not. Raises `UnknownTopic`."""
+        with self._alone():
+            found = self._the_group("look for committed offsets").committed(partition_of(partition))
+            return None if found is None else OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return the group, the member id and the generation of this consumer."""
+        return self._the_group("be a member").metadata()
 
     def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
         """Read a partition from `offset` next.
@@ -158,7 +229,7 @@ class Consumer:
         If the log does not have that offset when the partition is read, `auto.offset.reset` decides.
         """
         with self._alone():
-            self._hand_back()
+            self._reading.hand_back()
             self._of(partition).seek(offset_of(offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition | tuple[str, int]) -> None:
@@ -176,14 +247,13 @@ class Consumer:
         """
         with self._alone():
             found = self._of(partition)
-            ahead = (each.offset for each in reversed(self._ahead) if (each.topic, each.partition) == found.key)
-            first = next(ahead, None)
+            first = self._reading.next_returned(found.key)
             return found.position() if first is None else first
 
     def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Return no rows of these partitions until `resume`."""
         with self._alone():
-            self._hand_back()
+            self._reading.hand_back()
             for each in partitions:
                 self._of(each).is_paused = True
 
@@ -195,36 +265,32 @@ class Consumer:
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
-        return {key for key, each in self._assigned.items() if each.is_paused}
-
-    def beginning_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
-        return self._offsets(partitions, lambda state: state.log_start)
-
-    def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Return the end of each partition: its high watermark, the offset of the next row that can be read."""
-        return self._offsets(partitions, lambda state: state.high_watermark)
-
-    def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first row of each partition whose timestamp is the given one or later; None if there is none."""
-        with self._alone():
-            found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-            for given, ms in times_ms.items():
-                key = partition_of(given)
-                handle = self._topic(key.topic)
-                handle.journal.state.partition(key.partition)  # raises if there is no such partition
-                offset = offset_for_time(handle, key.partition, ms, self._options.rack)
-                found[key] = None
-                if offset is not None:
-                    split = split_of(handle, Range(*key, offset, offset + 1), self._options.rack)
-                    found[key] = OffsetAndTimestamp(offset, first_timestamp_ms(self._log.store_at, split))
-            return found
+        return {key for key, each in self._reading.partitions.items() if each.is_paused}
 
     def close(self) -> None:
-        """Stop: a waiting `poll` returns, iterations end, and later calls raise `InvalidInput`. For any thread."""
+        """Stop: a waiting `poll` returns, iterations end, and later calls raise `InvalidInput`. For any thread.
+
+        A member commits what it owes (`enable.auto.commit`), tells its listener, and leaves the group unless it is
+        static. If another thread uses the consumer, that thread does so at the end of its call.
+        """
         self._closed.set()
+        if self._in_use.acquire(blocking=False):
+            try:
+                if self._depth == 0:
+                    self._finish()
+            finally:
+                self._in_use.release()
+
+    def _finish(self) -> None:
+        """Close the group, whose listener may use the consumer once more."""
+        if self._group is None or self._is_finishing or self._process != os.getpid():
+            return
+        self._is_finishing = True
+        try:
+            self._reading.hand_back()
+            self._group.close()
+        finally:
+            self._group = None
 
     def __enter__(self) -> Self:
         return self
@@ -234,129 +300,79 @@ class Consumer:
     ) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        return self
-
-    def __next__(self) -> ConsumerRecord:
-        """Return the next row; wait until there is one, or the Consumer is closed."""
-        while not self._closed.is_set():
-            if self._ahead:
-                return self._ahead.pop()
-            with self._alone():
-                self._ahead = self._poll(_ITERATION_MS, self._options.max_poll_records)[::-1]
-        raise StopIteration
-
-    def __aiter__(self) -> Consumer:
-        return self
-
-    async def __anext__(self) -> ConsumerRecord:
-        """Return the next row; wait without blocking the event loop. Rows are read in a thread of its executor."""
-        while not self._closed.is_set():
-            if self._ahead:
-                return self._ahead.pop()
-            reading = asyncio.ensure_future(asyncio.to_thread(self._read_ahead))
-            try:
-                await asyncio.shield(reading)
-            except asyncio.CancelledError:
-                await reading  # a moment: what it reads stays for the next call
-                raise
-            if not self._ahead:
-                await asyncio.sleep(self._looks.pause())
-        raise StopAsyncIteration
-
-    def _read_ahead(self) -> None:
-        if self._closed.is_set():
-            return
-        with self._alone():
-            self._ahead = self._poll(0, self._options.max_poll_records)[::-1]
-
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Refuse a second thread, and everything after `close`."""
-        if self._closed.is_set():
+        if self._closed.is_set() and not self._is_finishing:
             raise InvalidInput("this Consumer is closed; make a new one")
         if not self._in_use.acquire(blocking=False):
             raise InvalidInput("this Consumer is in use by another thread; use one Consumer for each thread")
+        self._depth += 1
         try:
+            if self._group is not None and self._process != os.getpid():
+                raise InvalidInput("this Consumer was made before the process was forked; make one in each process")
             yield
         finally:
-            self._in_use.release()
+            self._depth -= 1
+            try:
+                if self._closed.is_set() and self._depth == 0:
+                    self._finish()
+            finally:
+                self._in_use.release()
 
-    def _poll(self, timeout_ms: float, rows_max: int) -> list[ConsumerRecord]:
-        def take() -> list[ConsumerRecord]:
-            records: list[ConsumerRecord] = []
-            with _raised_if_empty(records):
-                while len(records) < rows_max and (batch := self._take(rows_max - len(records))) is not None:
-                    records += records_of(batch)
-            return records
-
-        return self._wait_for(take, timeout_ms)
-
-    def _take_batches(self) -> list[ConsumerBatch]:
-        batches: list[ConsumerBatch] = []
-        size = 0
-        with _raised_if_empty(batches):
-            while size < self._options.fetch_bytes and (batch := self._take(None)) is not None:
-                batches.append(batch)
-                size += batch.rows.nbytes
-        return batches
+    def _the_group(self, what: str) -> ConsumerGroup:
+        if self._group is None:
+            raise InvalidInput(f"this Consumer has no group to {what}; give the option group.id")
+        return self._group
 
     def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
         """Return what `take` returns, once that is not empty or the time is over.
 
         If the call ends with an error or an interrupt, the rows that were taken are read again.
         """
-        if not self._assigned:
-            raise InvalidInput("no partition is assigned; call assign first")
+        group = self._group
+        if group is not None and group.is_calling_listener:
+            raise InvalidInput("a rebalance listener cannot poll; return, and poll afterwards")
+        if not self._reading.partitions and not (group is not None and group.is_subscribed):
+            raise InvalidInput("no partition is assigned; call subscribe or assign first")
         deadline = monotonic() + timeout_ms / 1000
         try:
             while True:
-                self._before = {}
+                self._reading.begin()
+                pause = self._looks.pause()
+                if group is not None:
+                    group.poll()
+                    pause = min(pause, group.pause())
                 self._look()
                 if found := take():
                     self._looks.found()
                     return found
                 left = deadline - monotonic()
-                if left <= 0 or self._closed.wait(min(self._looks.pause(), left)):
+                if left <= 0 or self._closed.wait(min(pause, left)):
                     return found
         except BaseException:
-            for each, place in self._before.items():
-                each.go_back(place)
+            self._reading.go_back()
             raise
 
     def _look(self) -> None:
-        """Look for new rows, unless there are enough and the last look was a moment ago."""
-        if monotonic() - self._looked < BUSY_LOOK_SECONDS and any(each.has_rows for each in self._assigned.values()):
-            return
-        self._looks.look({each.handle.topic_id: each.handle for each in self._assigned.values()}.values())
-        self._looked = monotonic()
+        """Look for new rows. A member goes on without a topic that was deleted: its group assigns the rest anew."""
+        try:
+            self._reading.look()
+        except UnknownTopic as error:
+            if self._group is None or not self._group.is_subscribed:
+                raise
+            self._group.topic_deleted(error.topic)
 
-    def _take(self, rows_max: int | None) -> ConsumerBatch | None:
-        """Return the next rows of a partition. Each has its turn after one batch."""
-        for key, each in list(self._assigned.items()):
-            if each.is_paused:
-                continue
-            self._before.setdefault(each, each.place)
-            batch = each.take(rows_max)
-            if batch is not None:
-                if not each.is_within_batch:
-                    self._assigned.move_to_end(key)  # the others come first now
-                return batch
-        return None
+    def _read_ahead(self, timeout_ms: float) -> None:
+        rows_max = self._options.max_poll_records
+        self._reading.ahead = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)[::-1]
 
-    def _hand_back(self) -> None:
-        """Put back the rows that an iteration has read and not returned."""
-        for record in self._ahead:  # the first one of each partition is the last
-            self._assigned[TopicPartition(record.topic, record.partition)].seek(record.offset)
-        self._ahead = []
-
-    def _topic(self, name: str) -> TopicHandle:
-        self._looks.open()
-        return self._log.topic(name)
+    def _pause(self) -> float:
+        return self._looks.pause()
 
     def _of(self, partition: TopicPartition | tuple[str, int]) -> AssignedPartition:
         key = partition_of(partition)
-        found = self._assigned.get(key)
+        found = self._reading.partitions.get(key)
         if found is None:
             raise InvalidInput(f"topic {key.topic!r}, partition {key.partition} is not assigned; assign it first")
         return found
@@ -365,27 +381,9 @@ class Consumer:
         self, partitions: Iterable[TopicPartition | tuple[str, int]], where: Callable[[Partition], int]
     ) -> None:
         with self._alone():
-            self._hand_back()
-            chosen = [self._of(each) for each in partitions] or list(self._assigned.values())
+            self._reading.hand_back()
+            chosen = [self._of(each) for each in partitions] or list(self._reading.partitions.values())
             for handle in {each.handle.topic_id: each.handle for each in chosen}.values():
                 handle.refresh()
             for each in chosen:
                 each.seek(where(each.state))
-
-    def _offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]], which: Callable[[Partition], int]
-    ) -> dict[TopicPartition, int]:
-        with self._alone():
-            keys = [partition_of(each) for each in partitions]
-            handles = {topic: self._topic(topic) for topic in {key.topic for key in keys}}
-            return {key: which(handles[key.topic].journal.state.partition(key.partition)) for key in keys}
-
-
-@contextlib.contextmanager
-def _raised_if_empty(found: list[T]) -> Iterator[None]:
-    """Let an error wait for the next call if there are rows that the caller would lose."""
-    try:
-        yield
-    except LogError:
-        if not found:
-            raise

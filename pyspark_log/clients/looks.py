@@ -39,6 +39,21 @@ class Looks:
             self._log.open(create=False)
             self._opened = monotonic()
 
+    def topic(self, name: str) -> TopicHandle:
+        """Return the handle of a topic, refreshed. Raises `UnknownTopic`, `NoCluster`, `StoreError`."""
+        self.open()
+        return self._log.topic(name)
+
+    def topic_names(self) -> set[str]:
+        """Return the names of all topics."""
+        self.open()
+        return set(self._log.topics())
+
+    def groups(self) -> set[str]:
+        """Return the names of all groups."""
+        self.open()
+        return set(self._log.groups())
+
     def look(self, handles: Iterable[TopicHandle]) -> None:
         """Refresh the topics that have new entries. Raises `UnknownTopic` for a deleted one, `StoreError`."""
         self.open()

@@ -51,6 +51,24 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp: int
 
 
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit, or that was committed: the next row to read, and a text that is kept with it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    """The leader epoch of the row before, -1 if unknown: it shows a row that was replaced by an unclean election."""
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who a consumer is in its group. The generation is -1 before it has an assignment."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
 class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
     """A row. A null value is a tombstone, `timestamp` is in milliseconds since 1970."""
 

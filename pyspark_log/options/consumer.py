@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 
 import msgspec
 
 from pyspark_log.options import consumer_table as table
 from pyspark_log.options.client_config import gather
+from pyspark_log.options.given import Given
 from pyspark_log.options.option import Kind
+from pyspark_log_coordinator.membership.group_member import MemberSettings
+from pyspark_log_storage.errors import InvalidOption
+
+
+class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a member of a group. Times in seconds."""
+
+    group_id: str
+    member: MemberSettings
+    heartbeat_interval_ms: int
+    strategies: tuple[str, ...]
+    auto_commit_interval: float | None
+    """None: commits are the program's own."""
 
 
 class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +36,8 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     fetch_bytes: int
     longest_pause: float
     rack: str
+    group: GroupOptions | None
+    """None without `group.id`."""
 
 
 def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ConsumerOptions:
@@ -33,4 +50,36 @@ def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, o
         fetch_bytes=given.get(table.FETCH_MAX_BYTES),
         longest_pause=given.get(table.FETCH_MAX_WAIT_MS) / 1000,
         rack=given.find(table.CLIENT_RACK) or "",
+        group=_group(given),
+    )
+
+
+def _group(given: Given) -> GroupOptions | None:
+    group_id = given.find(table.GROUP_ID)
+    instance_id = given.find(table.GROUP_INSTANCE_ID) or ""
+    auto_commit = given.get(table.ENABLE_AUTO_COMMIT)
+    if group_id is None:
+        for option, is_given in ((table.GROUP_INSTANCE_ID, instance_id), (table.ENABLE_AUTO_COMMIT, auto_commit)):
+            if is_given:
+                raise InvalidOption(option.name, f"option {option.name} needs a group; give group.id too")
+        return None
+    session_ms, heartbeat_ms = given.get(table.SESSION_TIMEOUT_MS), given.get(table.HEARTBEAT_INTERVAL_MS)
+    if heartbeat_ms >= session_ms:
+        raise InvalidOption(
+            table.HEARTBEAT_INTERVAL_MS.name,
+            f"heartbeat.interval.ms={heartbeat_ms} must be less than session.timeout.ms={session_ms}: the group would "
+            "remove a living member; a third of it or less is advised",
+        )
+    return GroupOptions(
+        group_id=group_id,
+        member=MemberSettings(
+            instance_id=instance_id,
+            session_timeout_ms=session_ms,
+            max_poll_interval_ms=given.get(table.MAX_POLL_INTERVAL_MS),
+            client_id=given.get(table.CLIENT_ID),
+            host=socket.gethostname(),
+        ),
+        heartbeat_interval_ms=heartbeat_ms,
+        strategies=given.get(table.PARTITION_ASSIGNMENT_STRATEGY),
+        auto_commit_interval=given.get(table.AUTO_COMMIT_INTERVAL_MS) / 1000 if auto_commit else None,
     )

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from pyspark_log.options import source_table
 from pyspark_log.options.option import CONSUMER, Option
-from pyspark_log.options.value import choice, integer
+from pyspark_log.options.value import TEXT, Value, boolean, choice, integer
+from pyspark_log_coordinator.assignors.consumer import ASSIGNORS
+from pyspark_log_coordinator.group import config as group_config
+from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.model.settings import INT_MAX
+from pyspark_log_storage.errors import InvalidName
+from pyspark_log_storage.names import check_group, check_member
+
+
+def _read_group(text: str) -> str:
+    return _checked(check_group, text)
+
+
+def _read_member(text: str) -> str:
+    return _checked(check_member, text)
+
+
+def _checked(check: Callable[[str], None], text: str) -> str:
+    try:
+        check(text)
+    except InvalidName as error:
+        raise ValueError(error.message) from None
+    return text
+
+
+def _read_strategies(text: str) -> tuple[str, ...]:
+    names = tuple(each.strip().lower() for each in text.split(","))
+    for name in names:
+        if name not in ASSIGNORS:
+            raise ValueError(f"there is no assignor {name!r}")
+    if len(set(names)) < len(names):
+        raise ValueError("it names an assignor twice")
+    return names
+
+
+GROUP = Value("1 to 255 printable characters", _read_group, verbatim=True)
+MEMBER = Value("1 to 249 letters, digits, `.`, `_` and `-`", _read_member)
+STRATEGIES = Value(f"one or more of {', '.join(ASSIGNORS)}, separated by commas", _read_strategies)
 
 AUTO_OFFSET_RESET = Option(
     name="auto.offset.reset",
@@ -28,7 +65,8 @@ AUTO_OFFSET_RESET = Option(
     ),
     default="latest",
     meaning=(
-        "Where to read a partition that is assigned without an offset, or whose offset is not in the log any more."
+        "Where to read a partition that is assigned without an offset, and for which the group has committed none, or"
+        " whose offset is not in the log any more."
         " none: raise `DataLoss`, or `InvalidInput` if no offset was given."
     ),
     prefixed=("auto.offset.reset",),
@@ -74,6 +112,100 @@ CLIENT_RACK = msgspec.structs.replace(
     source_table.CLIENT_RACK,
     kinds=CONSUMER,
     meaning="Rack of this machine. The consumer prefers to read from a node in this rack.",
+)
+
+GROUP_ID = Option(
+    name="group.id",
+    kinds=CONSUMER,
+    value=GROUP,
+    meaning=(
+        "The consumer group: `subscribe` shares the topics' partitions among its members, and `commit` stores offsets."
+    ),
+    prefixed=("group.id",),
+)
+GROUP_INSTANCE_ID = Option(
+    name="group.instance.id",
+    kinds=CONSUMER,
+    value=MEMBER,
+    meaning=(
+        "Makes the consumer a static member: it does not leave when it is closed, and if it is started again within"
+        " `session.timeout.ms` it has its partitions without a rebalance. Each process of the group needs its own."
+    ),
+    prefixed=("group.instance.id",),
+)
+CLIENT_ID = Option(
+    name="client.id",
+    kinds=CONSUMER,
+    value=TEXT,
+    default="consumer",
+    meaning="A name of this program, shown with the members of its group.",
+    prefixed=("client.id",),
+)
+SESSION_TIMEOUT_MS = Option(
+    name="session.timeout.ms",
+    kinds=CONSUMER,
+    value=integer(1, INT_MAX),
+    default=str(group_config.SESSION_TIMEOUT_MS),
+    meaning=(
+        "The group removes a member that has shown no sign of life for this long, in milliseconds. The group's"
+        " `group.min.session.timeout.ms` and `group.max.session.timeout.ms` are its bounds."
+    ),
+    prefixed=("session.timeout.ms",),
+)
+HEARTBEAT_INTERVAL_MS = Option(
+    name="heartbeat.interval.ms",
+    kinds=CONSUMER,
+    value=integer(1, INT_MAX),
+    default=str(group_member.HEARTBEAT_INTERVAL_MS),
+    meaning=(
+        "How often a member shows that it is alive and looks at its group, in milliseconds. It must be less than"
+        " `session.timeout.ms`; a third of that or less is advised."
+    ),
+    differs="A member beats a little more often, and that is also how soon it notices that the group rebalances.",
+    prefixed=("heartbeat.interval.ms",),
+)
+MAX_POLL_INTERVAL_MS = Option(
+    name="max.poll.interval.ms",
+    kinds=CONSUMER,
+    value=integer(1, INT_MAX),
+    default=str(group_config.MAX_POLL_INTERVAL_MS),
+    meaning=(
+        "Longest time between two calls of `poll`, in milliseconds. A member that takes longer leaves the group (a"
+        " static one falls silent), and so does one that takes longer to rejoin in a rebalance."
+    ),
+    prefixed=("max.poll.interval.ms",),
+)
+PARTITION_ASSIGNMENT_STRATEGY = Option(
+    name="partition.assignment.strategy",
+    kinds=CONSUMER,
+    value=STRATEGIES,
+    default="range,cooperative-sticky",
+    meaning=(
+        "How the group shares partitions, the preferred assignor first; all members need one in common. With"
+        " cooperative-sticky alone a member keeps reading the partitions that it keeps."
+    ),
+    differs="Assignors are given by name, as in librdkafka. There are no classes of one's own.",
+    prefixed=("partition.assignment.strategy",),
+)
+ENABLE_AUTO_COMMIT = Option(
+    name="enable.auto.commit",
+    kinds=CONSUMER,
+    value=boolean(),
+    default="false",
+    meaning="Whether `poll` commits, now and then, what the calls before it have returned.",
+    differs=(
+        "false by default: it loses rows that were returned and not processed yet when the program dies, and repeats"
+        " those that were processed since the last commit. Call `commit` when rows are processed."
+    ),
+    prefixed=("enable.auto.commit",),
+)
+AUTO_COMMIT_INTERVAL_MS = Option(
+    name="auto.commit.interval.ms",
+    kinds=CONSUMER,
+    value=integer(0, INT_MAX),
+    default="5000",
+    meaning="How often `enable.auto.commit` commits, in milliseconds.",
+    prefixed=("auto.commit.interval.ms",),
 )
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))

@@ -36,7 +36,16 @@ from pyspark_log_coordinator.membership.next_step import (
     has_missed_a_join,
     next_step,
 )
-from pyspark_log_storage.errors import FencedInstance, LogError, MemberError, OutcomeUnknown, UnknownGroup
+from pyspark_log_storage.errors import (
+    FencedInstance,
+    IllegalGeneration,
+    LogError,
+    MemberError,
+    OutcomeUnknown,
+    RebalanceInProgress,
+    UnknownGroup,
+    UnknownMember,
+)
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
@@ -48,7 +57,7 @@ if TYPE_CHECKING:
 HEARTBEAT_INTERVAL_MS = 3_000
 JOIN_SECONDS = 0.01
 """A rebalance of n members spreads their joins over n times this, as each takes an entry of the journal."""
-NEWS_SECONDS = 1.0
+NEWS_SECONDS = 5.0
 """How often a working member asks whether the work has to be assigned anew."""
 BACKOFF_SECONDS = 0.1
 """How long a member waits after a store did not answer."""
@@ -152,15 +161,53 @@ class GroupMember:
         """Join again at the next `poll`: the member wants something else than when it joined."""
         self._has_news = True
 
-    def commit(self, offsets: NewOffsets) -> Group:
-        """Commit offsets for the generation whose assignment was taken.
+    def offset_commit(self, offsets: NewOffsets) -> OffsetCommit:
+        """Return the commit of offsets for the generation whose assignment was taken."""
+        mine = self._standing
+        return OffsetCommit(offsets, mine.member_id, mine.generation, mine.instance_id, mine.rewinds)
+
+    def carry_out(self, command: OffsetCommit) -> Group:
+        """Commit, and return the group after that.
 
         Raises `UnknownMember`, `IllegalGeneration`, `FencedInstance`, `RebalanceInProgress`: nothing was committed, and
-        the next `poll` finds out what the member has now. Raises `RewindPending`, `LogError`.
+        the next `poll` finds out what the member has now. After `RebalanceInProgress` a member that is cooperative
+        still has most of it, and commits that then. Raises `RewindPending`, `LogError`.
         """
-        mine = self._standing
-        command = OffsetCommit(offsets, mine.member_id, mine.generation, mine.instance_id, mine.rewinds)
-        return self.session.submit(command).state
+        try:
+            return self.session.submit(command).state
+        except IllegalGeneration as error:
+            if self._has_joined_newer(command):
+                raise RebalanceInProgress(
+                    error.group,
+                    error.member,
+                    f"group {error.group!r} is rebalancing, and member {error.member!r} has joined it, so it cannot "
+                    f"commit for generation {error.generation} any more; poll, which ends that, then commit what the "
+                    "member still has",
+                ) from None
+            raise
+        except UnknownMember as error:
+            why = self._why_removed()
+            if not why:
+                raise
+            raise UnknownMember(error.group, error.member, f"{error.message} ({why})") from None
+
+    def commit(self, offsets: NewOffsets) -> Group:
+        """Commit offsets for the generation whose assignment was taken. Raises as `carry_out`."""
+        return self.carry_out(self.offset_commit(offsets))
+
+    def _has_joined_newer(self, command: OffsetCommit) -> bool:
+        """Return whether the group knows what the member had, and has assigned to nobody else what it keeps."""
+        mine, group = self._standing, self.session.group
+        return mine.member_id == command.member_id and command.generation < mine.told == group.generation
+
+    def _why_removed(self) -> str:
+        """Return why this process believes that it was removed, empty if it does not know."""
+        if self.dropped:
+            return self.dropped
+        silence, session_ms = self.silence(), self._settings.session_timeout_ms
+        if silence * 1000 < session_ms:
+            return ""
+        return f"this process gave no sign of life for {silence:.1f} s, and session.timeout.ms={session_ms}"
 
     def silence(self) -> float:
         """Return the longest time, in seconds, that the member has shown no sign of life."""
@@ -187,6 +234,13 @@ class GroupMember:
             )
             _logger.warning("member %r of group %r: %s", self.member_id, self.session.group_id, self.dropped)
             self._leave(standing)
+
+    def until_due(self) -> float:
+        """Return after how many seconds `stay` has something to do."""
+        if self.dropped or self._polled is None:
+            return self.session.interval
+        late = self._polled + self._settings.max_poll_interval_ms / 1000 - self._environment.monotonic()
+        return min(self.session.until_heartbeat(), late) if late > 0 else 1.0
 
     def leave(self) -> None:
         """Leave the group, unless the member is static: then another process may take its place. Raises `LogError`."""

@@ -8,7 +8,7 @@ member also looks more often (`look`). What it commits, and everything else that
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
@@ -16,6 +16,8 @@ from pyspark_log_coordinator.membership.liveness import Liveness
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark_log_coordinator.group import machine as group
     from pyspark_log_coordinator.group.state import MemberId
     from pyspark_log_coordinator.journal.journal import Outcome
@@ -36,6 +38,8 @@ PATIENCE_SECONDS = (0.1, 1.0)
 REFRESH_INTERVALS = 10
 """How often the journal is refreshed although looks found nothing: they miss an entry of which only a copy is left."""
 
+T = TypeVar("T")
+
 
 class Session:
     """The group of one process, for any number of its threads. Opening it reads the journal."""
@@ -45,11 +49,12 @@ class Session:
         self._log = log
         self._environment = log.environment
         self.group_id = group_id
-        self._interval = heartbeat_interval_ms / 1000
+        self.interval = heartbeat_interval_ms / 1000
+        """heartbeat.interval.ms, in seconds."""
         self._lock = threading.RLock()
         self._handle: GroupHandle | None = None
         self._heartbeats: Heartbeats | None = None
-        self._liveness = Liveness(GAP_INTERVALS * self._interval)
+        self._liveness = Liveness(GAP_INTERVALS * self.interval)
         self._patience = self._environment.uniform(*PATIENCE_SECONDS)
         self._member_id: MemberId | None = None
         self.group = Group()
@@ -92,12 +97,17 @@ class Session:
                 self._show_life(self._environment.monotonic())
             return outcome
 
+    def use(self, act: Callable[[GroupHandle], T]) -> T:
+        """Return the result of `act`, while no other thread uses the group's journal."""
+        with self._lock:
+            return act(self.open())
+
     def begin(self, member_id: MemberId) -> None:
         """Beat for this member from now on."""
         with self._lock:
             self._member_id = member_id
             self.beaten, self.longest_silence = self._environment.monotonic(), 0.0
-            self._due = self.beaten + self._interval * self._environment.uniform(0.0, 1.0)
+            self._due = self.beaten + self.interval * self._environment.uniform(0.0, 1.0)
 
     def end(self) -> None:
         """Beat no longer."""
@@ -109,11 +119,13 @@ class Session:
     def pause(self) -> float:
         """Return after how many seconds the next call, of `look` in a rebalance or else of `keep_alive`, has use."""
         now = self._environment.monotonic()
-        due = self.until_heartbeat() if self._member_id is not None else self._interval
+        due = self.until_heartbeat()
         return max(0.0, min(due, self._looked + self._look_pause(now) - now) if self.is_rebalancing else due)
 
     def until_heartbeat(self) -> float:
         """Return after how many seconds the next heartbeat is due."""
+        if self._member_id is None:
+            return self.interval
         return max(0.0, self._due - self._environment.monotonic())
 
     @property
@@ -134,8 +146,8 @@ class Session:
             now = self._environment.monotonic()
             if self._member_id is None or now < self._due or self._heartbeats is None:
                 return
-            self._due = now + self._interval * self._environment.uniform(*INTERVAL_SHARE)
-            if self.beaten is None or now - self.beaten >= self._interval / 2:
+            self._due = now + self.interval * self._environment.uniform(*INTERVAL_SHARE)
+            if self.beaten is None or now - self.beaten >= self.interval / 2:
                 self._heartbeats.beat(self._member_id)
                 self._show_life(now)
             self._look(now)
@@ -150,7 +162,7 @@ class Session:
 
     def _look(self, now: float) -> None:
         handle = self.open()
-        is_due = now - self._refreshed >= REFRESH_INTERVALS * self._interval
+        is_due = now - self._refreshed >= REFRESH_INTERVALS * self.interval
         self._looked = now
         if is_due or handle.journal.may_have_more:
             self.refresh()

@@ -209,11 +209,11 @@ def test_members_rejoin_when_a_topic_gets_partitions_and_when_they_want_other_to
     a, b = world.consumer(strategies, ["t"]), world.consumer(strategies, ["t"])
     world.settle()
     world.topics["t"] = 8
-    world.run(5)
+    world.run(10)
     world.settle()
     assert sorted(numbers(a) + numbers(b)) == list(range(8))
     b.wanted = ("u",)
-    world.run(5)
+    world.run(10)
     world.settle()
     assert numbers(a) == list(range(8))
     assert {each.topic for each in b.positions} == {"u"}
@@ -230,7 +230,7 @@ def test_a_new_leader_that_has_assigned_nothing_yet_notices_new_partitions_too()
     world.settle()
     world.topics["t"] = 7
     before = world.group.generation
-    world.run(5)
+    world.run(10)
     world.settle()
     assert world.group.generation == before + 1
 

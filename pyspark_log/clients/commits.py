@@ -1,0 +1,84 @@
+"""The commits of a consumer, in the order in which they were asked for.
+
+An asynchronous commit waits for the consumer's thread; those that wait for the same generation become one journal
+entry. A synchronous commit first carries out those that wait. What each names (member and generation) is fixed when it
+is asked for, so that the group refuses one that comes too late.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.group.offsets import OffsetCommit
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from pyspark_log.clients.records import OffsetAndMetadata, TopicPartition
+
+OnCommit = Callable[["Mapping[TopicPartition, OffsetAndMetadata]", LogError | None], object]
+
+
+class _Waiting(msgspec.Struct):
+    command: OffsetCommit
+    done: Callable[[LogError | None], None]
+
+
+class Commits:
+    """The commits of one consumer, for its own thread and the program's."""
+
+    def __init__(self, submit: Callable[[OffsetCommit], object]) -> None:
+        """`submit` carries a commit out, or raises `LogError`."""
+        self._submit = submit
+        self._waiting: deque[_Waiting] = deque()
+        self._answers: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+
+    def later(self, command: OffsetCommit, done: Callable[[LogError | None], None]) -> None:
+        """Commit later. `done` is called with the error, if there is one, by the thread that calls `answer`."""
+        self._waiting.append(_Waiting(command, done))
+
+    def now(self, command: OffsetCommit) -> None:
+        """Commit what waits, and then this. Raises `LogError` for this one alone."""
+        with self._lock:
+            self._carry_out()
+            self._submit(command)
+
+    def carry_out(self) -> None:
+        """Commit what waits."""
+        if self._waiting:
+            with self._lock:
+                self._carry_out()
+
+    def answer(self) -> None:
+        """Call the callbacks of the commits that are done."""
+        while self._answers:
+            self._answers.popleft()()
+
+    def _carry_out(self) -> None:
+        while self._waiting:
+            together = [self._waiting.popleft()]
+            command = together[0].command
+            while self._waiting and (joined := _joined(command, self._waiting[0].command)) is not None:
+                together.append(self._waiting.popleft())
+                command = joined
+            error = None
+            try:
+                self._submit(command)
+            except LogError as failure:
+                error = failure
+            for each in together:
+                self._answers.append(lambda done=each.done, error=error: done(error))  # type: ignore[misc]
+
+
+def _joined(one: OffsetCommit, other: OffsetCommit) -> OffsetCommit | None:
+    """Return both as one commit, if they are of one member, one generation and know the same rewinds."""
+    offsets = {topic_id: dict(numbers) for topic_id, numbers in one.offsets.items()}
+    for topic_id, numbers in other.offsets.items():
+        offsets.setdefault(topic_id, {}).update(numbers)
+    joined = msgspec.structs.replace(one, offsets=offsets)
+    return joined if msgspec.structs.replace(other, offsets=offsets) == joined else None

@@ -1,0 +1,353 @@
+"""A consumer's part in its group: what it subscribes to, what it commits, and the partitions that it is assigned.
+
+With `subscribe` the consumer is a member, and the group assigns its partitions. With `assign` it is Kafka's simple
+consumer: it only stores its offsets in the group, as long as that has no members.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from pyspark_log.client.opening import own_log
+from pyspark_log.clients.assigned import AssignedPartition
+from pyspark_log.clients.commits import Commits
+from pyspark_log.clients.member_thread import MemberThread
+from pyspark_log.clients.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
+from pyspark_log_coordinator.maintenance import group_cleanup
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.session import Session
+from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
+from pyspark_log_storage.errors import InvalidInput, LogError, RewindPending, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark_log.clients.commits import OnCommit
+    from pyspark_log.clients.looks import Looks
+    from pyspark_log.clients.reading import Reading
+    from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
+    from pyspark_log.clients.subscribed_topics import SubscribedTopics
+    from pyspark_log.options.consumer import ConsumerOptions, GroupOptions
+    from pyspark_log_coordinator.group.state import CommittedOffset, Group
+
+FIND_AGAIN_SECONDS = 5.0
+"""How often a consumer looks for the new incarnation of a topic that was deleted."""
+
+_logger = logging.getLogger("pyspark_log")
+
+
+class ConsumerGroup:
+    """The group of one consumer. Used by the consumer's thread, apart from a thread of its own."""
+
+    def __init__(
+        self, path: str, group: GroupOptions, options: ConsumerOptions, reading: Reading, looks: Looks
+    ) -> None:
+        """Do no I/O yet."""
+        self._group = group
+        self._options = options
+        self._reading = reading
+        self._looks = looks
+        log = own_log(path)
+        self._environment = log.environment
+        self._session = Session(log, group.group_id, group.heartbeat_interval_ms)
+        self._commits = Commits(self._submit)
+        self._thread = MemberThread(self._commits)
+        self._topics: SubscribedTopics | None = None
+        self._listener: ConsumerRebalanceListener | None = None
+        self._shared: SharedPartitions | None = None
+        self._member: GroupMember | None = None
+        self._missing: set[TopicPartition] = set()
+        """Assigned partitions of topics that were deleted."""
+        self._sought = self._auto_committed_at = -float("inf")
+        self._auto_committed: dict[TopicPartition, tuple[int, int]] = {}
+        self._rewinds = 0
+        """The newest rewind that a simple consumer has taken up."""
+        self.is_calling_listener = False
+
+    # Membership
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Return whether the group assigns the partitions."""
+        return self._member is not None
+
+    def subscribe(self, topics: SubscribedTopics, listener: ConsumerRebalanceListener | None) -> None:
+        """Share these topics with the other members, from the next `poll` on."""
+        self._topics, self._listener = topics, listener
+        if self._member is None:
+            self._shared = SharedPartitions(self._group.strategies, self)
+            self._member = GroupMember(self._session, self._shared, self._group.member, self._environment)
+            self._thread.keep(self._member)
+        else:
+            self._member.rejoin()
+
+    def subscription(self) -> set[str]:
+        """Return the topics that are wanted."""
+        return set() if self._topics is None else set(self._topics.names())
+
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+        if self._member is None or self._shared is None:
+            return
+        member, shared = self._member, self._shared
+        try:
+            self._commits.carry_out()
+            if member.dropped or member.member_id not in self._session.group.members:
+                shared.lose()
+            else:
+                shared.leave()
+        finally:
+            self._thread.keep(None)
+            self._member = self._shared = self._topics = None
+            self._reading.partitions.clear()
+            try:
+                member.leave()
+            except LogError as error:
+                _logger.warning("leaving group %r failed, and its session will expire: %s", self._group.group_id, error)
+
+    def poll(self) -> None:
+        """Do what is due: commits, callbacks, and the next steps of the member."""
+        self._commits.answer()
+        self._auto_commit()
+        if self._member is not None:
+            self._member.poll()
+            self._find_missing()
+
+    def pause(self) -> float:
+        """Return after how many seconds `poll` has something to do again."""
+        return self._member.pause() if self._member is not None else float("inf")
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Return who the consumer is in its group."""
+        instance_id = self._group.member.instance_id or None
+        if self._member is None:
+            return ConsumerGroupMetadata(self._group.group_id, -1, "", instance_id)
+        return ConsumerGroupMetadata(self._group.group_id, self._member.generation, self._member.member_id, instance_id)
+
+    def stop(self) -> None:
+        """End the thread, and do nothing else."""
+        self._thread.stop()
+
+    def close(self) -> None:
+        """Commit what is left, and leave the group unless the member is static."""
+        try:
+            if self._member is not None:
+                self.unsubscribe()
+            elif self._group.auto_commit_interval is not None:
+                self._commit_consumed(self._reading.partitions)
+            self._commits.carry_out()
+            self._commits.answer()
+        finally:
+            self.stop()
+
+    # Offsets
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
+        """Commit these offsets, or all that were consumed; return when they are durable. Raises `LogError`."""
+        given = self._consumed() if offsets is None else offsets
+        if not given:
+            return
+        try:
+            self._commits.now(self._command(given))
+        except RewindPending:
+            if self._member is None:
+                self.rewound(self._session.group, self._rewinds)
+                self._rewinds = self._session.group.rewinds
+            raise
+
+    def commit_later(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, callback: OnCommit | None
+    ) -> None:
+        """Commit these offsets, or all that were consumed, without waiting."""
+        given = self._consumed() if offsets is None else dict(offsets)
+
+        def done(error: LogError | None) -> None:
+            if callback is not None:
+                callback(given, error)
+            elif error is not None:
+                _logger.warning("an asynchronous commit to group %r failed: %s", self._group.group_id, error)
+
+        if given:
+            self._commits.later(self._command(given), done)
+            self._thread.wake()
+
+    def committed(self, key: TopicPartition) -> CommittedOffset | None:
+        """Return what the group has committed for a partition. Raises `UnknownTopic`."""
+        handle = self._looks.topic(key.topic)
+        group = self._read()
+        return None if group is None else group.committed(handle.topic_id, key.partition)
+
+    def start(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Begin to read assigned partitions at their committed offsets, if they have one."""
+        group = self._read()
+        if group is None:
+            return
+        self._rewinds = group.rewinds
+        for each in partitions:
+            _go_to_committed(each, group)
+
+    def _read(self) -> Group | None:
+        """Return the newest state of the group, None if it does not exist."""
+        if self._group.group_id not in self._looks.groups():
+            return None
+        return self._session.refresh()
+
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        consumed = self._reading.consumed()
+        return {key: OffsetAndMetadata(offset, "", epoch) for key, (offset, epoch) in consumed.items()}
+
+    def _command(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommit:
+        """Return the commit. Raises `InvalidInput` for a partition that a member is not assigned."""
+        new: dict[str, dict[int, Offset]] = {}
+        for key, given in offsets.items():
+            reading = self._reading.partitions.get(key)
+            if reading is None and self._member is not None:
+                raise InvalidInput(
+                    f"topic {key.topic!r}, partition {key.partition} is not assigned to this consumer, so it cannot "
+                    f"commit offset {given.offset}: another member of group {self._group.group_id!r} may have it; "
+                    "nothing was committed"
+                )
+            handle = reading.handle if reading is not None else self._looks.topic(key.topic)
+            handle.journal.state.partition(key.partition)  # raises if there is no such partition
+            new.setdefault(handle.topic_id, {})[key.partition] = Offset(
+                given.offset, given.leader_epoch, given.metadata
+            )
+        return OffsetCommit(new, rewinds=self._rewinds) if self._member is None else self._member.offset_commit(new)
+
+    def _submit(self, command: OffsetCommit) -> None:
+        member = self._member
+        if member is None:
+            self._session.submit(command)
+        else:
+            member.carry_out(command)
+        self._session.use(group_cleanup.clean_up_inline)
+
+    def _auto_commit(self) -> None:
+        interval = self._group.auto_commit_interval
+        if interval is None or monotonic() - self._auto_committed_at < interval:
+            return
+        self._auto_committed_at = monotonic()
+        consumed = self._reading.consumed()
+        if consumed and consumed != self._auto_committed:
+            self._auto_committed = consumed
+
+            def done(_: object, error: LogError | None) -> None:
+                if error is not None:
+                    self._auto_committed = {}
+                    _logger.warning("auto commit of group %r failed: %s", self._group.group_id, error)
+
+            self.commit_later(None, done)
+
+    def _commit_consumed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit what was consumed of these partitions. A failure is logged."""
+        wanted = set(partitions)
+        offsets = {key: each for key, each in self._consumed().items() if key in wanted}
+        try:
+            self.commit(offsets)
+        except LogError as error:
+            _logger.warning("auto commit of group %r failed: %s", self._group.group_id, error)
+
+    # What the group asks of a reader, see `shared_partitions`
+
+    def topics(self) -> tuple[str, ...]:
+        """Return the topics that are wanted."""
+        assert self._topics is not None
+        return self._topics.refresh(self._looks.topic_names)
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions each topic has."""
+        found = {}
+        for topic in topics:
+            with contextlib.suppress(UnknownTopic):
+                found[topic] = len(self._looks.topic(topic).journal.state.partitions)
+        return found
+
+    def assigned(self, added: Sequence[tuple[str, int]], group: Group) -> None:
+        """Read these partitions too, from their committed offsets."""
+        keys = [TopicPartition(*each) for each in added]
+        for key in keys:
+            self._read_too(key, group)
+        if self._listener is not None:
+            self._call(partial(self._listener.on_partitions_assigned, keys))
+
+    def revoked(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Commit, and read these partitions no longer."""
+        keys = [TopicPartition(*each) for each in partitions]
+        try:
+            if self._group.auto_commit_interval is not None:
+                self._commit_consumed(keys)
+            if self._listener is not None:
+                self._call(partial(self._listener.on_partitions_revoked, keys))
+        finally:
+            self._drop(keys)
+
+    def lost(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Read these partitions no longer."""
+        keys = [TopicPartition(*each) for each in partitions]
+        try:
+            if self._listener is not None:
+                self._call(partial(self._listener.on_partitions_lost, keys))
+        finally:
+            self._drop(keys)
+
+    def rewound(self, group: Group, since: int) -> None:
+        """Go on where newer rewinds say."""
+        for each in self._reading.partitions.values():
+            committed = group.committed(each.handle.topic_id, each.key.partition)
+            if committed is not None and committed.rewind > since:
+                _go_to_committed(each, group)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Read a topic no longer until it exists again, or the group assigns its partitions anew."""
+        keys = [key for key in self._reading.partitions if key.topic == topic]
+        _logger.warning("topic %r was deleted; group %r reads it no longer", topic, self._group.group_id)
+        for key in keys:
+            del self._reading.partitions[key]
+        self._missing |= set(keys)
+
+    def _find_missing(self) -> None:
+        if self._missing and monotonic() - self._sought >= FIND_AGAIN_SECONDS:
+            self._sought = monotonic()
+            for key in sorted(self._missing):
+                self._read_too(key, self._session.group)
+
+    def _read_too(self, key: TopicPartition, group: Group) -> None:
+        self._missing.discard(key)
+        with contextlib.suppress(UnknownTopic):
+            handle = self._looks.topic(key.topic)
+            if key.partition < len(handle.journal.state.partitions):
+                added = AssignedPartition(handle, key.partition, self._options)
+                _go_to_committed(added, group)
+                self._reading.partitions[key] = added
+                return
+        self._missing.add(key)
+
+    def _drop(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self._reading.partitions.pop(key, None)
+            self._missing.discard(key)
+
+    def _call(self, call: Callable[[], object]) -> None:
+        with self._calling():
+            call()
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        self.is_calling_listener = True
+        try:
+            yield
+        finally:
+            self.is_calling_listener = False
+
+
+def _go_to_committed(partition: AssignedPartition, group: Group) -> None:
+    """Read on at the committed offset, if there is one."""
+    committed = group.committed(partition.handle.topic_id, partition.key.partition)
+    if committed is not None:
+        epoch = committed.leader_epoch if committed.leader_epoch >= 0 else partition.state.leader_epoch
+        partition.go_back((committed.offset, epoch))

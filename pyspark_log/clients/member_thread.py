@@ -1,0 +1,68 @@
+"""The thread of a consumer that is a member of a group: it stays a member while the program works.
+
+It beats, looks for other members that are silent, carries out asynchronous commits, and leaves the group if `poll` was
+not called for `max.poll.interval.ms`. It takes no part in rebalances: `poll` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from pyspark_log.clients.commits import Commits
+    from pyspark_log_coordinator.membership.group_member import GroupMember
+
+SHORTEST_PAUSE = 0.05
+_logger = logging.getLogger("pyspark_log")
+
+
+class MemberThread:
+    """The thread. It starts with its first use."""
+
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+        self._member: GroupMember | None = None
+        self._is_stopped = False
+        self._woken = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def keep(self, member: GroupMember | None) -> None:
+        """Keep the process a member by this, or none."""
+        self._member = member
+        self._start()
+
+    def wake(self) -> None:
+        """Carry out the commits that wait."""
+        self._start()
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End the thread soon. A member that was not left is expired after its session time-out."""
+        self._is_stopped = True
+        self._woken.set()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="pyspark_log member", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            self._woken.clear()
+            pause = None
+            try:
+                self._commits.carry_out()
+                if (member := self._member) is not None:
+                    member.stay()
+                    pause = max(member.until_due(), SHORTEST_PAUSE)
+            except LogError as error:
+                _logger.warning("a member of a group could not show that it is alive, and tries again: %s", error)
+                pause = 1.0
+            except BaseException:  # the thread must live for the next heartbeat
+                _logger.exception("a member of a group could not show that it is alive")
+                pause = 1.0
+            self._woken.wait(pause)

@@ -1,0 +1,119 @@
+"""What a consumer reads: its assigned partitions in turn, and the rows that were read and not returned yet."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, TopicPartition
+from pyspark_log.clients.row_output import records_of
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark_log.clients.assigned import AssignedPartition
+    from pyspark_log.clients.looks import Looks
+
+BUSY_LOOK_SECONDS = 0.1
+"""How often a consumer that has rows to return looks for newer ones."""
+
+T = TypeVar("T")
+
+
+class Reading:
+    """The partitions that one consumer reads. Used by one thread at a time."""
+
+    def __init__(self, looks: Looks, fetch_bytes: int) -> None:
+        self._looks = looks
+        self._fetch_bytes = fetch_bytes
+        self.partitions: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
+        """The partition that was read last is the last one."""
+        self.ahead: list[ConsumerRecord] = []
+        """Rows that an iteration has not come to, the next one last."""
+        self._before: dict[AssignedPartition, tuple[int | None, int]] = {}
+        """The places of partitions before the rows were taken that a call is to return."""
+        self._looked = -float("inf")
+
+    def begin(self) -> None:
+        """Begin to take the rows that a call is to return; `go_back` returns to this point."""
+        self._before = {}
+
+    def go_back(self) -> None:
+        """Read again what was taken since `begin`."""
+        for each, place in self._before.items():
+            each.go_back(place)
+        self._before = {}
+
+    def look(self) -> None:
+        """Look for new rows, unless there are enough and the last look was a moment ago."""
+        if monotonic() - self._looked < BUSY_LOOK_SECONDS and any(each.has_rows for each in self.partitions.values()):
+            return
+        self._looks.look({each.handle.topic_id: each.handle for each in self.partitions.values()}.values())
+        self._looked = monotonic()
+
+    def take_records(self, rows_max: int) -> list[ConsumerRecord]:
+        """Return the next rows, at most `rows_max`."""
+        records: list[ConsumerRecord] = []
+        with _raised_if_empty(records):
+            while len(records) < rows_max and (batch := self._take(rows_max - len(records))) is not None:
+                records += records_of(batch)
+        return records
+
+    def take_batches(self) -> list[ConsumerBatch]:
+        """Return the next batches, up to the one with which they have `fetch.max.bytes`."""
+        batches: list[ConsumerBatch] = []
+        size = 0
+        with _raised_if_empty(batches):
+            while size < self._fetch_bytes and (batch := self._take(None)) is not None:
+                batches.append(batch)
+                size += batch.rows.nbytes
+        return batches
+
+    def hand_back(self) -> None:
+        """Put back the rows that an iteration has read and not returned."""
+        for record in self.ahead:  # the first one of each partition is the last
+            found = self.partitions.get(TopicPartition(record.topic, record.partition))
+            if found is not None:
+                found.seek(record.offset)
+        self.ahead = []
+
+    def next_returned(self, key: TopicPartition) -> int | None:
+        """Return the offset of the next row of a partition that an iteration will return, None if it has read none."""
+        ahead = (each.offset for each in reversed(self.ahead) if (each.topic, each.partition) == key)
+        return next(ahead, None)
+
+    def consumed(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the next row after those that were returned, and the leader epoch before it, where that is known."""
+        found = {}
+        for key, each in self.partitions.items():
+            offset, epoch = each.place
+            first = self.next_returned(key) if self.ahead else None
+            if offset is not None:
+                found[key] = (offset if first is None else first, epoch)
+        return found
+
+    def _take(self, rows_max: int | None) -> ConsumerBatch | None:
+        """Return the next rows of a partition. Each has its turn after one batch."""
+        for key, each in list(self.partitions.items()):
+            if each.is_paused:
+                continue
+            self._before.setdefault(each, each.place)
+            batch = each.take(rows_max)
+            if batch is not None:
+                if not each.is_within_batch:
+                    self.partitions.move_to_end(key)  # the others come first now
+                return batch
+        return None
+
+
+@contextlib.contextmanager
+def _raised_if_empty(found: list[T]) -> Iterator[None]:
+    """Let an error wait for the next call if there are rows that the caller would lose."""
+    try:
+        yield
+    except LogError:
+        if not found:
+            raise

@@ -1,0 +1,537 @@
+"""Consumers that share topics as members of a group."""
+
+import asyncio
+import re
+import threading
+import time
+
+import pytest
+
+from pyspark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata, Producer, TopicPartition
+from pyspark_log.clients import consumer_group
+from pyspark_log_coordinator.group.leaving import ExpireMember
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.membership import group_member
+from pyspark_log_storage.errors import (
+    FencedInstance,
+    InvalidInput,
+    InvalidName,
+    InvalidOption,
+    RewindPending,
+    UnknownMember,
+)
+from tests.plain_log import PlainLog
+from tests.pyspark_log.clients.group_programs import GUARD, Committing, Notes, Programs
+
+T = [TopicPartition("t", number) for number in range(6)]
+EAGER, COOPERATIVE = "range", "cooperative-sticky"
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path)
+    made.create("t", 6)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """Members ask often whether there are other topics and partitions."""
+    monkeypatch.setattr(group_member, "NEWS_SECONDS", 0.1)
+    monkeypatch.setattr(consumer_group, "FIND_AGAIN_SECONDS", 0.1)
+
+
+@pytest.fixture
+def programs(log):
+    made = Programs(log)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[EAGER, COOPERATIVE])
+def strategy(request):
+    return request.param
+
+
+def fill(log, rows, topic="t", partitions=range(6)):
+    """Append as many rows to each partition."""
+    log.append(topic, {number: [b"%d" % row for row in range(rows)] for number in partitions})
+
+
+def committed(programs, partition):
+    found = programs.state.committed(programs.log.log.topic("t").topic_id, partition)
+    return None if found is None else found.offset
+
+
+class TestMembers:
+    def test_share_the_partitions_and_each_row_is_processed_once_as_they_come_and_go(self, log, programs, strategy):
+        fill(log, 20)
+        total = 120
+
+        def more(rows):
+            nonlocal total
+            fill(log, rows)
+            total += 6 * rows
+
+        def has_all():
+            return len(programs.all_rows()) >= total
+
+        def start():
+            return programs.start(listener=Committing(), partition_assignment_strategy=strategy, max_poll_records=7)
+
+        first = start()
+        programs.poll(lambda: len(programs.all_rows()) > 30, commit=True)
+        second = start()
+        programs.poll(has_all, commit=True)
+        more(10)
+        programs.settle()
+        third = start()
+        programs.poll(has_all, commit=True)
+        programs.settle()
+        assert {len(each.assignment()) for each in (first, second, third)} == {2}
+        more(10)
+        programs.stop(first)
+        programs.poll(has_all, commit=True)
+        programs.settle()
+        rows = programs.all_rows()
+        assert len(rows) == len(set(rows)) == total
+
+    def test_that_are_cooperative_go_on_with_what_they_keep_and_no_position_changes(self, log, programs):
+        fill(log, 10)
+        notes = Notes()
+        first = programs.start(listener=notes, partition_assignment_strategy=COOPERATIVE)
+        programs.poll(lambda: len(programs.all_rows()) == 60)
+        programs.start(partition_assignment_strategy=COOPERATIVE)  # nothing was committed
+        programs.settle()
+        kept = first.assignment()
+        assert {each.partition: first.position(each) for each in kept} == {each.partition: 10 for each in kept}
+        assert notes.all[0] == ("assigned", [0, 1, 2, 3, 4, 5])
+        assert notes.of("revoked") == [sorted({0, 1, 2, 3, 4, 5} - {each.partition for each in kept})]
+        assert not notes.of("lost")
+
+    def test_that_are_eager_give_up_everything_and_begin_at_the_committed_offsets(self, log, programs):
+        fill(log, 10)
+        notes = Notes()
+        first = programs.start(listener=notes, partition_assignment_strategy=EAGER)
+        programs.poll(lambda: len(programs.all_rows()) == 60)
+        first.commit(dict.fromkeys(T, 4))
+        second = programs.start(partition_assignment_strategy=EAGER)
+        programs.poll(lambda: len(programs.all_rows()) == 60 + 36)
+        assert notes.all[:2] == [("assigned", [0, 1, 2, 3, 4, 5]), ("revoked", [0, 1, 2, 3, 4, 5])]
+        assert [len(each) for each in notes.of("assigned")] == [6, 3]
+        assert {offset for _, offset in programs.rows[second]} == set(range(4, 10))
+
+    def test_that_are_static_keep_their_partitions_over_a_restart(self, log, programs):
+        first, second = (programs.start(group_instance_id=name) for name in "ab")
+        programs.settle()
+        had, generation = second.assignment(), programs.state.generation
+        programs.stop(second)
+        again = programs.start(group_instance_id="b")
+        programs.settle()
+        assert again.assignment() == had
+        assert programs.state.generation == generation
+        assert first.group_metadata()[::3] == ("g", "a")
+
+    def test_whose_place_is_taken_are_fenced_and_commit_nothing(self, log, programs):
+        fill(log, 1)
+        first = programs.start(group_instance_id="a")
+        programs.poll(lambda: len(programs.all_rows()) == 6)
+        programs.running.remove(first)
+        programs.start(group_instance_id="a")
+        programs.settle()
+        with pytest.raises(FencedInstance, match="stop this process"):
+            first.commit()
+        with pytest.raises(FencedInstance):
+            first.poll(GUARD * 1000)
+        assert committed(programs, 0) is None
+        first.close()
+
+    def test_that_work_too_long_leave_and_are_told_why_and_rejoin_with_the_next_poll(self, log, programs):
+        fill(log, 1)
+        notes = Notes()
+        first = programs.start(listener=notes, max_poll_interval_ms=300, session_timeout_ms=60_000)
+        programs.poll(lambda: len(programs.all_rows()) == 6)
+        programs.running.remove(first)
+        other = programs.start(max_poll_interval_ms=60_000)
+        programs.poll(lambda: len(other.assignment()) == 6)
+        with pytest.raises(UnknownMember, match=r"poll was not called for .* max.poll.interval.ms=300, .*max.poll.rec"):
+            first.commit()
+        programs.running.append(first)
+        programs.settle()
+        assert notes.of("lost") == [[0, 1, 2, 3, 4, 5]]
+        assert committed(programs, 0) is None
+
+    def test_that_are_not_closed_stop_beating_when_they_are_deleted(self, log, programs):
+        before = threading.active_count()
+        consumer = programs.start()
+        programs.settle()
+        assert threading.active_count() > before
+        programs.running.clear()
+        programs.rows.clear()
+        del consumer
+        deadline = time.monotonic() + GUARD
+        while threading.active_count() > before:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+class TestSubscriptions:
+    def test_may_be_a_pattern_that_topics_match_later(self, log, programs):
+        consumer = Consumer(log.path, **programs.options)
+        programs.running.append(consumer)
+        programs.rows[consumer] = []
+        consumer.subscribe(pattern=re.compile("t|new.*"))
+        programs.settle()
+        assert consumer.subscription() == {"t"}
+        log.create("news")
+        log.create("old-news")
+        programs.settle(partitions=7)
+        assert consumer.subscription() == {"t", "news"}
+
+    def test_may_change(self, log, programs, strategy):
+        log.create("u", 2)
+        consumer = programs.start(partition_assignment_strategy=strategy)
+        programs.settle()
+        consumer.subscribe(["u"])
+        programs.settle(partitions=2)
+        assert consumer.assignment() == {TopicPartition("u", 0), TopicPartition("u", 1)}
+
+    def test_end_and_what_was_read_is_the_programs_own_to_commit(self, log, programs):
+        fill(log, 1)
+        notes = Notes()
+        consumer = programs.start(listener=notes)
+        programs.poll(lambda: len(programs.all_rows()) == 6)
+        consumer.unsubscribe()
+        assert not programs.state.members
+        assert notes.all[-1] == ("revoked", [0, 1, 2, 3, 4, 5])
+        assert (consumer.assignment(), consumer.subscription()) == (set(), set())
+        with pytest.raises(InvalidInput, match="call subscribe or assign first"):
+            consumer.poll()
+        consumer.subscribe(["t"])
+        programs.poll(lambda: len(programs.all_rows()) == 12)
+
+    def test_to_a_topic_that_is_deleted_and_created_again_read_the_new_one(self, log, programs):
+        fill(log, 3)
+        consumer = programs.start("t", "u")
+        programs.poll(lambda: len(programs.all_rows()) == 18, commit=True)
+        log.delete("t")
+        programs.poll(lambda: not consumer.assignment())
+        log.create("t", 2)
+        fill(log, 1, partitions=range(2))
+        programs.poll(lambda: len(programs.all_rows()) == 20)
+
+    def test_need_a_group_and_names_and_exclude_assign(self, log, programs):
+        with Consumer(log.path) as alone:
+            with pytest.raises(InvalidInput, match=r"no group to subscribe; give the option group.id"):
+                alone.subscribe(["t"])
+            with pytest.raises(InvalidInput, match=r"no group to commit"):
+                alone.commit()
+        consumer = programs.start()
+        with pytest.raises(InvalidInput, match="unsubscribe first"):
+            consumer.assign(T)
+        with pytest.raises(InvalidInput, match="or a pattern"):
+            consumer.subscribe()
+        with pytest.raises(InvalidInput, match="not a valid regular expression"):
+            consumer.subscribe(pattern="(")
+        with pytest.raises(InvalidName):
+            consumer.subscribe(["a/b"])
+
+
+class TestListeners:
+    def test_may_commit_seek_and_ask_but_not_poll(self, log, programs):
+        fill(log, 10)
+        seen = []
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_assigned(self, assigned):
+                for each in assigned:
+                    consumer.seek(each, 8)
+
+            def on_partitions_revoked(self, revoked):
+                seen.append({each: consumer.position(each) for each in revoked})
+                consumer.commit()
+                with pytest.raises(InvalidInput, match="cannot poll"):
+                    consumer.poll()
+
+        consumer = programs.start(listener=Listener())
+        programs.poll(lambda: len(programs.all_rows()) == 12)
+        programs.stop(consumer)
+        assert seen == [dict.fromkeys(T, 10)]
+        assert [committed(programs, number) for number in range(6)] == [10] * 6
+
+    def test_that_fail_are_heard_by_the_program_and_the_group_goes_on(self, log, programs):
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked):
+                raise ZeroDivisionError
+
+        first = programs.start(listener=Listener(), partition_assignment_strategy=COOPERATIVE)
+        programs.settle()
+        second = programs.start(partition_assignment_strategy=COOPERATIVE)
+        with pytest.raises(ZeroDivisionError):
+            programs.settle()
+        programs.settle()
+        assert len(first.assignment() | second.assignment()) == 6
+        programs.running.remove(first)
+        with pytest.raises(ZeroDivisionError):
+            first.close()
+        programs.poll(lambda: len(second.assignment()) == 6)
+
+    def test_hear_of_a_loss_as_of_a_revocation_unless_they_say_otherwise(self):
+        heard = []
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked):
+                heard.append(revoked)
+
+        Listener().on_partitions_lost(T)
+        assert heard == [T]
+
+
+class TestCommits:
+    def test_are_of_what_was_returned_or_as_given_with_metadata(self, log, programs):
+        fill(log, 10)
+        consumer = programs.start(max_poll_records=10)
+        programs.poll(lambda: len(programs.all_rows()) >= 10)
+        consumer.commit()
+        rows = programs.rows[consumer]
+        for number in {partition for partition, _ in rows}:
+            assert committed(programs, number) == 1 + max(offset for partition, offset in rows if partition == number)
+        consumer.commit({("t", 5): OffsetAndMetadata(3, "why"), T[4]: 2})
+        assert consumer.committed(("t", 5)) == OffsetAndMetadata(3, "why")
+        assert consumer.committed(T[4]).offset == 2
+
+    def test_in_an_iteration_end_after_the_row_that_was_returned_last(self, log, programs):
+        fill(log, 10, partitions=[0])
+        consumer = programs.start()
+        for record in consumer:
+            if record.offset == 3:
+                break
+        consumer.commit()
+        assert committed(programs, 0) == 4
+        programs.stop(consumer)
+        other = programs.start()
+        assert next(other).offset == 4
+
+    def test_of_what_was_committed_already_make_no_entry(self, log, programs):
+        fill(log, 1)
+        consumer = programs.start()
+        programs.poll(lambda: len(programs.all_rows()) == 6, commit=True)
+        before = log.log.group("g").journal.number
+        consumer.commit()
+        assert log.log.group("g").journal.number == before
+
+    def test_of_a_partition_that_is_not_assigned_are_refused(self, log, programs):
+        first = programs.start()
+        programs.settle()
+        programs.start()
+        programs.settle()
+        (other, *_) = sorted(set(T) - first.assignment())
+        with pytest.raises(InvalidInput, match=r"is not assigned to this consumer.*nothing was committed"):
+            first.commit({other: 1})
+        for wrong in ({("t", 77): 1}, {("t", 0): -1}, {("t", 0): "x"}, 5):
+            with pytest.raises(InvalidInput):
+                first.commit(wrong)
+        assert committed(programs, 0) is None
+
+    def test_may_be_asynchronous_and_in_order(self, log, programs):
+        consumer, answers = programs.start(), []
+        programs.settle()
+        for offset in range(5):
+            consumer.commit_async({T[0]: offset}, lambda offsets, error: answers.append((offsets[T[0]].offset, error)))
+        consumer.commit({T[0]: 9})
+        assert committed(programs, 0) == 9
+        programs.poll(lambda: len(answers) == 5)
+        assert answers == [(offset, None) for offset in range(5)]
+
+    def test_that_are_asynchronous_and_come_too_late_tell_it(self, log, programs):
+        first, answers = programs.start(), []
+        programs.settle()
+        first._group._thread.wake = lambda: None  # it is slow
+        first.commit_async(dict.fromkeys(T, 5), lambda _, error: answers.append(error))
+        programs.running.remove(first)
+        programs.log.log.group("g").submit(expire(programs, first))
+        programs.start()
+        programs.settle()
+        first._group._commits.carry_out()
+        programs.running.append(first)
+        programs.settle()
+        assert [type(each) for each in answers] == [UnknownMember]
+        assert committed(programs, 0) is None
+
+    def test_of_a_simple_consumer_are_for_a_group_without_members(self, log, programs):
+        fill(log, 10)
+        with Consumer(log.path, **programs.options) as simple:
+            simple.assign(T[:2])
+            simple.poll(GUARD * 1000)
+            simple.commit({T[0]: 4, T[1]: 6})
+            assert simple.group_metadata().generation_id == -1
+        with Consumer(log.path, **programs.options) as simple:
+            simple.assign(T[:3])
+            assert [simple.position(each) for each in T[:3]] == [4, 6, 0]
+            simple.assign(T[:3], {T[0]: 1})
+            assert [simple.position(each) for each in T[:3]] == [1, 6, 0]
+            programs.start()
+            programs.settle()
+            with pytest.raises(UnknownMember, match="has members"):
+                simple.commit()
+
+    def test_do_not_undo_a_rewind(self, log, programs):
+        fill(log, 10)
+        with Consumer(log.path, **programs.options) as simple:
+            simple.assign(T[:2])
+            simple.poll(GUARD * 1000)
+            simple.commit()
+            log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {0: Offset(2)}}))
+            with pytest.raises(RewindPending):
+                simple.commit({T[0]: 9})
+            assert simple.position(T[0]) == 2
+            simple.commit()
+            assert committed(programs, 0) == 2
+
+    def test_take_up_rewinds_of_a_running_member(self, log, programs):
+        fill(log, 10)
+        consumer = programs.start()
+        programs.poll(lambda: len(programs.all_rows()) == 60, commit=True)
+        log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {3: Offset(6)}}, running=True))
+        with pytest.raises(RewindPending):
+            consumer.commit({T[3]: 9})
+        programs.poll(lambda: len(programs.all_rows()) == 64, commit=True)
+        assert programs.all_rows()[60:] == [(3, offset) for offset in range(6, 10)]
+
+
+def expire(programs, consumer):
+    member_id = consumer.group_metadata().member_id
+    return ExpireMember(member_id, programs.state.members[member_id].acted)
+
+
+class TestAutoCommit:
+    """Its two faults, and how manual commits avoid them. The program processes a batch in two halves."""
+
+    def processed(self, log, programs, *, dies_after, auto):
+        """The rows that two lives of a program have processed; the first one dies after some rows."""
+        done = []
+        options = {"enable_auto_commit": auto, "auto_commit_interval_ms": 0, "max_poll_records": 10}
+        first = programs.start(**options)
+        programs.running.clear()
+        waiting = []
+        while len(done) < dies_after:
+            batch = first.poll(10)
+            done += waiting[: dies_after - len(done)]  # a worker of the program is one batch behind
+            waiting = batch
+            if not auto and done:
+                first.commit({T[0]: done[-1].offset + 1})
+        first._group._commits.carry_out()
+        kill(programs, first)
+        second = programs.start(**options)
+        programs.running.clear()
+        while (batch := second.poll(200)) or not second.assignment():
+            done += batch
+        second.close()
+        return [row.offset for row in done]
+
+    def test_loses_rows_that_were_returned_and_not_processed(self, log, programs):
+        fill(log, 40, partitions=[0])
+        found = self.processed(log, programs, dies_after=15, auto=True)
+        assert len(found) == len(set(found)) < 40
+
+    def test_of_the_programs_own_loses_and_repeats_none(self, log, programs):
+        fill(log, 40, partitions=[0])
+        found = self.processed(log, programs, dies_after=15, auto=False)
+        assert found == list(range(40))
+
+    def test_repeats_rows_that_were_processed_since_the_last_one(self, log, programs):
+        fill(log, 40, partitions=[0])
+        found = []
+        for _ in range(2):
+            consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000, max_poll_records=10)
+            programs.running.clear()
+            while len(found) % 40 < 30:
+                found += [row.offset for row in consumer.poll(10)]
+            kill(programs, consumer)
+            found += [None] * (40 - len(found) % 40)
+        assert [each for each in found if each is not None] == [*range(30), *range(30)]
+
+    def test_commits_what_was_returned_when_the_consumer_is_closed_or_gives_up_partitions(self, log, programs):
+        fill(log, 10)
+        consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000)
+        programs.poll(lambda: len(programs.all_rows()) == 60)
+        other = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000)
+        programs.settle()
+        assert committed(programs, 5) == 10
+        assert programs.rows[other] == []
+        fill(log, 1)
+        programs.poll(lambda: len(programs.all_rows()) == 66)
+        programs.stop(consumer)
+        programs.stop(other)
+        assert [committed(programs, number) for number in range(6)] == [11] * 6
+
+    def test_commits_now_and_then(self, log, programs):
+        fill(log, 10)
+        programs.start(enable_auto_commit=True, auto_commit_interval_ms=20)
+        programs.poll(lambda: committed(programs, 5) == 10)
+
+
+def kill(programs, consumer):
+    """End a consumer as the death of its process does, and let its session expire."""
+    programs.log.log.group("g").submit(expire(programs, consumer))
+    consumer._group.stop()
+    consumer._group = None
+
+
+def test_an_asynchronous_iteration_is_a_member_too(log, programs):
+    fill(log, 5)
+
+    async def read():
+        consumer, found = programs.start(), []
+        async for record in consumer:
+            found.append(record.value)
+            if len(found) == 30:
+                break
+        return found
+
+    assert len(asyncio.run(read())) == 30
+
+
+def test_a_producer_and_two_consumers_in_threads_of_their_own(log, programs):
+    done, rows = threading.Event(), []
+
+    def consume():
+        with Consumer(log.path, **programs.options) as consumer:
+            consumer.subscribe(["t"])
+            while not done.is_set():
+                found = consumer.poll(50)
+                rows.extend((row.partition, row.offset) for row in found)
+                if found:
+                    consumer.commit()
+
+    threads = [threading.Thread(target=consume) for _ in range(2)]
+    for each in threads:
+        each.start()
+    with Producer(log.path, linger_ms=1) as producer:
+        for number in range(500):
+            producer.send("t", b"row", key=b"%d" % number)
+    deadline = time.monotonic() + GUARD
+    while len(rows) < 500:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    done.set()
+    for each in threads:
+        each.join(GUARD)
+    assert len(rows) == len(set(rows)) == 500
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"enable_auto_commit": True}, "enable.auto.commit needs a group"),
+        ({"group_instance_id": "a"}, "group.instance.id needs a group"),
+        ({"group_id": "g", "heartbeat_interval_ms": 45_000}, "must be less than session.timeout.ms=45000"),
+        ({"group_id": "g", "partition_assignment_strategy": "range,best"}, "there is no assignor 'best'"),
+        ({"group_id": "g", "partition_assignment_strategy": "range,range"}, "names an assignor twice"),
+        ({"group_id": "g", "group_instance_id": "a/b"}, "only ASCII letters"),
+        ({"group_id": "a\nb"}, "cannot be printed"),
+    ],
+)
+def test_options_that_no_member_can_have_are_refused(log, options, match):
+    with pytest.raises(InvalidOption, match=match):
+        Consumer(log.path, **options)
