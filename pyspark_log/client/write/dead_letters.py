@@ -23,7 +23,7 @@ from pyspark_log.client.write.rows import bytes_if_above
 from pyspark_log_storage import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PREFIX = "__dlq.errors."
 HEADERS = tuple(PREFIX + name for name in ("topic", "partition", "exception.class.name", "exception.message"))
@@ -32,24 +32,30 @@ LETTERS_ROWS = 10_000
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Rows that cannot be written, the error that says so, and why of each row."""
+    """Rows that cannot be written, and why. A text is that of all rows."""
 
     record: pa.RecordBatch
-    topic: pa.Array
-    """Of each row, or null."""
+    topic: pa.StringArray | str
+    """The topic of each row, null if it names none."""
     partition: pa.Array | None
     """The explicit partitions, if rows name any."""
     error: str
-    reason: pa.Array
+    reason: pa.StringArray | str
 
     def letters(self) -> Iterator[pa.RecordBatch]:
         """Yield the dead letters, in order, some rows at a time."""
         for first in range(0, self.record.num_rows, LETTERS_ROWS):
-            rows = slice(first, first + LETTERS_ROWS)
             record = self.record.slice(first, LETTERS_ROWS)
-            partition = pa.nulls(record.num_rows) if self.partition is None else self.partition[rows]
-            error = pa.repeat(self.error, record.num_rows)
-            yield _with_headers(record, (self.topic[rows], partition, error, self.reason[rows]))
+            columns = (self.topic, self.partition, self.error, self.reason)
+            yield _with_headers(record, [_texts(column, first, record.num_rows) for column in columns])
+
+
+def _texts(column: pa.Array | str | None, first: int, rows: int) -> pa.BinaryArray:
+    """Return some rows of a column as the values of headers. None: nulls; a text: in each row."""
+    if column is None:
+        return pa.nulls(rows, pa.binary())
+    part = pa.repeat(column, rows) if isinstance(column, str) else column.slice(first, rows)
+    return part.cast(pa.string()).cast(pa.binary())
 
 
 def reasons_against(
@@ -80,7 +86,7 @@ def _where(chosen: pa.Array, text: pa.Array) -> pa.Array:
     return pc.if_else(chosen, text, pa.scalar(None, pa.string()))
 
 
-def _with_headers(record: pa.RecordBatch, values: tuple[pa.Array, ...]) -> pa.RecordBatch:
+def _with_headers(record: pa.RecordBatch, values: Sequence[pa.BinaryArray]) -> pa.RecordBatch:
     """Return the rows with `HEADERS` and their values behind their own headers."""
     rows, added = record.num_rows, len(HEADERS)
     has_headers = "headers" in record.schema.names
@@ -90,7 +96,7 @@ def _with_headers(record: pa.RecordBatch, values: tuple[pa.Array, ...]) -> pa.Re
     # The place of each added header among the headers of all rows; the rows' own are in the other places.
     places = (ends[:, None] - added + np.arange(added)).ravel()
     entry = schema.HEADERS.value_type
-    by_header = pa.concat_arrays([value.cast(pa.string()).cast(pa.binary()) for value in values])
+    by_header = pa.concat_arrays(values)
     new = pa.StructArray.from_arrays(
         [
             pa.array(HEADERS).take(pa.array(np.tile(np.arange(added), rows))),

@@ -22,6 +22,7 @@ from pyspark_log.client.write.rows import Rows, bytes_if_above
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, node_of
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId
+from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.replication.write_targets import enough, write_targets
 from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
@@ -208,8 +209,7 @@ class Staging:
         except (InvalidName, UnknownTopic) as error:
             if self._topic is not None:
                 raise
-            reasons = pa.repeat(error.message, record.num_rows)
-            self._write_dead_letters(Rows(record, None, explicit, reasons), topic, type(error))
+            self._write_dead_letters(Rows(record, None, explicit), topic, type(error), error.message)
             return
         reasons = reasons_against(record, explicit, destination.partitions, destination.max_message_bytes)
         if reasons is not None:
@@ -220,20 +220,22 @@ class Staging:
     def _without_refused(self, rows: Rows, topic: str | None = None) -> Rows:
         """Return the rows that can be written, after the others have become dead letters; all are of `topic`."""
         assert rows.refused is not None
-        bad, good = rows.refused.is_valid(), rows.refused.is_null()
-        self._write_dead_letters(rows.filter(bad), topic or self._topic, InvalidRecord)
-        return rows.filter(good)
+        bad = rows.filter(rows.refused.is_valid())
+        assert bad.refused is not None
+        self._write_dead_letters(bad, topic or self._topic, InvalidRecord, bad.refused)
+        return rows.filter(rows.refused.is_null())
 
-    def _write_dead_letters(self, rows: Rows, topic: str | None, error: type[LogError]) -> None:
+    def _write_dead_letters(
+        self, rows: Rows, topic: str | None, error: type[LogError], reason: pa.StringArray | str
+    ) -> None:
         """Write rows to the dead letter topic. `topic` is that of all rows, None if they name their own.
 
         Raises `InvalidRecord` if a dead letter is larger than that topic allows.
         """
         assert self._dead_letter_topic is not None
-        count = rows.record.num_rows
-        topics = rows.topic if topic is None else pa.repeat(topic, count)
-        assert topics is not None
-        refused = Refused(rows.record, topics, rows.partition, error.__name__, rows.refused)
+        own = rows.topic if topic is None else topic
+        assert own is not None
+        refused = Refused(rows.record, own, rows.partition, error.__name__, reason)
         destination = self._known(self._dead_letter_topic)
         for letters in refused.letters():
             sizes = bytes_if_above(letters, destination.max_message_bytes)
@@ -241,10 +243,11 @@ class Staging:
                 raise InvalidRecord(
                     f"dead letter topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes, with the headers "
                     f"that say why it is there, is larger than the topic's max.message.bytes "
-                    f"({destination.max_message_bytes}); raise it for this topic, or write smaller rows"
+                    f"({destination.max_message_bytes}); raise it with: pyspark-log topics alter {destination.name} "
+                    f"--config max.message.bytes={INT_MAX}"
                 )
             self._write_checked(destination, letters, None)
-        self.dead_letters += count
+        self.dead_letters += rows.record.num_rows
 
     def _known(self, topic: str) -> Destination:
         """Return the destination of a topic, which is looked up once."""

@@ -179,7 +179,9 @@ def test_dead_letters_have_the_partition_of_their_key(log):
 
 def test_a_row_that_is_too_large_for_the_dead_letter_topic_is_an_error(log):
     log.create("small", max_message_bytes=150)
-    with pytest.raises(InvalidRecord, match=r"dead letter topic 'small': a row of \d+ bytes, .* \(150\); raise it for"):
+    with pytest.raises(
+        InvalidRecord, match=r"dead letter topic 'small': a row of \d+ bytes, .* \(150\); raise it with: pyspark-log"
+    ):
         staged(log, {"value": [b"x" * 140]}, topic="t", dead_letter_topic="small")
 
 
