@@ -38,7 +38,7 @@ endef
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check $(VENV)/demo.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest
+test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest
 	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 quick: check ## After a change: check, then run the tests that need neither Spark nor many seconds
@@ -73,6 +73,10 @@ $(VENV)/dev.stamp: $(REQUIREMENTS) | $(BIN)/python
 $(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python
 	$(INSTALL) --editable '.[demo]'
 	touch $@
+
+# Without it the tests take longer, so a JVM that cannot make it fails nothing.
+$(VENV)/spark-classes.jsa: $(VENV)/demo.stamp
+	-$(WITH_SPARK) $(BIN)/python -m tests.class_archive
 
 $(OLDER_VENV)/stamp: $(REQUIREMENTS)
 	$(call make_venv,$(OLDER_VENV))

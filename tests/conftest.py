@@ -7,19 +7,18 @@ The environment is set on import, so that programs started by tests inherit it. 
 each process has a Spark session of its own. Those that need it are dispatched first, the longest of them before all.
 """
 
-import atexit
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,29 +39,13 @@ with contextlib.suppress(ImportError):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-
-def make_spark_home() -> str:
-    """Make a Spark home without pyspark.zip: each Python worker would compile the modules it imports from there."""
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    home = tempfile.mkdtemp(prefix="spark-home-")
-    for part in ("bin", "jars"):
-        os.symlink(Path(found.origin).parent / part, Path(home) / part)
-    atexit.register(shutil.rmtree, home)
-    return home
-
-
 # Most tests spend more time flushing files than computing. tests/storage stays on the disk.
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES_MIN:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers inherit it
-    os.environ["SPARK_HOME"] = make_spark_home()
-# The client compiler and the serial collector start sooner; most JVMs here live for seconds.
-os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+class_archive.make_home()
+os.environ.update(class_archive.environment())
 # Otherwise Spark starts its workers, and looks for sources, with the first `python3` on the path.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
 # Spark's workers and other programs find the packages even if they are not installed.
 os.environ["PYTHONPATH"] = os.pathsep.join([*PACKAGE_FOLDERS, *filter(None, [os.environ.get("PYTHONPATH")])])
 
