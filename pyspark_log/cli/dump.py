@@ -174,6 +174,14 @@ def _description(data: bytes, name: str) -> Documents:
     yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
 
 
+def _join_request(data: bytes, name: str) -> Documents:
+    from pyspark_log_coordinator.membership.join_requests import decode_request
+
+    found = decode_request(data, name)
+    yield _head(name, "join request", generation=found.generation, acted=found.acted)
+    yield _plain(msgspec.to_builtins(found.join))
+
+
 def _append_file(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
     from pyspark_log_storage import append_file
 
@@ -218,6 +226,7 @@ WHOLE: dict[bytes, Callable[[bytes, str], Documents]] = {
     b"PLMF": _manifest,
     b"PLSS": _snapshot,
     b"PLTD": _description,
+    b"PLJQ": _join_request,
 }
 """By the first bytes of a file, for files that are read as a whole."""
 CHUNKED: dict[bytes, tuple[str, Callable[[LocalStore, str], Iterator[tuple[Document, Any, Any]]]]] = {

@@ -17,6 +17,7 @@
     topics/<topic>/<topic id>/description
     groups/<journal id>/journal/...                 the journal of a group, as that of a topic
     groups/<journal id>/heartbeats/<member id>.<counter>     the newest heartbeat of a member
+    groups/<journal id>/joins/<member id>.<generation>       what a member asks for that is about to join
     set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
     selftest/                                       objects of the store's self-test; empty afterwards
 
@@ -42,7 +43,7 @@ SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}"
 _BORN = re.compile(BORN_NAME)
 _SEGMENT = re.compile(SEGMENT_NAME)
 _SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME}\.(log|index)")
-_HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
+_MEMBER_OBJECT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
 SPARES = "spares/"
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
 _JOURNAL = rf"({SPARES})?({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
@@ -143,18 +144,23 @@ def group_journal(journal_id: str) -> str:
 
 
 def heartbeats(journal_id: str) -> str:
-    """Return the folder of the heartbeats of a group's members."""
+    """Return the folder of the heartbeats of a group's members: empty objects, whose names say all."""
     return f"{GROUPS}{journal_id}/heartbeats/"
 
 
-def heartbeat(journal_id: str, member_id: str, count: int) -> str:
-    """Return the key of a member's heartbeat. The object is empty: its key says all."""
-    return f"{heartbeats(journal_id)}{member_id}.{count}"
+def join_requests(journal_id: str) -> str:
+    """Return the folder of the requests of those who are about to join a group."""
+    return f"{GROUPS}{journal_id}/joins/"
 
 
-def heartbeat_of(name: str) -> tuple[str, int] | None:
-    """Return the member id and the counter in the name of a heartbeat, or None for a foreign file."""
-    found = _HEARTBEAT.fullmatch(name)
+def member_object(member_id: str, number: int) -> str:
+    """Return the name of an object of a member, with the counter of a heartbeat, or the generation to join."""
+    return f"{member_id}.{number}"
+
+
+def of_member_object(name: str) -> tuple[str, int] | None:
+    """Return the member id and the number in a name, or None for a foreign file."""
+    found = _MEMBER_OBJECT.fullmatch(name)
     return (found[1], int(found[2])) if found else None
 
 

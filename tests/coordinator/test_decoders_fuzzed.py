@@ -23,6 +23,8 @@ from pyspark_log.client.write.staging import destination_of
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest
+from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.journal import journal_entry, journal_nodes, manifest, registers, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
@@ -32,6 +34,7 @@ from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_description, topic_roll
+from pyspark_log_coordinator.membership import join_requests
 from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.sync import catch_up, failure_detector
@@ -110,6 +113,8 @@ OFFSETS = checkpoints.encode_offsets({("t", 0): 5, ("t", 1): 7})
 EPOCHS = checkpoints.encode_epochs([(0, 0), (3, 7)])
 EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
 
+REQUEST = JoinRequest(JoinGroup(MemberDetails("m", (Protocol("range", b"a", b"b"),)), "consumer"), 3, 7)
+
 ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "entry of a topic": (entry_of(HANDLE.journal), as_entry(HANDLE.journal)),
     "entry of a cluster": (entry_of(FILLED.log.cluster), as_entry(FILLED.log.cluster)),
@@ -125,6 +130,7 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
         topic_description.encode(topic_description.of(HANDLE)),
         lambda data: topic_description.decode(data, "it"),
     ),
+    "join request": (join_requests.encode_request(REQUEST), lambda data: join_requests.decode_request(data, "it")),
 }
 PLAIN: dict[str, tuple[bytes, Decode]] = {
     "offset checkpoint": (OFFSETS, lambda data: checkpoints.decode_offsets(data, "it")),

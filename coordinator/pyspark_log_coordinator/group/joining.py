@@ -30,13 +30,30 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.rebalance import RebalanceStarted
 
 
-class JoinGroup(msgspec.Struct, frozen=True):
+class JoinGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Join the group, or rejoin it."""
 
     member: MemberDetails
     protocol_type: str
     is_rejoin: bool = False
     """Whether the member has been in a generation of the group: it is refused if it was removed since."""
+
+
+class JoinRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a member asks for that is about to join. Whoever joins before it may take it along."""
+
+    join: JoinGroup
+    generation: int
+    """The group's generation when it asked. The request is void in another one."""
+    acted: int = 0
+    """The number of the member's newest action then, 0 if it was none. The request is void if it has acted since."""
+
+
+class JoinTogether(msgspec.Struct, frozen=True):
+    """Join, and take others along that ask for it, in one entry. Requests that are void or refused are left out."""
+
+    own: JoinGroup
+    others: tuple[JoinRequest, ...] = ()
 
 
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -53,6 +70,7 @@ class StaticMemberReplaced(msgspec.Struct, frozen=True, tag=True, array_like=Tru
     member: MemberDetails
 
 
+Command = JoinGroup | JoinTogether
 Event = MemberJoined | StaticMemberReplaced
 
 
@@ -69,6 +87,12 @@ def decide(group: Group, command: JoinGroup, now: int) -> list[Any]:
         return _replace(group, member, former, now)
     joined = MemberJoined(member, command.protocol_type)
     return [*rebalance.start(group, now, member), *rebalance.extend(group, now), joined]
+
+
+def is_current(group: Group, request: JoinRequest) -> bool:
+    """Return whether a request is not void: it is as if the member joined itself now."""
+    known = group.members.get(request.join.member.member_id)
+    return request.generation == group.generation and request.acted == (known.acted if known else 0)
 
 
 def evolve(group: Group, event: Event) -> Group:

@@ -2,7 +2,7 @@
 
     command                         events
     StartGroup, AlterGroupConfig, DeleteGroup          see `lifecycle`
-    JoinGroup                       see `joining`
+    JoinGroup, JoinTogether         see `joining`
     CompleteJoin, ExpireSync        see `rebalance`
     SyncGroup                       see `sync`
     LeaveGroup, ExpireMember        see `leaving`
@@ -15,6 +15,7 @@ Members read their part in the state: there are no answers but the state and the
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from pyspark_log_coordinator.group import (
     rebalance,
     sync,
 )
-from pyspark_log_coordinator.group.joining import JoinGroup
+from pyspark_log_coordinator.group.joining import JoinGroup, JoinTogether
 from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import (
     AlterGroupConfig,
@@ -49,10 +50,17 @@ from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
 from pyspark_log_coordinator.journal import journal_move
 from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
 from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
-from pyspark_log_storage.errors import UnknownGroup
+from pyspark_log_storage.errors import LogError, UnknownGroup
 
 Command = (
-    lifecycle.Command | JoinGroup | rebalance.Command | SyncGroup | leaving.Command | offsets.Command | MoveJournal
+    lifecycle.Command
+    | JoinGroup
+    | JoinTogether
+    | rebalance.Command
+    | SyncGroup
+    | leaving.Command
+    | offsets.Command
+    | MoveJournal
 )
 Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offsets.Event | JournalMoved
 
@@ -75,6 +83,8 @@ def decide(state: Group, command: Command, now: int) -> list[Any]:
             return list(lifecycle.decide(state, command, now))
         case JoinGroup():
             return _with_completion(state, joining.decide(state, command, now))
+        case JoinTogether():
+            return _with_completion(state, _join_together(state, command, now))
         case LeaveGroup() | ExpireMember():
             return _with_completion(state, leaving.decide(state, command, now))
         case CompleteJoin() | ExpireSync():
@@ -107,14 +117,30 @@ def _start(state: Group, command: StartGroup, now: int) -> list[Any]:
     return [*lifecycle.decide(state, command, now), *moved]
 
 
+def _join_together(state: Group, command: JoinTogether, now: int) -> list[Any]:
+    """Return the events of several joins, as if one came after the other. The caller's own may be refused."""
+    events = joining.decide(state, command.own, now)
+    after = _after(state, events)
+    for request in command.others:
+        with contextlib.suppress(LogError):
+            if joining.is_current(after, request):
+                more = joining.decide(after, request.join, now)
+                after = _after(after, more)
+                events = [*events, *more]
+    return events
+
+
+def _after(state: Group, events: list[Any]) -> Group:
+    for event in events:
+        state = evolve(state, event)
+    return state
+
+
 def _with_completion(state: Group, events: list[Any]) -> list[Any]:
     """Return the events, and those of a rebalance that then waits for nobody, in the same entry."""
     if not events:
         return []
-    after = state
-    for event in events:
-        after = evolve(after, event)
-    return [*events, *rebalance.decide_completion(after)]
+    return [*events, *rebalance.decide_completion(_after(state, events))]
 
 
 MACHINE: Machine[Group, Command] = Machine(

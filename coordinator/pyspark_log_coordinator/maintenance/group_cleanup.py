@@ -1,7 +1,7 @@
 """Cleans up groups: deletes journal entries and snapshots that no process needs, and replaces lost spares.
 
 Whoever commits offsets does it now and then for its group; `pyspark-log maintain` does it for all, and also deletes the
-committed offsets of deleted topics, and the heartbeats of processes that are no members any more.
+committed offsets of deleted topics, and the heartbeats and join requests of processes that are no members any more.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
+from pyspark_log_coordinator.membership.join_requests import JoinRequests
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
             _forget_deleted_topics(log, handle)
             count += _clean_up(handle)
             count += Heartbeats(handle, log.environment).delete_left_over(handle.journal.state.members)
+            count += JoinRequests(handle, log.environment).delete_void(handle.journal.state.generation)
         except LogError as error:
             failed(record.group_id, error)
     return count

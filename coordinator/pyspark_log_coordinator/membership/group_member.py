@@ -22,7 +22,7 @@ import msgspec
 
 from pyspark_log_coordinator.group.config import MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.group.fencing import check_member
-from pyspark_log_coordinator.group.joining import JoinGroup
+from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest, JoinTogether, is_current
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.state import NO_GENERATION, GroupState, MemberDetails, joined_members
@@ -32,13 +32,16 @@ from pyspark_log_coordinator.membership.next_step import (
     Step,
     after_join,
     after_loss,
+    after_request,
     after_take,
     has_missed_a_join,
+    is_joined,
     next_step,
 )
 from pyspark_log_storage.errors import (
     FencedInstance,
     IllegalGeneration,
+    InvalidInput,
     LogError,
     MemberError,
     OutcomeUnknown,
@@ -55,8 +58,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.membership.session import Session
 
 HEARTBEAT_INTERVAL_MS = 3_000
-JOIN_SECONDS = 0.01
-"""A rebalance of n members spreads their joins over n times this, as each takes an entry of the journal."""
+JOIN_SECONDS, JOIN_SECONDS_MAX = 0.005, 0.3
+"""If n members are about to join, each waits for up to n times this, so that some can be taken along by others."""
 NEWS_SECONDS = 5.0
 """How often a working member asks whether the work has to be assigned anew."""
 BACKOFF_SECONDS = 0.1
@@ -94,6 +97,9 @@ class GroupMember:
         self._environment = environment
         self._standing = self._new_standing()
         self._has_news = self._is_prepared = False
+        self._request: JoinRequest | None = None
+        """What the member asks for that is about to join."""
+        self._asked_at = 0.0
         self._join_at: float | None = None
         self._asked = self._resting_until = -float("inf")
         self._polled: float | None = None
@@ -246,6 +252,7 @@ class GroupMember:
         """Leave the group, unless the member is static: then another process may take its place. Raises `LogError`."""
         if self._standing.is_member and not self.dropped and not self._settings.instance_id:
             self._leave(self._standing)
+        self._end_join()
         self.session.end()
         self._standing = self._new_standing()
 
@@ -256,7 +263,9 @@ class GroupMember:
     def _go_on(self) -> bool:
         """Carry out the next step, and return whether there may be another one."""
         group = self.session.group
-        if not self._standing.is_member and self.member_id in group.members:
+        if self._request is not None and is_joined(group, self._request):
+            self._has_joined(after_request(self._standing, self._request))
+        elif not self._standing.is_member and self.member_id in group.members:
             self.session.begin(self.member_id)
             self._standing = msgspec.structs.replace(self._standing, is_member=True)  # the answer to the join was lost
         step = next_step(group, self._standing, has_news=self._has_news or self._wants_rebalance(group))
@@ -289,19 +298,28 @@ class GroupMember:
         return self._has_news
 
     def _join(self, group: Group) -> bool:
-        """Join, or wait a moment if many others do; return whether it was done."""
+        """Join, or wait a moment if many others do; return whether there may be another step."""
         if not self._is_prepared:
             if has_missed_a_join(group, self._standing):
                 self._standing = after_loss(self._standing)
                 self._participant.lose()
             self._is_prepared = True
-            self._join_at = self._environment.monotonic() + self._environment.uniform(
-                0, JOIN_SECONDS * self._crowd(group)
-            )
             self._participant.prepare()
-        if self._join_at is not None and self._environment.monotonic() < self._join_at:
+            group = self.session.group
+        if self._request is None or not is_current(group, self._request):
+            self._ask(group)
+        assert self._join_at is not None
+        if self._environment.monotonic() < self._join_at:
             return False
-        standing = self._standing
+        if self._join_at > self._asked_at:  # it has waited
+            self._asked_at = self._join_at
+            self.session.refresh()
+            return True
+        return self._join_now()
+
+    def _ask(self, group: Group) -> None:
+        """Leave a request to join, and choose how long to wait for somebody who takes it along."""
+        standing, known = self._standing, group.members.get(self.member_id)
         details = MemberDetails(
             standing.member_id,
             self._participant.protocols(standing.generation),
@@ -311,19 +329,43 @@ class GroupMember:
             self._settings.client_id,
             self._settings.host,
         )
-        command = JoinGroup(details, self._participant.protocol_type, standing.is_member)
+        join = JoinGroup(details, self._participant.protocol_type, standing.is_member)
+        self._request = JoinRequest(join, group.generation, known.acted if known else 0)
+        crowd = max(self.session.ask(self._request), self._crowd(group))
+        if self._join_at is None:
+            self._asked_at = self._environment.monotonic()
+            longest = min(JOIN_SECONDS * crowd, JOIN_SECONDS_MAX)
+            self._join_at = self._asked_at + self._environment.uniform(0, longest)
+
+    def _join_now(self) -> bool:
+        """Join, with all who ask for it."""
+        assert self._request is not None
+        command = JoinTogether(self._request.join, self.session.asking(self.member_id))
         try:
             state = self.session.submit(command).state
         except FencedInstance:
             self._fail()
         except (MemberError, UnknownGroup):
             return True  # what the group is now says what comes next
-        if not standing.is_member:
-            self.session.begin(standing.member_id)
-        self._standing = after_join(state, standing)
-        self._has_news = self._is_prepared = False
-        self._join_at = None
+        except InvalidInput:
+            self._end_join()
+            raise
+        self._has_joined(after_join(state, self._standing))
         return True
+
+    def _has_joined(self, standing: Standing) -> None:
+        if not self._standing.is_member:
+            self.session.begin(standing.member_id)
+        self._standing = standing
+        self._has_news = False
+        self._end_join()
+
+    def _end_join(self) -> None:
+        """Forget how the member joined, or was about to."""
+        if self._request is not None:
+            self.session.withdraw(self._request.join.member.member_id)
+        self._request = self._join_at = None
+        self._is_prepared = False
 
     def _crowd(self, group: Group) -> int:
         """Return how many members are about to join now, apart from this one."""
@@ -343,7 +385,7 @@ class GroupMember:
             self._rewind(group)  # before anything is committed for the new generation
         self._standing = after_take(group, self._standing)
         self._asked = self._environment.monotonic()
-        self._is_prepared, self._join_at = False, None
+        self._end_join()
         self._has_news = True  # if the participant fails it may have given something up
         gave_up = self._participant.take(group, self.member_id)
         self._has_news = gave_up or missed  # what was lost may be kept for it, until it joins without that
@@ -353,10 +395,10 @@ class GroupMember:
         self._standing = msgspec.structs.replace(self._standing, rewinds=group.rewinds)
 
     def _lose(self) -> None:
+        self._end_join()
         self.session.end()
         self._standing = self._new_standing()
-        self._has_news = self._is_prepared = False
-        self._join_at, self.dropped = None, ""
+        self._has_news, self.dropped = False, ""
         self._participant.lose()
 
     def _fail(self) -> NoReturn:

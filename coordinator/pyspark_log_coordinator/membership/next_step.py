@@ -29,6 +29,7 @@ import msgspec
 from pyspark_log_coordinator.group.state import NO_GENERATION, GroupState
 
 if TYPE_CHECKING:
+    from pyspark_log_coordinator.group.joining import JoinRequest
     from pyspark_log_coordinator.group.state import Group, MemberId
 
 
@@ -91,14 +92,27 @@ def _outside(group: Group, standing: Standing) -> Step:
 
 def after_join(group: Group, standing: Standing) -> Standing:
     """Return what a member knows of itself after it has joined, given the group after that."""
-    generation = group.generation + (group.state is GroupState.PREPARING_REBALANCE)
-    told = generation if generation <= standing.told + 1 or standing.generation == NO_GENERATION else standing.told
-    return msgspec.structs.replace(standing, is_member=True, told=told)
+    return _told(standing, group.generation + (group.state is GroupState.PREPARING_REBALANCE))
 
 
 def after_take(group: Group, standing: Standing) -> Standing:
     """Return what a member knows of itself when it has taken its assignment."""
     return msgspec.structs.replace(standing, generation=group.generation, told=group.generation, rewinds=group.rewinds)
+
+
+def is_joined(group: Group, request: JoinRequest) -> bool:
+    """Return whether a member takes part in the next generation after it asked for that, and said what it says now."""
+    member = group.members.get(request.join.member.member_id)
+    if member is None or not member.joined or member.details != request.join.member:
+        return False
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return group.generation == request.generation
+    return group.generation == request.generation + 1
+
+
+def after_request(standing: Standing, request: JoinRequest) -> Standing:
+    """Return what a member knows of itself when somebody has taken it along."""
+    return _told(standing, request.generation + 1)
 
 
 def after_loss(standing: Standing) -> Standing:
@@ -113,3 +127,8 @@ def has_missed_a_join(group: Group, standing: Standing) -> bool:
     static member can miss one and still be a member.
     """
     return standing.generation != NO_GENERATION and standing.told < group.generation
+
+
+def _told(standing: Standing, generation: int) -> Standing:
+    follows = generation <= standing.told + 1 or standing.generation == NO_GENERATION
+    return msgspec.structs.replace(standing, is_member=True, told=generation if follows else standing.told)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
+from pyspark_log_coordinator.membership.join_requests import JoinRequests
 from pyspark_log_coordinator.membership.liveness import Liveness
 from pyspark_log_storage.errors import LogError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_log_coordinator.group import machine as group
+    from pyspark_log_coordinator.group.joining import JoinRequest
     from pyspark_log_coordinator.group.state import MemberId
     from pyspark_log_coordinator.journal.journal import Outcome
     from pyspark_log_coordinator.log.group_handle import GroupHandle
@@ -54,6 +56,7 @@ class Session:
         self._lock = threading.RLock()
         self._handle: GroupHandle | None = None
         self._heartbeats: Heartbeats | None = None
+        self._requests: JoinRequests | None = None
         self._liveness = Liveness(GAP_INTERVALS * self.interval)
         self._patience = self._environment.uniform(*PATIENCE_SECONDS)
         self._member_id: MemberId | None = None
@@ -74,6 +77,7 @@ class Session:
                 self._log.open(create=False)
                 handle = self._log.group(self.group_id, create=True)
                 self._heartbeats = Heartbeats(handle, self._environment)
+                self._requests = JoinRequests(handle, self._environment)
                 self._handle = handle
                 self._note(handle.journal.state)
             return self._handle
@@ -101,6 +105,24 @@ class Session:
         """Return the result of `act`, while no other thread uses the group's journal."""
         with self._lock:
             return act(self.open())
+
+    def ask(self, request: JoinRequest) -> int:
+        """Let others take the member along when they join, and return how many ask for the same."""
+        with self._lock:
+            assert self._requests is not None, "the session is open"
+            return self._requests.post(request)
+
+    def asking(self, member_id: MemberId) -> tuple[JoinRequest, ...]:
+        """Return the requests of others."""
+        with self._lock:
+            assert self._requests is not None, "the session is open"
+            return self._requests.others(member_id, self.group.generation)
+
+    def withdraw(self, member_id: MemberId) -> None:
+        """Delete the request of the member, which has joined, or does not want to any more."""
+        with self._lock:
+            if self._requests is not None:
+                self._requests.withdraw(member_id)
 
     def begin(self, member_id: MemberId) -> None:
         """Beat for this member from now on."""

@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.group import machine
-from pyspark_log_coordinator.group.joining import JoinGroup, MemberJoined, StaticMemberReplaced
+from pyspark_log_coordinator.group.joining import (
+    JoinGroup,
+    JoinRequest,
+    JoinTogether,
+    MemberJoined,
+    StaticMemberReplaced,
+)
+from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.rebalance import CompleteJoin, RebalanceExtended, RebalanceStarted
 from pyspark_log_coordinator.group.state import GroupState, MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
@@ -179,3 +186,55 @@ def test_the_former_process_is_fenced():
 def test_the_last_process_that_starts_with_an_instance_id_has_the_place():
     group = after(stable(join("A"), join("B1", instance="b")), join("B2", instance="b"), join("B1", instance="b"))
     assert list(group.members) == ["A", "B1"]
+
+
+def request(state, command):
+    known = state.members.get(command.member.member_id)
+    return JoinRequest(command, state.generation, known.acted if known else 0)
+
+
+def test_who_joins_takes_others_along_and_the_result_is_that_of_their_joins_one_by_one():
+    group = stable(join("A"), join("B"), join("C"))
+    begun = after(group, join("D"))
+    rejoins = [rejoin(name) for name in "ABC"]
+    together = after(begun, JoinTogether(rejoins[0], tuple(request(begun, each) for each in rejoins[1:])))
+    assert together == after(begun, *rejoins)
+    assert together.state is GroupState.COMPLETING_REBALANCE
+
+
+def test_new_members_begin_a_group_together():
+    empty = started(delay=3_000)
+    joins = [join(name) for name in "ABC"]
+    group = after(empty, JoinTogether(joins[0], tuple(request(empty, each) for each in joins[1:])))
+    assert list(group.members) == ["A", "B", "C"]
+    assert group == after(empty, *joins)
+
+
+def test_a_request_is_void_when_its_generation_is_over_or_its_member_has_acted_since():
+    group = stable(join("A"), join("B"))
+    begun = after(group, join("C"))
+    old = request(group, rejoin("B"))
+    for void in (
+        msgspec.structs.replace(old, generation=0),
+        msgspec.structs.replace(old, acted=old.acted - 1),
+        msgspec.structs.replace(old, acted=0),
+        JoinRequest(join("D"), begun.generation, 5),
+    ):
+        found = after(begun, JoinTogether(rejoin("A"), (void,)))
+        assert found == after(begun, rejoin("A"))
+
+
+def test_a_request_of_a_member_that_was_removed_does_not_bring_it_back():
+    group = stable(join("A"), join("B"), join("C"))
+    asked = request(group, rejoin("B"))
+    left = after(group, LeaveGroup("B"))
+    assert "B" not in after(left, JoinTogether(rejoin("A"), (asked,))).members
+
+
+def test_a_request_that_is_refused_does_not_stop_the_others_and_ones_own_does():
+    group = stable(join("A"), join("B"))
+    begun = after(group, join("C"))
+    foreign, right = request(begun, join("D", protocol_type="connect")), request(begun, rejoin("B"))
+    found = after(begun, JoinTogether(rejoin("A"), (foreign, right)))
+    assert found == after(begun, rejoin("A"), rejoin("B"))
+    assert refusal(InconsistentProtocol, begun, JoinTogether(foreign.join, (right,)))

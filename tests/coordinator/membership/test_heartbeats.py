@@ -39,7 +39,7 @@ def test_a_process_that_is_killed_between_two_heartbeats_leaves_the_older_one_to
     log = stores.log()
     mine = of(log)
     mine.beat("a")
-    stores.open("/cluster").create(layout.heartbeat(log.group("g").journal_id, "a", 2), b"")
+    stores.open("/cluster").create(layout.heartbeats(log.group("g").journal_id) + layout.member_object("a", 2), b"")
     assert mine.listen() == {"a": 2}
 
 

@@ -1,0 +1,102 @@
+"""Requests to join, which others take along."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.group.joining import JoinRequest
+from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.sync import SyncGroup
+from pyspark_log_coordinator.membership import group_member
+from pyspark_log_coordinator.membership.join_requests import JoinRequests, decode_request, encode_request
+from pyspark_log_coordinator.membership.next_step import Standing, after_request, after_take, is_joined
+from pyspark_log_storage import layout
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.groups import after, join, rejoin, stable, started
+from tests.coordinator.members import Killed, Processes
+from tests.coordinator.several_nodes import Stores
+
+
+def request(name, generation=0, acted=0):
+    return JoinRequest(join(name), generation, acted)
+
+
+@given(st.builds(JoinRequest, st.just(join("a", metadata=b"x")), st.integers(0, 2**60), st.integers(0, 2**60)))
+def test_a_stored_request_is_read_as_it_was_written(each):
+    assert decode_request(encode_request(each), "it") == each
+
+
+def test_the_requests_of_others_for_the_next_generation_are_found_and_void_ones_deleted():
+    stores = Stores()
+    log = stores.log()
+    handle = log.group("g", create=True)
+    mine, other = JoinRequests(handle, fake_environment()), JoinRequests(handle, fake_environment())
+    assert mine.post(request("a", 3)) == 0
+    assert other.post(request("b", 3)) == 1
+    other.post(request("old", 2))
+    folder = layout.join_requests(handle.journal_id)
+    log.store.create(f"{folder}torn.4", encode_request(request("c"))[:20])
+    assert mine.others("a", 3) == (request("b", 3),)
+    assert [key.removeprefix(folder) for key in log.store.list(folder)] == ["a.4", "b.4", "torn.4"]
+    mine.withdraw("a")
+    other.post(request("b", 4))
+    assert [key.removeprefix(folder) for key in log.store.list(folder)] == ["b.5", "torn.4"]
+    assert mine.delete_void(4) == 1
+
+
+def test_a_member_knows_in_which_generation_somebody_took_it_along():
+    group = stable(join("a"), join("b", instance="i"))
+    mine = after_take(group, Standing("b", "i", is_member=True, told=1))
+    preparing = after(group, rejoin("a"))
+    asked = JoinRequest(rejoin("b", instance="i"), 1, preparing.members["b"].acted)
+    assert not is_joined(preparing, asked)
+    joined = after(preparing, rejoin("b", instance="i"))
+    assert is_joined(joined, asked)
+    assert after_request(mine, asked).told == 2
+    done = after(joined, SyncGroup("a", 2, {}))
+    assert is_joined(done, asked)
+    assert not is_joined(after(done, rejoin("a")), asked), "that is another rebalance"
+    missed = after(preparing, CompleteJoin(preparing.barriers), SyncGroup("a", 2, {}))
+    assert not is_joined(missed, asked), "it was away"
+    assert not is_joined(group, asked), "it asks for another generation"
+
+
+def test_members_that_wait_for_each_other_join_with_few_entries(monkeypatch):
+    monkeypatch.setattr(group_member, "JOIN_SECONDS_MAX", 5.0)
+    monkeypatch.setattr(group_member, "JOIN_SECONDS", 5.0)
+    world = Processes(partitions={"t": 20})
+    consumers = [world.consumer(interval_ms=100) for _ in range(10)]
+    world.settle()
+    before = world.entries
+    world.leave(consumers.pop().member)
+    world.settle()
+    assert world.entries - before <= 5, "it left, some joined together, the leader assigned"
+    assert sum(len(each.positions) for each in consumers) == 20
+    folder = layout.join_requests(world._log.group("g").journal_id)
+    assert list(world.store.list(folder)) == []
+
+
+def test_a_process_that_dies_after_it_has_asked_is_a_member_until_its_session_ends():
+    world = Processes()
+    first = world.consumer()
+    world.settle()
+    dying = world.consumer()
+    dying.member._join_now = die
+    world.run(1)
+    assert dying.member not in world.running
+    last = world.consumer()
+    world.run(60)
+    world.settle()
+    assert sorted(each.partition for each in [*first.positions, *last.positions]) == list(range(6))
+
+
+def die():
+    raise Killed
+
+
+def test_a_group_that_starts_again_ignores_requests_of_its_former_life():
+    group = after(stable(join("a")))
+    asked = JoinRequest(join("b"), 1)
+    empty = after(started(), DeleteGroup())
+    assert not is_joined(empty, asked)
+    assert not is_joined(group, asked)
