@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.leaving import ExpireMember
+from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
@@ -410,3 +410,110 @@ def test_maintenance_deletes_what_the_last_members_left_and_keeps_the_living():
     assert [key.removeprefix(heartbeats).rpartition(".")[0] for key in world.store.list(heartbeats)] == [
         a.member.member_id
     ]
+
+
+def test_a_rewind_that_comes_with_a_rebalance_is_not_undone_by_it():
+    world = Processes()
+    a = world.consumer(COOPERATIVE)
+    world.settle()
+    a.positions = dict.fromkeys(a.positions, 50)
+    world._log.group("g").submit(ResetOffsets({"t": {number: Offset(5) for number in range(6)}}, running=True))
+    b = world.consumer(COOPERATIVE)
+    b.member.poll()
+    assert world.group.state is GroupState.PREPARING_REBALANCE, "it notices both together"
+    world.settle()
+    assert set((a.positions | b.positions).values()) == {5}
+
+
+def test_a_member_that_could_not_leave_in_time_goes_on_as_a_new_one():
+    world = Processes(BreakableStore())
+    a = world.consumer(max_poll_interval_ms=10_000)
+    world.settle()
+    former = a.member.member_id
+    world.now += 11
+    world.store.broken = StoreUnavailable
+    with pytest.raises(StoreUnavailable):
+        a.member.stay()
+    world.store.broken = None
+    a.member.poll()
+    assert a.member.member_id != former
+    assert len(told(a, "lost")) == 1
+    world.run(SESSION + 10)
+    world.settle()
+    assert list(world.group.members) == [a.member.member_id]
+
+
+def test_a_member_rests_when_the_store_does_not_answer():
+    world = Processes(BreakableStore())
+    a = world.consumer()
+    world.settle()
+    world.now += 3
+    world.store.broken = StoreUnavailable
+    a.member.poll()
+    assert a.member.pause() == pytest.approx(0.1)
+    calls = []
+    a.member.session.keep_alive = lambda: calls.append(1)
+    a.member.poll()
+    assert not calls
+
+
+def test_a_member_that_commits_often_writes_few_heartbeats(monkeypatch):
+    world = Processes()
+    a = world.consumer()
+    world.settle()
+    beats = []
+    monkeypatch.setattr(a.member.session._heartbeats, "beat", beats.append)
+    for offset in range(60):
+        a.member.commit({"t": {0: Offset(offset)}})
+        world.run(1)
+    assert not beats
+    world.run(60)
+    assert 20 <= len(beats) <= 24
+
+
+def test_a_change_is_found_although_only_the_spare_of_its_entry_is_left():
+    world = Processes()
+    a, b = world.consumer(), world.consumer()
+    world.settle()
+    b.member.session.submit(LeaveGroup(b.member.member_id))
+    world.kill(b.member)
+    world.store.delete(world._log.group("g").journal.entries.keys(world.entries)[0])
+    world.run(40)
+    assert shares(a) == [6]
+
+
+def test_nobody_expires_while_heartbeats_cannot_be_listed(monkeypatch):
+    world = Processes()
+    a, b = world.consumer(), world.consumer()
+    world.settle()
+    world.kill(b.member)
+    monkeypatch.setattr(a.member.session._heartbeats, "listen", lambda: None)
+    world.run(3 * SESSION)
+    assert len(world.group.members) == 2
+    monkeypatch.undo()
+    world.settle()
+    assert shares(a) == [6]
+
+
+def test_partitions_of_topics_that_a_cooperative_member_does_not_want_any_more_are_free_at_once():
+    world = Processes(partitions={"t": 6, "u": 2})
+    a, b = world.consumer(COOPERATIVE, ["t"]), world.consumer(COOPERATIVE, ["t"])
+    world.settle()
+    before = world.group.generation
+    b.wanted = ("u",)
+    b.member.rejoin()
+    world.settle()
+    assert world.group.generation == before + 1
+    assert numbers(a) == list(range(6))
+
+
+def test_eager_sticky_members_get_back_what_they_gave_up():
+    world = Processes()
+    a, b = world.consumer(("sticky",)), world.consumer(("sticky",))
+    world.settle()
+    had = numbers(a), numbers(b)
+    world.consumer(("sticky",))
+    world.settle()
+    assert set(numbers(a)) < set(had[0])
+    assert set(numbers(b)) < set(had[1])
+    assert told(a, "revoked") != []
