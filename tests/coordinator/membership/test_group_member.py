@@ -314,9 +314,10 @@ def test_a_join_whose_answer_was_lost_is_no_second_member():
 
     a.member.session.submit = lose_answer
     world.settle()
+    b = world.consumer()
     world.run(120)
-    assert list(world.group.members) == [a.member.member_id]
-    assert shares(a) == [6]
+    assert list(world.group.members) == [a.member.member_id, b.member.member_id]
+    assert shares(a, b) == [3, 3]
 
 
 def test_a_process_that_works_too_long_leaves_and_rejoins_with_its_next_poll():
