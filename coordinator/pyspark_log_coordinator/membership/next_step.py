@@ -91,7 +91,12 @@ def _outside(group: Group, standing: Standing) -> Step:
 
 
 def after_join(group: Group, standing: Standing) -> Standing:
-    """Return what a member knows of itself after it has joined, given the group after that."""
+    """Return what a member knows of itself after it has joined, given the group after that.
+
+    If the group has nothing to share anew, the member takes its assignment again: it may have given it up to join.
+    """
+    if group.state is GroupState.STABLE:
+        return msgspec.structs.replace(after_loss(standing), is_member=True)
     return _told(standing, group.generation + (group.state is GroupState.PREPARING_REBALANCE))
 
 

@@ -518,3 +518,16 @@ def test_eager_sticky_members_get_back_what_they_gave_up():
     assert set(numbers(a)) < set(had[0])
     assert set(numbers(b)) < set(had[1])
     assert told(a, "revoked") != []
+
+
+def test_a_member_that_joins_again_without_news_keeps_its_partitions(strategies):
+    world = Processes()
+    a, b = world.consumer(strategies), world.consumer(strategies)
+    world.settle()
+    before = world.group.generation
+    follower = b if world.group.leader == a.member.member_id else a
+    follower.member.rejoin()
+    world.settle()
+    assert shares(a, b) == [3, 3]
+    if strategies != COOPERATIVE:  # else it says what it owns by now
+        assert world.group.generation == before

@@ -100,6 +100,13 @@ def test_a_member_with_news_rejoins_from_its_work():
     assert next_step(group, working(group, "a"), has_news=True) is Step.JOIN
 
 
+def test_a_member_whose_join_changes_nothing_takes_its_assignment_again():
+    group = stable(join("a"), join("b"))
+    again = after(group, rejoin("b"))
+    assert again.state is GroupState.STABLE
+    assert next_step(again, after_join(again, working(group, "b"))) is Step.TAKE
+
+
 def test_a_rewind_is_taken_up_before_anything_else():
     group = stable(join("a"))
     mine = working(group, "a")

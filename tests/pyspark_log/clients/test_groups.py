@@ -1,6 +1,7 @@
 """Consumers that share topics as members of a group."""
 
 import asyncio
+import gc
 import re
 import threading
 import time
@@ -162,17 +163,15 @@ class TestMembers:
         assert committed(programs, 0) is None
 
     def test_that_are_not_closed_stop_beating_when_they_are_deleted(self, log, programs):
-        before = threading.active_count()
         consumer = programs.start()
         programs.settle()
-        assert threading.active_count() > before
+        thread = consumer._group._thread._thread
         programs.running.clear()
         programs.rows.clear()
         del consumer
-        deadline = time.monotonic() + GUARD
-        while threading.active_count() > before:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        gc.collect()
+        thread.join(GUARD)
+        assert not thread.is_alive()
 
 
 class TestSubscriptions:
