@@ -9,7 +9,7 @@ from tests.simulator.store import Crashed
 
 
 class ShuffledThreads:
-    """Makes one waiting call at a time, whichever chance says; some stores may hang."""
+    """Makes one waiting call at a time, at the store that chance says and there the first; some stores may hang."""
 
     def __init__(self, seed: int = 0) -> None:
         self.hanging: set[int] = set()
@@ -23,10 +23,10 @@ class ShuffledThreads:
         return 0
 
     def next(self, seconds: float) -> Answer | None:
-        ready = [each for each in self._waiting if each[0] not in self.hanging]
-        if not ready:
+        first = {each[0]: each for each in reversed(self._waiting) if each[0] not in self.hanging}
+        if not first:
             return None
-        chosen = self._chance.choice(ready)
+        chosen = self._chance.choice(list(first.values()))
         self._waiting.remove(chosen)
         return chosen[1]()
 
@@ -34,6 +34,8 @@ class ShuffledThreads:
         """Make the calls for whose answers nobody waits any more."""
         while self.next(0) is not None:
             pass
+
+    end = finish
 
 
 class SimulatedThreads:

@@ -6,12 +6,14 @@ they acknowledge is there at the end: at once, or when the object is back.
 
 import itertools
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from tests.coordinator.several_nodes import one_after_another
+from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.memory_store import MemoryStore
 from tests.processes.small_topic import SNAPSHOT_EVERY, TopicClient, error_of, make_constants_small, rows_of_all, seeded
 
@@ -35,10 +37,11 @@ class Cluster:
         self._lives = itertools.count(1)
 
     def begin(self) -> TopicClient:
-        """Return a new process. Raises `LogError`."""
+        """Return a new process, which asks several stores in an order that chance chooses. Raises `LogError`."""
+        life = next(self._lives)
         log = Log(
             list(self.stores.values()),
-            seeded(next(self._lives) * 10**6),
+            msgspec.structs.replace(seeded(life * 10**6), store_threads=lambda _: ShuffledThreads(life)),
             open_node=self.stores.__getitem__,
             probe=one_after_another,
         )
