@@ -3,7 +3,7 @@
     python -m tests.simulator.churn
 
 The group's machine, the member (`membership`), the assignors and the observers are the production code. There is no
-store: the journal is a value, and a heartbeat is a number. So only what the group protocol itself does is counted, for
+store: the journal and what lies beside it are values. So only what the group protocol itself does is counted, for
 three kinds of members and the same random events:
 
 eager          range: all members give up all partitions in each rebalance
@@ -34,8 +34,9 @@ from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.rebalance import GenerationStarted
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.group.sync import WorkAssigned
+from pyspark_log_coordinator.membership import heartbeats, join_requests
 from pyspark_log_coordinator.membership import session as sessions
-from tests.simulator.churn_members import STRATEGIES, TOPIC, Journal, Process
+from tests.simulator.churn_members import STRATEGIES, TOPIC, Journal, Notes, Process
 from tests.simulator.invariants import require
 
 LOOK_SECONDS = 0.02
@@ -224,7 +225,8 @@ def run(kind: str, members: int = 100, partitions: int = 300, minutes: float = 6
     churn = Churn(kind, members, partitions, minutes * 60, seed)
     logger = logging.getLogger("pyspark_log")
     with (
-        mock.patch.object(sessions, "Heartbeats", lambda handle, _: handle),
+        mock.patch.object(heartbeats, "MemberObjects", Notes),
+        mock.patch.object(join_requests, "MemberObjects", Notes),
         mock.patch.object(logger, "disabled", True),
     ):
         churn.run()

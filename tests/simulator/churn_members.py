@@ -1,7 +1,7 @@
 """The processes of a churn: each is a member of the group, and reads rows of the partitions that it has.
 
 Member, session and assignors are the production code. Instead of stores there are the group's state as a value, and
-numbers as heartbeats.
+dictionaries of heartbeats and of requests to join.
 """
 
 from __future__ import annotations
@@ -26,18 +26,23 @@ if TYPE_CHECKING:
 
 TOPIC = "t"
 STRATEGIES = {"eager": "range", "static": "range", "cooperative": "cooperative-sticky"}
+Name = tuple[str, int]
 COMMITS = 0.05
 """How often a process commits, as a probability for each poll."""
 
 
 class Journal:
-    """The group's journal, and the heartbeats of its members; holds every accepted commit against the assignment."""
+    """The group's journal, and what its members leave for each other beside it.
+
+    Every accepted commit is held against the assignment.
+    """
 
     def __init__(self, churn: Churn) -> None:
         self._churn = churn
         self.group = Group()
         self.number = 0
-        self.beats: dict[str, int] = {}
+        self.notes: dict[str, dict[Name, bytes]] = {}
+        """What the members leave for each other, by folder."""
 
     def submit(self, command: Any) -> list[Any]:
         """Carry out a command; return its events."""
@@ -57,7 +62,9 @@ class Journal:
 
 
 class Handle:
-    """The group as one process knows it: `GroupHandle`, its journal, the log and the heartbeats in one."""
+    """The group as one process knows it: `GroupHandle`, its journal and the log in one."""
+
+    journal_id = "g"
 
     def __init__(self, journal: Journal, environment: Environment) -> None:
         self._journal = journal
@@ -90,18 +97,36 @@ class Handle:
             self.refresh()
         return Outcome(self.number, self.state, events)
 
-    def beat(self, member_id: str) -> None:
-        self._journal.beats[member_id] = self._journal.beats.get(member_id, 0) + 1
+    def notes(self, folder: str) -> dict[Name, bytes]:
+        """Return what the members have left for each other in a folder."""
+        return self._journal.notes.setdefault(folder, {})
 
-    def end(self, member_id: str) -> None:
-        self._journal.beats.pop(member_id, None)
 
-    def listen(self) -> Mapping[str, int]:
-        return self._journal.beats
+class Notes:
+    """In place of `MemberObjects`: what the members leave for each other beside the journal."""
 
-    def delete_left_over(self, members: Iterable[str]) -> None:
-        for each in self._journal.beats.keys() - set(members):
-            del self._journal.beats[each]
+    def __init__(self, handle: Handle, folder: str, environment: Environment) -> None:
+        self._notes = handle.notes(folder)
+        self._own: dict[str, int] = {}
+
+    def create(self, member_id: str, number: int, data: bytes) -> None:
+        self.delete_own(member_id)
+        self._own[member_id] = number
+        self._notes[member_id, number] = data
+
+    def names(self) -> Iterable[Name]:
+        return self._notes.keys() | ()
+
+    def read(self, names: Iterable[Name]) -> list[bytes]:
+        return [self._notes[each] for each in names if each in self._notes]
+
+    def delete(self, names: Iterable[Name]) -> None:
+        for each in list(names):
+            self._notes.pop(each, None)
+
+    def delete_own(self, member_id: str) -> None:
+        if member_id in self._own:
+            self.delete([(member_id, self._own.pop(member_id))])
 
 
 class Process:

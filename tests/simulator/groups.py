@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log.client import groups as operations
 from pyspark_log.client.read import source_offset
+from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup, GroupDeleted
 from pyspark_log_coordinator.group.offsets import OffsetDelete, OffsetsCommitted, OffsetsDeleted, OffsetsReset
-from pyspark_log_coordinator.group.state import Group
+from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 from tests.simulator.invariants import History, require
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tests.simulator.world import Process, World
 
 TOPIC = "t"
+SHARED = "shared"
+"""The group whose members share the topic."""
 Checkpoint = dict[str, Any]
 """A stream's: `start`, `end` of the batch that is planned, and all `starts` that there were."""
 NONE = -1
@@ -45,9 +48,15 @@ class GroupHistory(History):
         for event in events:
             self._world.counts["rewound"] += isinstance(event, OffsetsReset)
             self._world.counts["offsets deleted"] += isinstance(event, OffsetsDeleted | GroupDeleted)
-            if isinstance(event, OffsetsCommitted):
+            if isinstance(event, OffsetsCommitted) and event.member_id:
+                self._committed_by_member(event, state)
+            elif isinstance(event, OffsetsCommitted):
                 self._committed(event, state)
+            self._world.counts[f"{type(event).__name__} of {SHARED}"] += after.group_id == SHARED
             state = group.evolve(state, event)
+        if after.state is GroupState.STABLE:
+            given = [p for share in _shares(after).values() for p in share]
+            require(len(given) == len(set(given)), f"generation {after.generation} gives a partition to two members")
 
     def _committed(self, event: OffsetsCommitted, before: Group) -> None:
         """Hold that a commit is of what its query has read, after every rewind, and goes back only with a rewind."""
@@ -66,6 +75,24 @@ class GroupHistory(History):
             what = f"{where}, partition {p}: {offset} is committed over {known.offset}"
             require(known.rewind <= taken, f"{what} of rewind {known.rewind}, which the query has not taken up")
             require(offset >= known.offset or self._is_unclean, f"{what}: it went back, and was not rewound")
+
+    def _committed_by_member(self, event: OffsetsCommitted, before: Group) -> None:
+        """Hold that no other member owns what is committed, and that nobody else has committed the same rows.
+
+        What a member commits says where its rows begin, and in which process it read them.
+        """
+        ((topic_id, offsets),) = event.offsets.items()
+        shares = _shares(before)
+        for p, new in offsets.items():
+            others = [name for name, share in shares.items() if p in share and name != event.member_id]
+            where = f"partition {p}: {event.member_id} commits {new.offset} in generation {before.generation}"
+            require(not others, f"{where}, and {others} own it")
+            base, _, process = new.metadata.partition(" ")
+            known = before.committed(topic_id, p)
+            offset, last = (0, "") if known is None else (known.offset, known.metadata.partition(" ")[2])
+            # A process whose answer was lost does not know that it has committed.
+            follows = int(base) == offset or (process == last and int(base) <= offset <= new.offset)
+            require(follows, f"{where}, for rows from {base} on, and {last or 'a rewind'} has set {offset}")
 
     @property
     def _is_unclean(self) -> bool:
@@ -152,6 +179,12 @@ def group_operator(process: Process) -> None:
             pass
         except LogError as error:
             world.excused(error)
+
+
+def _shares(state: Group) -> dict[str, list[int]]:
+    """Return the partitions of each member."""
+    found = {name: decode_assignment(each.assignment, name).partitions for name, each in state.members.items()}
+    return {name: [p for numbers in share.values() for p in numbers] for name, share in found.items()}
 
 
 def _taken(offset: SourceOffset) -> int:

@@ -29,10 +29,11 @@ from pyspark_log_coordinator.journal import (
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import group_cleanup, roll_run, topic_cleanup
+from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import LogError
-from tests.simulator import actors, groups, lanes, losses, moves, nemesis, readers
+from tests.simulator import actors, groups, lanes, losses, members, moves, nemesis, readers
 from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
@@ -136,6 +137,10 @@ def _populate(world: World) -> None:
         actors.supervised(world, f"batch reader {number}", readers.batch_reader)
     if settings.grouped:
         actors.supervised(world, "group operator", groups.group_operator)
+    for number in range(settings.members):
+        members.start_member(world, f"member {number}")
+    if settings.members:
+        actors.supervised(world, "rewinder", members.rewinder)
 
 
 def _audit(world: World) -> None:
@@ -165,6 +170,7 @@ def _audit(world: World) -> None:
             history = groups.group_of(world, name)
             if history is not None and not rows.unclean:
                 history.hold_finished(checkpoint)
+        members.finish(world, process)
         if isinstance(rows, ReplicatedRows):
             rows.hold_equal()
         for data in world.stored_objects():
@@ -229,6 +235,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (stream_planner, "IDLE_WAIT_SECONDS", 0),
             (isr_recovery, "INLINE_EVERY_SECONDS", 0.2),
             (reassigner, "PATIENCE_SECONDS", 0.02),
+            (group_member, "NEWS_SECONDS", 0.1),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield

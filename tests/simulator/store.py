@@ -151,7 +151,7 @@ class SimulatedStore:
     def create_unflushed(self, key: str, data: bytes) -> bool:
         # A crash in the middle leaves a part of it.
         whole = bytes(data)
-        part = whole[: self._chance.randrange(len(whole))] if self._chance.random() < _TORN else whole
+        part = whole[: self._chance.randrange(len(whole))] if self._chance.random() < _TORN and whole else whole
         return self._act("create unflushed", key, lambda: self._create(key, part))
 
     def put(self, key: str, data: bytes) -> None:

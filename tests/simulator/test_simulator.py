@@ -1,4 +1,4 @@
-"""A hundred and sixty simulated worlds, each chosen by its seed.
+"""A hundred and forty simulated worlds, each chosen by its seed.
 
 A failing one is replayed by the command that is printed.
 """
@@ -14,7 +14,7 @@ import pytest
 from tests.simulator.run import run
 
 OPERATIONS = 2000
-SEEDS = 160
+SEEDS = 140
 SEEDS_A_TEST = 20
 ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 8, 5, 7
 """A seed of each kind of world."""
@@ -95,6 +95,17 @@ def test_the_seeds_reach_groups_that_are_rewound():
     counts = counts_of(range(SEEDS))
     for what in ("offset commits", "rewound", "rewinds taken up", "offsets deleted"):
         assert counts[what] > 0, what
+
+
+@pytest.mark.slow
+def test_the_seeds_reach_members_that_share_the_topic():
+    counts = counts_of(range(SEEDS))
+    for what in ("left", "died", "fenced", "napped"):
+        assert counts[f"members {what}"] > 0, what
+    for what in ("StaticMemberReplaced", "MembersRemoved", "WorkAssigned", "OffsetsCommitted", "OffsetsReset"):
+        assert counts[f"{what} of shared"] > 10, what
+    assert counts["RewindPending of a member"] > 0
+    assert counts["rewinds taken up by members"] > 0
 
 
 @pytest.mark.slow

@@ -93,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True):
     """How often a stream reader goes back to where it has been, as a probability for each micro-batch."""
     grouped: bool
     """Whether each stream reader has a group, which an operator rewinds."""
+    members: int
+    """How many members a group has that shares the topic."""
 
 
 def settings_of(seed: int, operations: int) -> Settings:
@@ -143,6 +145,7 @@ def settings_of(seed: int, operations: int) -> Settings:
         acks=chance.choice([("all", "all", "1"), ("all", "all", "1"), ("all", "all", "1", "0")]),
         rewinds=chance.choice([0, 0.1]),
         grouped=chance.random() < _GROUPED,
+        members=chance.choice([0, 3]),
     )
     # Every other world has one node, and is what it is whatever the others are.
     return settings if seed % 2 == 0 else _with_nodes(seed, settings)
@@ -235,6 +238,11 @@ class Process:
 def is_copy_for_people(key: str) -> bool:
     """Return whether an object lies beside a node's files to say what they are, and decides nothing."""
     return key.endswith(("-checkpoint", "/description"))
+
+
+def is_of_member(key: str) -> bool:
+    """Return whether an object is a sign of life of a member, or its request to join."""
+    return key.startswith(layout.GROUPS) and ("/heartbeats/" in key or "/joins/" in key)
 
 
 class World:
@@ -370,7 +378,7 @@ class World:
         elif key.startswith("topics/"):
             assert self.rows is not None
             self.rows.deleting(key)
-        elif not key.startswith("selftest/"):
+        elif not key.startswith("selftest/") and not is_of_member(key):
             raise Violation(f"{key} is removed")
 
     def now_ms(self) -> int:

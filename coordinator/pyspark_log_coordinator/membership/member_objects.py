@@ -81,7 +81,7 @@ class MemberObjects:
 
     def delete(self, names: Iterable[Name]) -> None:
         """Delete objects, of this process or of others that have left them."""
-        chosen = list(names)
+        chosen = sorted(names)
         for member_id, number in chosen:
             if self._own.get(member_id) == number:
                 del self._own[member_id]

@@ -1,0 +1,242 @@
+"""Members of one group that share the topic's partitions: they join, leave, die, fall asleep and wake up.
+
+What a member commits says where the rows begin that it has read, and which process it is. So the group's journal alone
+tells whether each row between two committed offsets was read once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark_log_coordinator.assignors.subscription import TopicPartition
+from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.membership.group_member import GroupMember, MemberSettings
+from pyspark_log_coordinator.membership.session import Session
+from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
+from pyspark_log_storage.errors import FencedInstance, GroupError, LogError
+from tests.simulator.groups import SHARED, GroupHistory, group_of
+from tests.simulator.invariants import require
+from tests.simulator.store import Crashed
+from tests.simulator.world import TOPIC, Process, World
+
+_HEARTBEAT_MS, _SESSION_MS, _POLL_MS = 40, 200, 600
+"""On one store; on several journal nodes, where everything takes longer, some times as much."""
+_SLOWER = 4
+_STRATEGIES = ("range", "cooperative-sticky")
+_COMMITS, _NAPS, _LEAVES, _DIES = 0.3, 0.03, 0.02, 0.02
+"""What a member does after a poll, as probabilities."""
+_LAST_SECONDS = 60.0
+"""In which members that were left are expired, and those that are new share everything."""
+
+
+class Member:
+    """One process's member, and the rows that it reads: the offsets up to the HW as it really is."""
+
+    def __init__(self, process: Process, place: str = "member", instance_id: str = "") -> None:
+        """`place` is the part of the process that has a log of its own for the member."""
+        self._process = process
+        world = process.world
+        times = _SLOWER if world.settings.nodes.journals > 1 else 1
+        process.place = place
+        self.positions: dict[int, int] = {}
+        self._based: dict[int, int] = {}
+        self._session = Session(process.log, SHARED, times * _HEARTBEAT_MS)
+        self.session_ms = times * _SESSION_MS
+        # All members of a group have a strategy in common; which one it is differs from world to world.
+        self.shared = SharedPartitions([_STRATEGIES[world.seed // 4 % 2]], self)
+        settings = MemberSettings(
+            instance_id=instance_id,
+            session_timeout_ms=self.session_ms,
+            max_poll_interval_ms=times * _POLL_MS,
+            client_id=process.name.replace(" ", "-"),
+        )
+        self.member = GroupMember(self._session, self.shared, settings, process.environment)
+
+    def configure(self) -> None:
+        """Let the group accept short time-outs."""
+        wanted = {"group.min.session.timeout.ms": str(_SESSION_MS), "group.initial.rebalance.delay.ms": "20"}
+        self._session.open().submit(AlterGroupConfig(wanted))
+
+    def poll(self) -> None:
+        """Do what is due, and read."""
+        self.member.poll()
+        world = self._process.world
+        if world.rows is None:
+            return
+        for p, at in self.positions.items():
+            end = world.rows.states[-1].partitions[p].high_watermark
+            self.positions[p] = max(at, min(end, at + self._process.chance.randint(0, 5)))
+
+    def commit(self, partitions: Iterable[int]) -> None:
+        """Commit what was read. Raises `LogError`."""
+        new = {
+            p: Offset(self.positions[p], metadata=f"{self._based[p]} {self._process.name}")
+            for p in partitions
+            if self.positions[p] > self._based[p]
+        }
+        if new:
+            self.member.commit({self._topic_id: new})
+            self._based.update({p: self.positions[p] for p in new})
+
+    @property
+    def pause(self) -> float:
+        """How long the member has nothing to do, in seconds."""
+        return min(max(self.member.pause(), 0.001), 0.02)
+
+    @property
+    def _topic_id(self) -> str:
+        rows = self._process.world.rows
+        assert rows is not None
+        return rows.topic_folder.split("/")[2]
+
+    # What SharedPartitions calls
+
+    def topics(self) -> tuple[str, ...]:
+        return (TOPIC,)
+
+    def partitions(self, topics: Iterable[str]) -> Mapping[str, int]:
+        rows = self._process.world.rows
+        return {} if rows is None else {TOPIC: len(rows.states[-1].partitions)}
+
+    def assigned(self, added: Sequence[TopicPartition], group: Group) -> None:
+        for each in added:
+            self._go_to(each.partition, group)
+
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        try:
+            self.commit([each.partition for each in partitions])
+        except LogError as error:
+            if not isinstance(error, GroupError):
+                self._process.world.excused(error)
+        finally:
+            self.lost(partitions)
+
+    def rewound(self, group: Group, since: int) -> None:
+        for p in self.positions:
+            known = group.committed(self._topic_id, p)
+            if known is not None and known.rewind > since:
+                self._process.world.counts["rewinds taken up by members"] += 1
+                self._go_to(p, group)
+
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        for each in partitions:
+            self.positions.pop(each.partition, None)
+            self._based.pop(each.partition, None)
+
+    def _go_to(self, p: int, group: Group) -> None:
+        known = group.committed(self._topic_id, p)
+        self.positions[p] = self._based[p] = 0 if known is None else known.offset
+
+
+def start_member(world: World, name: str, run: int = 1) -> None:
+    """Let a process be a member, and when it has ended another one, until the world calms down.
+
+    A static member that falls asleep is replaced, and goes on as a zombie when it wakes up.
+    """
+    is_static = name.endswith("0")
+    is_newest = True
+
+    def live() -> None:
+        process = world.begin(f"{name}.{run}")
+
+        def next_one() -> None:
+            nonlocal is_newest
+            if is_newest and world.busy:
+                is_newest = False
+                start_member(world, name, run + 1)
+
+        def seems_dead() -> None:
+            if is_static and world.chance.random() < 0.5:
+                next_one()
+
+        process.state.on_sleep = seems_dead
+        try:
+            _live(process, name if is_static else "")
+        except Crashed:
+            world.counts["crashes"] += 1
+        next_one()
+
+    world.clock.spawn(f"{name}.{run}", live, world.chance.uniform(0, 0.1))
+
+
+def _live(process: Process, instance_id: str) -> None:
+    world, chance = process.world, process.chance
+    mine = Member(process, instance_id=instance_id.replace(" ", "-"))
+    is_configured = False
+    while world.busy:
+        try:
+            if not is_configured:
+                process.log.open(create=True)
+                mine.configure()
+                is_configured = True
+            mine.poll()
+            if chance.random() < _NAPS:
+                process.store.wait(mine.session_ms / 1000 * chance.uniform(0.5, 3))
+                world.counts["members napped"] += 1
+            if chance.random() < _COMMITS:
+                mine.commit(list(mine.positions))
+            if chance.random() < _LEAVES:
+                mine.shared.leave()
+                mine.member.leave()
+                world.counts["members left"] += 1
+                return
+        except FencedInstance:
+            world.counts["members fenced"] += 1
+            return
+        except GroupError as error:
+            world.counts[f"{type(error).__name__} of a member"] += 1
+        except LogError as error:
+            world.excused(error)
+        if chance.random() < _DIES:
+            world.counts["members died"] += 1
+            return
+        process.store.wait(mine.pause)
+
+
+def rewinder(process: Process) -> None:
+    """Rewind some partitions of the group now and then, while its members run."""
+    world, chance = process.world, process.chance
+    while world.busy:
+        process.wait(0.3)
+        if world.rows is None or group_of(world, SHARED) is None:
+            continue
+        ends = [each.high_watermark for each in world.rows.states[-1].partitions]
+        chosen = chance.sample(range(len(ends)), chance.randint(1, len(ends)))
+        new = {p: Offset(chance.randint(0, ends[p])) for p in chosen}
+        command = ResetOffsets({world.rows.topic_folder.split("/")[2]: new}, running=True)
+        try:
+            process.open(create=True)
+            process.log.group(SHARED).submit(command)
+        except LogError as error:
+            world.excused(error)
+
+
+def finish(world: World, process: Process) -> None:
+    """Hold that two new members share everything once all others are expired, and commit all that there is."""
+    history = group_of(world, SHARED)
+    if history is None:
+        return
+    both = [Member(process, f"member {number}") for number in range(2)]
+    end = world.clock.now + _LAST_SECONDS
+    while not _is_finished(world, history, both):
+        require(world.clock.now < end, f"two members do not share and commit everything: {history.states[-1]}")
+        for each in both:
+            each.poll()
+            with contextlib.suppress(GroupError):
+                each.commit(list(each.positions))
+            process.store.wait(each.pause)
+
+
+def _is_finished(world: World, history: GroupHistory, both: Sequence[Member]) -> bool:
+    assert world.rows is not None
+    group: Group = history.states[-1]
+    ids = {each.member.member_id for each in both}
+    owned = sorted(p for each in both for p in each.positions)
+    ends = [each.high_watermark for each in world.rows.states[-1].partitions]
+    offsets = group.offsets.get(world.rows.topic_folder.split("/")[2], {})
+    has_all = all(offsets[p].offset >= end if p in offsets else end == 0 for p, end in enumerate(ends))
+    is_shared = group.members.keys() == ids and owned == list(range(len(ends)))
+    return group.state is GroupState.STABLE and is_shared and has_all
