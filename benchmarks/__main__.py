@@ -40,6 +40,7 @@ class Part(str, enum.Enum):
     JOURNAL = "journal"
     CLIENTS = "clients"
     PRODUCERS = "producers"
+    MEMBERS = "members"
     REPLICATION = "replication"
 
 
@@ -115,6 +116,10 @@ class Run:
             from benchmarks.producers import measure_producers
 
             yield measure_producers(self.folder, 5 if self.quick else 20, self.say, quick=self.quick)
+        if Part.MEMBERS in self.parts:
+            from benchmarks.groups import measure_groups
+
+            yield measure_groups(self.folder, 20 if self.quick else 100, self.say)
         if Part.MONTH in self.parts:
             from benchmarks.month import measure_month
 

@@ -1,8 +1,9 @@
 """A member's session: how it looks at its group, shows that it is alive, and notices who is not.
 
 Once in a heartbeat interval a member gives a sign of life, lists those of all members, and looks for the next entry of
-the group's journal. This can be done by a thread of its own (`keep_alive`) while the member works. In a rebalance the
-member also looks more often (`look`). What it commits, and everything else that it writes, is a sign of life too.
+the group's journal. This can be done by a thread of its own (`keep_alive`) while the member works. In a rebalance, and
+for some seconds after it, the member also looks more often (`look`). What it commits, and everything else that it
+writes, is a sign of life too.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log
 
-INTERVAL_SHARE = (0.85, 0.95)
+INTERVAL_SHARE = (0.8, 0.9)
 """A member beats after this share of heartbeat.interval.ms, so that all have seen a change within the interval, and do
 not act in step."""
 GAP_INTERVALS = 2
 """Of a gap between two looks, so many intervals count as time that was observed."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.020
-"""Between two looks in a rebalance, in seconds."""
+"""Between two looks in a rebalance, in seconds. Afterwards the pauses grow to the heartbeat interval."""
 PAUSE_SHARE = 8
-"""A pause is this part of the time since the last change."""
+"""A pause is this part of the time since the last rebalance changed: one rebalance often leads to another."""
 PATIENCE_SECONDS = (0.1, 1.0)
 """How much longer than the first member the others wait before they end a wait, so that not all do it at once."""
 REFRESH_INTERVALS = 10
@@ -139,10 +140,9 @@ class Session:
             self._member_id = None
 
     def pause(self) -> float:
-        """Return after how many seconds the next call, of `look` in a rebalance or else of `keep_alive`, has use."""
+        """Return after how many seconds the next call of `look` or `keep_alive` has something to do."""
         now = self._environment.monotonic()
-        due = self.until_heartbeat()
-        return max(0.0, min(due, self._looked + self._look_pause(now) - now) if self.is_rebalancing else due)
+        return max(0.0, min(self.until_heartbeat(), self._looked + self._look_pause(now) - now))
 
     def until_heartbeat(self) -> float:
         """Return after how many seconds the next heartbeat is due."""
@@ -156,10 +156,10 @@ class Session:
         return self.group.state in {GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE}
 
     def look(self) -> None:
-        """Look for changes in a rebalance, and end one that has waited long enough. Raises `LogError`."""
+        """Look for changes, often in a rebalance, and end one that has waited long enough. Raises `LogError`."""
         with self._lock:
             now = self._environment.monotonic()
-            if self.is_rebalancing and now - self._looked >= self._look_pause(now):
+            if now - self._looked >= self._look_pause(now):
                 self._look(now)
 
     def keep_alive(self) -> None:
@@ -205,8 +205,8 @@ class Session:
             self._note(handle.journal.state)
 
     def _note(self, state: Group) -> None:
-        if state is not self.group:
-            self.group = state
+        known, self.group = self.group, state
+        if (known.generation, known.barriers, known.state) != (state.generation, state.barriers, state.state):
             self._changed = self._environment.monotonic()
 
     def _show_life(self, now: float) -> None:
@@ -215,4 +215,5 @@ class Session:
         self.beaten = now
 
     def _look_pause(self, now: float) -> float:
-        return min(max((now - self._changed) / PAUSE_SHARE, SHORTEST_PAUSE), LONGEST_PAUSE)
+        longest = LONGEST_PAUSE if self.is_rebalancing else self.interval
+        return min(max((now - self._changed) / PAUSE_SHARE, SHORTEST_PAUSE), longest)

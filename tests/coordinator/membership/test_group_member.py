@@ -19,6 +19,7 @@ from pyspark_log_storage.errors import (
 )
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.members import COOPERATIVE, Election, Killed, Processes
+from tests.memory_store import MemoryStore
 
 SESSION = 45.0
 
@@ -469,7 +470,7 @@ def test_a_member_that_commits_often_writes_few_heartbeats(monkeypatch):
         world.run(1)
     assert not beats
     world.run(60)
-    assert 20 <= len(beats) <= 24
+    assert 20 <= len(beats) <= 26
 
 
 def test_a_change_is_found_although_only_the_spare_of_its_entry_is_left():
@@ -531,3 +532,22 @@ def test_a_member_that_joins_again_without_news_keeps_its_partitions(strategies)
     assert shares(a, b) == [3, 3]
     if strategies != COOPERATIVE:  # else it says what it owns by now
         assert world.group.generation == before
+
+
+def test_an_idle_member_asks_its_store_little():
+    class Counted(MemoryStore):
+        calls = 0
+
+        def __getattribute__(self, name):
+            if name in {"create", "create_unflushed", "delete", "exists", "list", "read"}:
+                self.calls += 1
+            return super().__getattribute__(name)
+
+    world = Processes(Counted())
+    for _ in range(5):
+        world.consumer()
+    world.settle()
+    world.run(60)
+    before = world.store.calls
+    world.run(600)
+    assert (world.store.calls - before) / 5 / 10 < 110, "four calls in each interval, and a refresh now and then"
