@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log.options.consumer import ConsumerOptions
+    from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -67,6 +68,18 @@ class AssignedPartition:
         """Read on from where the partition was."""
         self._fetched = self._batch = None
         self._offset, self._epoch = place
+
+    def go_to_committed(self, group: Group) -> None:
+        """Read on at the committed offset, if there is one."""
+        committed = group.committed(self.handle.topic_id, self.key.partition)
+        if committed is not None:
+            epoch = committed.leader_epoch if committed.leader_epoch >= 0 else self.state.leader_epoch
+            self.go_back((committed.offset, epoch))
+
+    def is_rewound(self, group: Group, since: int) -> bool:
+        """Return whether the committed offset was reset after rewind number `since`."""
+        committed = group.committed(self.handle.topic_id, self.key.partition)
+        return committed is not None and committed.rewind > since
 
     def seek(self, offset: int | None) -> None:
         """Read from `offset` next; None: as `auto.offset.reset` says."""

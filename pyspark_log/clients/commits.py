@@ -71,6 +71,9 @@ class Commits:
                 self._submit(command)
             except LogError as failure:
                 error = failure
+            except BaseException:
+                self._waiting.extendleft(reversed(together))  # a repetition changes nothing
+                raise
             for each in together:
                 self._answers.append(lambda done=each.done, error=error: done(error))  # type: ignore[misc]
 

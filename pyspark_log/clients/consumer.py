@@ -19,6 +19,7 @@ from pyspark_log.clients.consumer_group import ConsumerGroup
 from pyspark_log.clients.iteration import RowIteration
 from pyspark_log.clients.looks import Looks
 from pyspark_log.clients.reading import Reading
+from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
 from pyspark_log.clients.records import (
     ConsumerBatch,
     ConsumerGroupMetadata,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyspark_log.clients.commits import OnCommit
-    from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -107,7 +107,7 @@ class Consumer(TopicQueries, RowIteration):
             self._reading.hand_back()
             handles: dict[str, TopicHandle] = {}
             assigned: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
-            new = []
+            without_start = []
             for key in dict.fromkeys(partition_of(each) for each in partitions):
                 handle = handles.get(key.topic) or self._looks.topic(key.topic)
                 handles[key.topic] = handle
@@ -115,7 +115,6 @@ class Consumer(TopicQueries, RowIteration):
                 known = self._reading.partitions.get(key)
                 if known is None or known.handle.topic_id != handle.topic_id:
                     known = AssignedPartition(handle, key.partition, self._options)
-                    new.append(known)
                 known.handle = handle  # the log makes new ones when its journals have moved
                 assigned[key] = known
                 if start == "earliest":
@@ -124,8 +123,10 @@ class Consumer(TopicQueries, RowIteration):
                     known.seek(state.high_watermark)
                 elif isinstance(start, Mapping) and key in start:
                     known.seek(offset_of(start[key]))
+                else:
+                    without_start.append(known)
             if self._group is not None:
-                self._group.start([each for each in new if each.place[0] is None])
+                self._group.start(without_start)
             self._reading.partitions = assigned
 
     def subscribe(
@@ -141,6 +142,8 @@ class Consumer(TopicQueries, RowIteration):
         call replaces the subscription. Raises `InvalidInput` without `group.id`, `InvalidName`.
         """
         wanted = SubscribedTopics(topics, pattern)
+        if not (listener is None or isinstance(listener, ConsumerRebalanceListener)):
+            raise InvalidInput(f"listener is {listener!r}; give an object of a subclass of ConsumerRebalanceListener")
         with self._alone():
             group = self._the_group("subscribe")
             if not group.is_subscribed:
@@ -196,10 +199,11 @@ class Consumer(TopicQueries, RowIteration):
         `offsets` are the next rows to read, by partition: numbers or `OffsetAndMetadata`. In an iteration, the row that
         was returned last counts as processed.
 
-        If an error is raised, nothing was committed: `UnknownMember` if the group has removed this member,
+        These errors say that nothing was committed: `UnknownMember` if the group has removed this member,
         `IllegalGeneration` and `RebalanceInProgress` if it is rebalancing, `FencedInstance` if another process has this
         `group.instance.id`, `RewindPending` if the offsets of the group were reset, `InvalidInput` for a partition that
-        is not assigned, `StoreError`. After a `MemberError` call `poll`, which joins again.
+        is not assigned. After a `MemberError` call `poll`, which joins again. After `StoreError` and `OutcomeUnknown`
+        the offsets may be committed or not: commit again, which changes nothing if they are.
         """
         with self._alone():
             self._the_group("commit").commit(None if offsets is None else committed_of(offsets))
@@ -274,12 +278,16 @@ class Consumer(TopicQueries, RowIteration):
         static. If another thread uses the consumer, that thread does so at the end of its call.
         """
         self._closed.set()
-        if self._in_use.acquire(blocking=False):
-            try:
-                if self._depth == 0:
-                    self._finish()
-            finally:
-                self._in_use.release()
+        self._finish_unless_in_use()
+
+    def _finish_unless_in_use(self) -> None:
+        if self._group is None or not self._in_use.acquire(blocking=False):
+            return
+        try:
+            if self._depth == 0:
+                self._finish()
+        finally:
+            self._in_use.release()
 
     def _finish(self) -> None:
         """Close the group, whose listener may use the consumer once more."""
@@ -291,6 +299,7 @@ class Consumer(TopicQueries, RowIteration):
             self._group.close()
         finally:
             self._group = None
+            self._is_finishing = False
 
     def __enter__(self) -> Self:
         return self
@@ -314,11 +323,9 @@ class Consumer(TopicQueries, RowIteration):
             yield
         finally:
             self._depth -= 1
-            try:
-                if self._closed.is_set() and self._depth == 0:
-                    self._finish()
-            finally:
-                self._in_use.release()
+            self._in_use.release()
+            if self._closed.is_set():  # looked at after the release: `close` leaves it to whoever has the lock
+                self._finish_unless_in_use()
 
     def _the_group(self, what: str) -> ConsumerGroup:
         if self._group is None:
@@ -331,8 +338,8 @@ class Consumer(TopicQueries, RowIteration):
         If the call ends with an error or an interrupt, the rows that were taken are read again.
         """
         group = self._group
-        if group is not None and group.is_calling_listener:
-            raise InvalidInput("a rebalance listener cannot poll; return, and poll afterwards")
+        if group is not None and group.is_calling:
+            raise InvalidInput("a rebalance listener or callback cannot poll; return, and poll afterwards")
         if not self._reading.partitions and not (group is not None and group.is_subscribed):
             raise InvalidInput("no partition is assigned; call subscribe or assign first")
         deadline = monotonic() + timeout_ms / 1000

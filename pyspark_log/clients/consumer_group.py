@@ -22,7 +22,7 @@ from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
-from pyspark_log_storage.errors import InvalidInput, LogError, RewindPending, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, LogError, RewindPending, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,7 +67,10 @@ class ConsumerGroup:
         self._auto_committed: dict[TopicPartition, tuple[int, int]] = {}
         self._rewinds = 0
         """The newest rewind that a simple consumer has taken up."""
-        self.is_calling_listener = False
+        self.is_calling = False
+        """Whether a listener or a callback of the program runs."""
+        self._failure: Exception | None = None
+        """What a listener has raised, until the call that called it ends."""
 
     # Membership
 
@@ -91,9 +94,11 @@ class ConsumerGroup:
         return set() if self._topics is None else set(self._topics.names())
 
     def unsubscribe(self) -> None:
-        """Leave the group."""
+        """Leave the group. Raises what the listener raises."""
         if self._member is None or self._shared is None:
             return
+        if self.is_calling:
+            raise InvalidInput("a rebalance listener or callback cannot unsubscribe; do that after poll has returned")
         member, shared = self._member, self._shared
         try:
             self._commits.carry_out()
@@ -109,13 +114,15 @@ class ConsumerGroup:
                 member.leave()
             except LogError as error:
                 _logger.warning("leaving group %r failed, and its session will expire: %s", self._group.group_id, error)
+        self._raise_failure()
 
     def poll(self) -> None:
         """Do what is due: commits, callbacks, and the next steps of the member."""
-        self._commits.answer()
+        self._answer()
         self._auto_commit()
         if self._member is not None:
             self._member.poll()
+            self._raise_failure()
             self._find_missing()
 
     def pause(self) -> float:
@@ -129,9 +136,10 @@ class ConsumerGroup:
             return ConsumerGroupMetadata(self._group.group_id, -1, "", instance_id)
         return ConsumerGroupMetadata(self._group.group_id, self._member.generation, self._member.member_id, instance_id)
 
-    def stop(self) -> None:
-        """End the thread, and do nothing else."""
-        self._thread.stop()
+    @property
+    def stop(self) -> Callable[[], None]:
+        """What ends the thread and does nothing else. It does not refer to the group."""
+        return self._thread.stop
 
     def close(self) -> None:
         """Commit what is left, and leave the group unless the member is static."""
@@ -140,10 +148,10 @@ class ConsumerGroup:
                 self.unsubscribe()
             elif self._group.auto_commit_interval is not None:
                 self._commit_consumed(self._reading.partitions)
-            self._commits.carry_out()
-            self._commits.answer()
         finally:
             self.stop()
+            self._commits.carry_out()
+            self._answer()
 
     # Offsets
 
@@ -152,13 +160,14 @@ class ConsumerGroup:
         given = self._consumed() if offsets is None else offsets
         if not given:
             return
+        command = self._command(given)
         try:
-            self._commits.now(self._command(given))
+            self._commits.now(command)
         except RewindPending:
-            if self._member is None:
-                self.rewound(self._session.group, self._rewinds)
-                self._rewinds = self._session.group.rewinds
+            self._take_up_rewinds()
             raise
+        finally:
+            self._answer()
 
     def commit_later(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, callback: OnCommit | None
@@ -167,14 +176,15 @@ class ConsumerGroup:
         given = self._consumed() if offsets is None else dict(offsets)
 
         def done(error: LogError | None) -> None:
+            if isinstance(error, RewindPending):
+                self._take_up_rewinds()
             if callback is not None:
                 callback(given, error)
             elif error is not None:
                 _logger.warning("an asynchronous commit to group %r failed: %s", self._group.group_id, error)
 
-        if given:
-            self._commits.later(self._command(given), done)
-            self._thread.wake()
+        self._commits.later(self._command(given), done)
+        self._thread.wake()
 
     def committed(self, key: TopicPartition) -> CommittedOffset | None:
         """Return what the group has committed for a partition. Raises `UnknownTopic`."""
@@ -183,13 +193,21 @@ class ConsumerGroup:
         return None if group is None else group.committed(handle.topic_id, key.partition)
 
     def start(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Begin to read assigned partitions at their committed offsets, if they have one."""
+        """Read assigned partitions on, or from their committed offsets if they have no position or were rewound."""
         group = self._read()
         if group is None:
             return
-        self._rewinds = group.rewinds
         for each in partitions:
-            _go_to_committed(each, group)
+            if each.place[0] is None or each.is_rewound(group, self._rewinds):
+                each.go_to_committed(group)
+        self._rewinds = group.rewinds
+
+    def _take_up_rewinds(self) -> None:
+        """Go on where the group was reset to, as a simple consumer. A member does so when it polls."""
+        if self._member is None:
+            self._reading.hand_back()
+            self.rewound(self._session.group, self._rewinds)
+            self._rewinds = self._session.group.rewinds
 
     def _read(self) -> Group | None:
         """Return the newest state of the group, None if it does not exist."""
@@ -221,10 +239,16 @@ class ConsumerGroup:
 
     def _submit(self, command: OffsetCommit) -> None:
         member = self._member
-        if member is None:
-            self._session.submit(command)
-        else:
+        if not command.offsets:
+            return
+        if member is not None:
             member.carry_out(command)
+        else:
+            try:
+                self._session.submit(command)
+            except UnknownGroup:  # it was deleted, and starts again
+                self._session.refresh(create=True)
+                self._session.submit(command)
         self._session.use(group_cleanup.clean_up_inline)
 
     def _auto_commit(self) -> None:
@@ -270,10 +294,14 @@ class ConsumerGroup:
     def assigned(self, added: Sequence[tuple[str, int]], group: Group) -> None:
         """Read these partitions too, from their committed offsets."""
         keys = [TopicPartition(*each) for each in added]
-        for key in keys:
-            self._read_too(key, group)
-        if self._listener is not None:
-            self._call(partial(self._listener.on_partitions_assigned, keys))
+        try:
+            for key in keys:
+                self._read_too(key, group)
+            if self._listener is not None:
+                self._call(partial(self._listener.on_partitions_assigned, keys))
+        except BaseException:
+            self._drop(keys)  # they are assigned again
+            raise
 
     def revoked(self, partitions: Sequence[tuple[str, int]]) -> None:
         """Commit, and read these partitions no longer."""
@@ -298,9 +326,8 @@ class ConsumerGroup:
     def rewound(self, group: Group, since: int) -> None:
         """Go on where newer rewinds say."""
         for each in self._reading.partitions.values():
-            committed = group.committed(each.handle.topic_id, each.key.partition)
-            if committed is not None and committed.rewind > since:
-                _go_to_committed(each, group)
+            if each.is_rewound(group, since):
+                each.go_to_committed(group)
 
     def topic_deleted(self, topic: str) -> None:
         """Read a topic no longer until it exists again, or the group assigns its partitions anew."""
@@ -317,37 +344,44 @@ class ConsumerGroup:
                 self._read_too(key, self._session.group)
 
     def _read_too(self, key: TopicPartition, group: Group) -> None:
-        self._missing.discard(key)
+        self._missing.add(key)
         with contextlib.suppress(UnknownTopic):
             handle = self._looks.topic(key.topic)
             if key.partition < len(handle.journal.state.partitions):
                 added = AssignedPartition(handle, key.partition, self._options)
-                _go_to_committed(added, group)
+                added.go_to_committed(group)
                 self._reading.partitions[key] = added
-                return
-        self._missing.add(key)
+                self._missing.discard(key)
 
     def _drop(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
             self._reading.partitions.pop(key, None)
             self._missing.discard(key)
 
-    def _call(self, call: Callable[[], object]) -> None:
+    def _answer(self) -> None:
         with self._calling():
-            call()
+            self._commits.answer()
+
+    def _call(self, call: Callable[[], object]) -> None:
+        """Call a listener. The member goes on if that fails; the program hears of it when the rebalance is done."""
+        with self._calling():
+            try:
+                call()
+            except Exception as error:
+                if self._failure is not None:
+                    _logger.warning("a rebalance listener failed again", exc_info=error)
+                self._failure = self._failure or error
+
+    def _raise_failure(self) -> None:
+        """Raise what a listener has raised."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     @contextlib.contextmanager
     def _calling(self) -> Iterator[None]:
-        self.is_calling_listener = True
+        was_calling, self.is_calling = self.is_calling, True
         try:
             yield
         finally:
-            self.is_calling_listener = False
-
-
-def _go_to_committed(partition: AssignedPartition, group: Group) -> None:
-    """Read on at the committed offset, if there is one."""
-    committed = group.committed(partition.handle.topic_id, partition.key.partition)
-    if committed is not None:
-        epoch = committed.leader_epoch if committed.leader_epoch >= 0 else partition.state.leader_epoch
-        partition.go_back((committed.offset, epoch))
+            self.is_calling = was_calling

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import LogError
@@ -21,18 +22,18 @@ _logger = logging.getLogger("pyspark_log")
 
 
 class MemberThread:
-    """The thread. It starts with its first use."""
+    """The thread. It starts with its first use. It keeps nothing alive, so that a forgotten consumer is deleted."""
 
     def __init__(self, commits: Commits) -> None:
-        self._commits = commits
-        self._member: GroupMember | None = None
+        self._commits = weakref.ref(commits)
+        self._member: weakref.ref[GroupMember] | None = None
         self._is_stopped = False
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
 
     def keep(self, member: GroupMember | None) -> None:
         """Keep the process a member by this, or none."""
-        self._member = member
+        self._member = None if member is None else weakref.ref(member)
         self._start()
 
     def wake(self) -> None:
@@ -55,10 +56,7 @@ class MemberThread:
             self._woken.clear()
             pause = None
             try:
-                self._commits.carry_out()
-                if (member := self._member) is not None:
-                    member.stay()
-                    pause = max(member.until_due(), SHORTEST_PAUSE)
+                pause = self._work()
             except LogError as error:
                 _logger.warning("a member of a group could not show that it is alive, and tries again: %s", error)
                 pause = 1.0
@@ -66,3 +64,14 @@ class MemberThread:
                 _logger.exception("a member of a group could not show that it is alive")
                 pause = 1.0
             self._woken.wait(pause)
+
+    def _work(self) -> float | None:
+        """Do what is due, and return after how many seconds there is more to do; None: when it is woken."""
+        commits, kept = self._commits(), self._member
+        if commits is not None:
+            commits.carry_out()
+        member = None if kept is None else kept()
+        if member is None:
+            return None
+        member.stay()
+        return max(member.until_due(), SHORTEST_PAUSE)

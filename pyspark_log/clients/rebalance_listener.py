@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
 
 class ConsumerRebalanceListener:
-    """Give a subclass to `Consumer.subscribe`. The names and the meaning are those of Kafka's.
+    """Give an object of a subclass to `Consumer.subscribe`. The names and the meaning are those of Kafka's.
 
-    `poll`, `unsubscribe` and `close` call the methods, in the thread of the program. They may use the consumer, but not
-    `poll`. An exception is raised by the call that called them, after the partitions have changed.
+    `poll`, `unsubscribe` and `close` call the methods, in the thread that calls these (`async for`: in a thread of the
+    loop's executor). They may use the consumer, but not `poll` and `unsubscribe`. If one raises an exception, the
+    partitions change nevertheless, and the call that called it raises the exception then.
     """
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:

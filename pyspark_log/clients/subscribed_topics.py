@@ -21,9 +21,15 @@ class SubscribedTopics:
         if bool(names) == (pattern is not None):
             raise InvalidInput("give the topics to subscribe to, or a pattern; unsubscribe ends a subscription")
         for name in names:
+            if not isinstance(name, str):
+                raise InvalidInput(f"topic {name!r} is not text; give the names of topics")
             check_topic(name)
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
+            if self._pattern is not None:
+                self._pattern.fullmatch("")
+        except TypeError:
+            raise InvalidInput(f"pattern {pattern!r} is not text; give a regular expression of text") from None
         except re.error as error:
             raise InvalidInput(f"pattern {pattern!r} is not a valid regular expression ({error}); correct it") from None
         self._names = tuple(sorted(set(names)))

@@ -96,7 +96,7 @@ class GroupMember:
         self._settings = settings
         self._environment = environment
         self._standing = self._new_standing()
-        self._has_news = self._is_prepared = False
+        self._has_news = self._is_changed = self._is_prepared = False
         self._request: JoinRequest | None = None
         """What the member asks for that is about to join."""
         self._asked_at = 0.0
@@ -165,7 +165,7 @@ class GroupMember:
 
     def rejoin(self) -> None:
         """Join again at the next `poll`: the member wants something else than when it joined."""
-        self._has_news = True
+        self._has_news = self._is_changed = True
 
     def offset_commit(self, offsets: NewOffsets) -> OffsetCommit:
         """Return the commit of offsets for the generation whose assignment was taken."""
@@ -191,6 +191,8 @@ class GroupMember:
                     "member still has",
                 ) from None
             raise
+        except UnknownGroup as error:
+            raise UnknownMember(error.group, command.member_id, error.message) from None
         except UnknownMember as error:
             why = self._why_removed()
             if not why:
@@ -250,11 +252,17 @@ class GroupMember:
 
     def leave(self) -> None:
         """Leave the group, unless the member is static: then another process may take its place. Raises `LogError`."""
-        if self._standing.is_member and not self.dropped and not self._settings.instance_id:
-            self._leave(self._standing)
+        has_asked = self._request is not None
         self._end_join()
-        self.session.end()
-        self._standing = self._new_standing()
+        try:
+            if not self._standing.is_member and has_asked:
+                self.session.refresh()  # another member may have taken it along, or the answer to its join was lost
+            is_member = self._standing.is_member or self.member_id in self.session.group.members
+            if is_member and not self.dropped and not self._settings.instance_id:
+                self._leave(self._standing)
+        finally:
+            self.session.end()
+            self._standing = self._new_standing()
 
     def _leave(self, standing: Standing) -> None:
         with contextlib.suppress(MemberError, UnknownGroup):
@@ -306,7 +314,7 @@ class GroupMember:
             self._is_prepared = True
             self._participant.prepare()
             group = self.session.group
-        if self._request is None or not is_current(group, self._request):
+        if self._request is None or self._is_changed or not is_current(group, self._request):
             self._ask(group)
         assert self._join_at is not None
         if self._environment.monotonic() < self._join_at:
@@ -329,6 +337,7 @@ class GroupMember:
             self._settings.client_id,
             self._settings.host,
         )
+        self._is_changed = False
         join = JoinGroup(details, self._participant.protocol_type, standing.is_member)
         self._request = JoinRequest(join, group.generation, known.acted if known else 0)
         crowd = max(self.session.ask(self._request), self._crowd(group))
@@ -357,7 +366,7 @@ class GroupMember:
         if not self._standing.is_member:
             self.session.begin(standing.member_id)
         self._standing = standing
-        self._has_news = False
+        self._has_news = self._is_changed
         self._end_join()
 
     def _end_join(self) -> None:
@@ -383,12 +392,17 @@ class GroupMember:
             self._participant.lose()
         elif self.generation != NO_GENERATION and self.rewinds < group.rewinds:
             self._rewind(group)  # before anything is committed for the new generation
-        self._standing = after_take(group, self._standing)
+        before, self._standing = self._standing, after_take(group, self._standing)
         self._asked = self._environment.monotonic()
         self._end_join()
-        self._has_news = True  # if the participant fails it may have given something up
-        gave_up = self._participant.take(group, self.member_id)
-        self._has_news = gave_up or missed  # what was lost may be kept for it, until it joins without that
+        try:
+            gave_up = self._participant.take(group, self.member_id)
+        except BaseException:
+            # It takes the assignment again, and then rejoins, as it may have given something up.
+            self._standing, self._is_changed = before, True
+            raise
+        # What was lost may be kept for it, until it joins without that.
+        self._has_news = gave_up or missed or self._is_changed
 
     def _rewind(self, group: Group) -> None:
         self._participant.rewound(group, self._standing.rewinds)
@@ -398,7 +412,7 @@ class GroupMember:
         self._end_join()
         self.session.end()
         self._standing = self._new_standing()
-        self._has_news, self.dropped = False, ""
+        self._has_news, self._is_changed, self.dropped = False, False, ""
         self._participant.lose()
 
     def _fail(self) -> NoReturn:

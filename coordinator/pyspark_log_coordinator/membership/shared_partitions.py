@@ -46,7 +46,10 @@ class Reader(Interface):
         """Return how many partitions each of these topics has, without those that do not exist."""
 
     def assigned(self, added: Sequence[TopicPartition], group: Group) -> None:
-        """Begin to read partitions, each at its committed offset in `group`. There may be none."""
+        """Begin to read partitions, each at its committed offset in `group`. There may be none.
+
+        If this fails, it reads none of them, and is called again.
+        """
 
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit what was read of these partitions, and stop reading them."""
@@ -94,11 +97,9 @@ class SharedPartitions:
         assigned = set(flat(decode_assignment(group.members[member_id].assignment, member_id).partitions))
         revoked, added = self.owned - assigned, assigned - self.owned
         self._last = assigned
-        try:
-            self._give_up(revoked)
-        finally:
-            self.owned |= added
-            self._reader.assigned(sorted(added), group)
+        self._give_up(revoked)
+        self._reader.assigned(sorted(added), group)
+        self.owned |= added
         return bool(revoked)
 
     def rewound(self, group: Group, since: int) -> None:
