@@ -28,6 +28,7 @@ Path = Annotated[
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
 Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics (default: all).")]
 NodeId = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node.", show_default=False)]
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's group.id.", show_default=False)]
 ReplicaAssignment = Annotated[
     str | None,
     typer.Option(

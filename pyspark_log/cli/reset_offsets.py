@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments, groups, output
+from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
 from pyspark_log.client.opening import open_log
 from pyspark_log_storage.errors import InvalidInput, UnknownGroup
@@ -39,7 +39,7 @@ _DURATION = re.compile(
 
 def reset_offsets(  # noqa: PLR0913 -- the options of a command
     *,
-    group: groups.GroupId,
+    group: arguments.GroupId,
     path: arguments.Path,
     topic: Annotated[
         list[str] | None,

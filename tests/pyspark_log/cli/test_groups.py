@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from pyspark_log.cli import describe_group
+from pyspark_log.cli.main import app
 from pyspark_log.client.opening import log_at, open_log
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
@@ -82,11 +85,44 @@ def test_members_are_shown_with_their_partitions(cli):
     handle.submit(SyncGroup("m-1", state.generation, {"m-1": assigned}))
     [document] = cli.documents("groups", "describe", "other")
     assert document["members"] == [
-        {"member": "m-1", "instance": "", "client": "c", "host": "h", "assigned": {"t": [0, 1]}}
+        {"member": "m-1", "instance": "", "client": "c", "host": "h", "assigned": {"t": [0, 1]}, "lag": 0}
     ]
-    assert "m-1" in cli.out("groups", "describe", "other")
+    topic = log(cli).topic("t").topic_id
+    handle.submit(OffsetCommit({topic: {0: Offset(3), 1: Offset(8)}}, "m-1", state.generation))
+    [document] = cli.documents("groups", "describe", "other")
+    assert document["members"][0]["lag"] == 7 + 2
+    assert [each["member"] for each in document["partitions"]] == ["m-1", "m-1"]
+    assert cli.out("groups", "describe", "other").count("m-1") == 3
+    [only] = cli.documents("groups", "describe", "other", "--members")
+    assert only["members"] == document["members"]
+    assert "partitions" not in only
+    assert "earliest" not in cli.out("groups", "describe", "other", "--members")
+    [only] = cli.documents("groups", "describe", "other", "--state")
+    assert only["leader"] == "m-1"
+    assert only["journal"].startswith(f"{cli.path}/groups/")
+    assert only.keys().isdisjoint({"members", "partitions"})
+    assert f"protocol range, leader m-1\njournal {only['journal']}" in cli.out("groups", "describe", "other", "--state")
     assert "has 1 members" in cli.error("groups", "delete", "other", "--yes")
     assert "stop them" in cli.error("groups", "reset-offsets", "other", "--topic", "t", "--to-earliest", "--execute")
+
+
+def test_a_watched_group_is_shown_every_second_as_it_is_then(cli, monkeypatch):
+    rounds = []
+
+    def sleep(seconds):
+        assert seconds <= 1
+        if rounds:
+            raise KeyboardInterrupt
+        rounds.append(seconds)
+        commit(cli, {0: 9, 1: 10})
+
+    monkeypatch.setattr(describe_group.time, "sleep", sleep)
+    result = CliRunner().invoke(app, ["groups", "describe", "g", "--watch", "--json", "--path", str(cli.path)])
+    shown = [json.loads(line) for line in result.output.splitlines()]
+    assert [each["partitions"][0]["lag"] for each in shown] == [6, 1]
+    rounds.clear()
+    result = CliRunner().invoke(app, ["groups", "describe", "g", "--watch", "--path", str(cli.path)])
+    assert result.output.count("group g: Empty") == 2
 
 
 @pytest.mark.parametrize(
