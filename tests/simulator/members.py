@@ -25,8 +25,9 @@ from tests.simulator.world import TOPIC, Process, World
 _HEARTBEAT_MS, _SESSION_MS, _POLL_MS = 40, 200, 600
 """On one store; on several journal nodes, where everything takes longer, some times as much."""
 _SLOWER = 4
+_STATIC_LONGER = 10
 _STRATEGIES = ("range", "cooperative-sticky")
-_COMMITS, _NAPS, _LEAVES, _DIES = 0.3, 0.03, 0.02, 0.02
+_COMMITS, _NAPS, _LEAVES, _DIES = 0.3, 0.1, 0.01, 0.01
 """What a member does after a poll, as probabilities."""
 _LAST_SECONDS = 60.0
 """In which members that were left are expired, and those that are new share everything."""
@@ -45,11 +46,12 @@ class Member:
         self._based: dict[int, int] = {}
         self._session = Session(process.log, SHARED, times * _HEARTBEAT_MS)
         self.session_ms = times * _SESSION_MS
+        """A dynamic member's. A static one's is longer, so that rebalances end without it while it sleeps."""
         # All members of a group have a strategy in common; which one it is differs from world to world.
         self.shared = SharedPartitions([_STRATEGIES[world.seed // 4 % 2]], self)
         settings = MemberSettings(
             instance_id=instance_id,
-            session_timeout_ms=self.session_ms,
+            session_timeout_ms=self.session_ms * (_STATIC_LONGER if instance_id else 1),
             max_poll_interval_ms=times * _POLL_MS,
             client_id=process.name.replace(" ", "-"),
         )
@@ -63,19 +65,23 @@ class Member:
     def poll(self) -> None:
         """Do what is due, and read."""
         self.member.poll()
+        self.read()
+
+    def read(self) -> None:
+        """Read some rows of each partition."""
         world = self._process.world
         if world.rows is None:
             return
         for p, at in self.positions.items():
             end = world.rows.states[-1].partitions[p].high_watermark
-            self.positions[p] = max(at, min(end, at + self._process.chance.randint(0, 5)))
+            self.positions[p] = max(at, min(end, at + self._process.chance.randint(0, 3)))
 
-    def commit(self, partitions: Iterable[int]) -> None:
-        """Commit what was read. Raises `LogError`."""
+    def commit(self, partitions: Iterable[int], *, again: bool = False) -> None:
+        """Commit what was read, and `again` also what was committed before. Raises `LogError`."""
         new = {
             p: Offset(self.positions[p], metadata=f"{self._based[p]} {self._process.name}")
             for p in partitions
-            if self.positions[p] > self._based[p]
+            if again or self.positions[p] > self._based[p]
         }
         if new:
             self.member.commit({self._topic_id: new})
@@ -173,10 +179,12 @@ def _live(process: Process, instance_id: str) -> None:
                 mine.configure()
                 is_configured = True
             mine.poll()
-            if chance.random() < _NAPS:
-                process.store.wait(mine.session_ms / 1000 * chance.uniform(0.5, 3))
+            if mine.positions and chance.random() < _NAPS:
+                process.store.wait(mine.session_ms / 1000 * chance.uniform(0.5, 5))
                 world.counts["members napped"] += 1
-            if chance.random() < _COMMITS:
+                mine.read()
+                mine.commit(list(mine.positions), again=True)
+            elif chance.random() < _COMMITS:
                 mine.commit(list(mine.positions))
             if chance.random() < _LEAVES:
                 mine.shared.leave()
