@@ -99,6 +99,8 @@ class GroupMember:
         self._has_news = self._is_changed = self._is_prepared = False
         self._request: JoinRequest | None = None
         """What the member asks for that is about to join."""
+        self._says_news = False
+        """Whether that is not what the group knows of the member."""
         self._asked_at = 0.0
         self._join_at: float | None = None
         self._asked = self._resting_until = -float("inf")
@@ -271,7 +273,7 @@ class GroupMember:
     def _go_on(self) -> bool:
         """Carry out the next step, and return whether there may be another one."""
         group = self.session.group
-        if self._request is not None and is_joined(group, self._request):
+        if self._request is not None and is_joined(group, self._request, is_news=self._says_news):
             self._has_joined(after_request(self._standing, self._request))
         elif not self._standing.is_member and self.member_id in group.members:
             self.session.begin(self.member_id)
@@ -340,6 +342,7 @@ class GroupMember:
         self._is_changed = False
         join = JoinGroup(details, self._participant.protocol_type, standing.is_member)
         self._request = JoinRequest(join, group.generation, known.acted if known else 0)
+        self._says_news = known is None or known.details != details
         crowd = max(self.session.ask(self._request), self._crowd(group))
         if self._join_at is None:
             self._asked_at = self._environment.monotonic()

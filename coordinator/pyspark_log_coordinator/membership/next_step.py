@@ -105,14 +105,19 @@ def after_take(group: Group, standing: Standing) -> Standing:
     return msgspec.structs.replace(standing, generation=group.generation, told=group.generation, rewinds=group.rewinds)
 
 
-def is_joined(group: Group, request: JoinRequest) -> bool:
-    """Return whether a member takes part in the next generation after it asked for that, and said what it says now."""
+def is_joined(group: Group, request: JoinRequest, *, is_news: bool) -> bool:
+    """Return whether somebody has taken a member along that asked to join the next generation.
+
+    `is_news`: what it said then was not what the group knew. So the group has it from this request.
+    """
     member = group.members.get(request.join.member.member_id)
-    if member is None or not member.joined or member.details != request.join.member:
+    if member is None or member.details != request.join.member:
         return False
-    if group.state is GroupState.PREPARING_REBALANCE:
-        return group.generation == request.generation
-    return group.generation == request.generation + 1
+    if group.state is GroupState.PREPARING_REBALANCE and group.generation == request.generation:
+        return member.joined
+    if group.generation != request.generation + 1:
+        return False
+    return is_news or (member.joined and group.state is not GroupState.PREPARING_REBALANCE)
 
 
 def after_request(standing: Standing, request: JoinRequest) -> Standing:
@@ -131,7 +136,8 @@ def has_missed_a_join(group: Group, standing: Standing) -> bool:
     That is so if there was a generation that it has not joined, so that its leader did not hear what it has. Only a
     static member can miss one and still be a member.
     """
-    return standing.generation != NO_GENERATION and standing.told < group.generation
+    has_something = standing.generation != NO_GENERATION and bool(standing.instance_id)
+    return has_something and standing.told < group.generation
 
 
 def _told(standing: Standing, generation: int) -> Standing:

@@ -17,6 +17,10 @@ from tests.coordinator.members import Killed, Processes
 from tests.coordinator.several_nodes import Stores
 
 
+def took(group, asked):
+    return is_joined(group, asked, is_news=False)
+
+
 def request(name, generation=0, acted=0):
     return JoinRequest(join(name), generation, acted)
 
@@ -49,16 +53,26 @@ def test_a_member_knows_in_which_generation_somebody_took_it_along():
     mine = after_take(group, Standing("b", "i", is_member=True, told=1))
     preparing = after(group, rejoin("a"))
     asked = JoinRequest(rejoin("b", instance="i"), 1, preparing.members["b"].acted)
-    assert not is_joined(preparing, asked)
+    assert not took(preparing, asked)
     joined = after(preparing, rejoin("b", instance="i"))
-    assert is_joined(joined, asked)
+    assert took(joined, asked)
     assert after_request(mine, asked).told == 2
     done = after(joined, SyncGroup("a", 2, {}))
-    assert is_joined(done, asked)
-    assert not is_joined(after(done, rejoin("a")), asked), "that is another rebalance"
+    assert took(done, asked)
+    assert not took(after(done, rejoin("a")), asked), "that is another rebalance"
     missed = after(preparing, CompleteJoin(preparing.barriers), SyncGroup("a", 2, {}))
-    assert not is_joined(missed, asked), "it was away"
-    assert not is_joined(group, asked), "it asks for another generation"
+    assert not took(missed, asked), "it was away"
+    assert not took(group, asked), "it asks for another generation"
+
+
+def test_a_member_that_was_taken_along_knows_it_although_the_next_rebalance_has_begun():
+    group = after(stable(join("a"), join("b", instance="i")), rejoin("a"))
+    asked = JoinRequest(rejoin("b", instance="i", metadata=b"news"), 1, group.members["b"].acted)
+    next_one = after(group, asked.join, SyncGroup("a", 2, {}), rejoin("a"))
+    assert is_joined(next_one, asked, is_news=True)
+    assert not took(next_one, asked)
+    missed = after(group, CompleteJoin(group.barriers), SyncGroup("a", 2, {}), rejoin("a"))
+    assert not is_joined(missed, asked, is_news=True)
 
 
 def test_members_that_wait_for_each_other_join_with_few_entries(monkeypatch):
@@ -98,5 +112,5 @@ def test_a_group_that_starts_again_ignores_requests_of_its_former_life():
     group = after(stable(join("a")))
     asked = JoinRequest(join("b"), 1)
     empty = after(started(), DeleteGroup())
-    assert not is_joined(empty, asked)
-    assert not is_joined(group, asked)
+    assert not took(empty, asked)
+    assert not took(group, asked)

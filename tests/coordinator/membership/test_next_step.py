@@ -142,6 +142,13 @@ def test_a_static_member_that_missed_a_generation_may_not_keep_what_it_had():
     assert has_missed_a_join(again, mine), "the generation in between is not made good"
 
 
+def test_a_dynamic_member_that_is_still_one_has_missed_nothing():
+    group = stable(join("a"), join("b"))
+    mine = working(group, "b")
+    group = after(group, rejoin("a"), rejoin("b"), SyncGroup("a", 2, {}))
+    assert not has_missed_a_join(group, mine), "others took it along"
+
+
 def test_a_new_process_has_nothing_to_lose():
     group = stable(join("a"), join("b", instance="i"))
     replaced = after(group, join("c", instance="i"))

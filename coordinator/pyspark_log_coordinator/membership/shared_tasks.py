@@ -1,0 +1,91 @@
+"""Named tasks that a worker shares with the others of its group: the participant of type `connect` (KIP-415).
+
+A worker goes on with its tasks in a rebalance. Tasks that its assignment revokes it stops, and rejoins, so that others
+get them. If the leader has scheduled lost tasks for later, it rejoins when that delay is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from typing import Protocol as Interface
+
+from pyspark_log_coordinator.assignors import connect
+from pyspark_log_coordinator.group.state import Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
+
+
+class Runner(Interface):
+    """What runs the tasks of a worker."""
+
+    def start(self, tasks: Sequence[str]) -> None:
+        """Start tasks, in alphabetical order."""
+
+    def stop(self, tasks: Sequence[str]) -> None:
+        """Stop tasks, and return when they have stopped: others start them next."""
+
+
+class SharedTasks:
+    """The tasks of one worker."""
+
+    protocol_type = connect.PROTOCOL_TYPE
+
+    def __init__(
+        self,
+        runner: Runner,
+        configured: Callable[[], Mapping[str, int]],
+        environment: Environment,
+        scheduled_rebalance_max_delay_ms: int = connect.SCHEDULED_REBALANCE_MAX_DELAY_MS,
+    ) -> None:
+        """`configured` returns all tasks, each with the version of the configuration that added it."""
+        self._runner = runner
+        self._configured = configured
+        self._environment = environment
+        self._max_delay_ms = scheduled_rebalance_max_delay_ms
+        self._work = connect.WorkerState()
+        self._shared: Mapping[str, int] = {}
+        """The tasks that this worker has shared out as the leader."""
+        self._rejoin_at: float | None = None
+
+    def protocols(self, generation: int) -> tuple[Protocol, ...]:
+        del generation
+        return (Protocol(connect.PROTOCOL, b"", connect.encode_state(self._work)),)
+
+    def prepare(self) -> None:
+        """Go on with all tasks."""
+
+    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
+        self._shared = dict(self._configured())
+        now = self._environment.now_ms()
+        return connect.assign_members(members, self._shared, now, self._max_delay_ms)
+
+    def take(self, group: Group, member_id: MemberId) -> bool:
+        assignment = connect.decode_assignment(group.members[member_id].assignment, member_id)
+        before = set(self._work.tasks)
+        self._work = connect.after(assignment)
+        delay = assignment.delay_ms if group.leader == member_id else 0
+        self._rejoin_at = self._environment.monotonic() + delay / 1000 if delay else None
+        stopped = sorted(before - set(assignment.tasks))
+        if stopped:
+            self._runner.stop(stopped)
+        started = sorted(set(assignment.tasks) - before)
+        if started:
+            self._runner.start(started)
+        return bool(assignment.revoked)
+
+    def rewound(self, group: Group, since: int) -> None:
+        """Do nothing: tasks keep their own offsets."""
+
+    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
+        if group.leader != member_id:
+            return False
+        return (self._rejoin_at is not None and now >= self._rejoin_at) or dict(self._configured()) != self._shared
+
+    def lose(self) -> None:
+        tasks, self._work, self._rejoin_at = sorted(self._work.tasks), connect.WorkerState(), None
+        if tasks:
+            self._runner.stop(tasks)
