@@ -46,7 +46,11 @@ class RollTask(msgspec.Struct, frozen=True):
 
 def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
     """Return the task of a job, by the known state of the topic."""
-    state, members = handle.journal.state, handle.log.cluster.state.nodes
+    state = handle.journal.state
+    targets = write_targets(state, "all", handle.log.missing_nodes)[job.partition]
+    for each in targets:
+        handle.log.member(each)  # one may have joined since this process read the cluster's journal
+    members = handle.log.cluster.state.nodes
     nodes = nearest_first(handle.log, leader=state.partitions[job.partition].leader)
     known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
 
@@ -61,7 +65,7 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
         topic_id=handle.topic_id,
         files={each.file: source(state.file(each.file)) for each in job.chunks},
         segments=tuple(source(each) for each in job.segments),
-        targets=write_targets(state, "all", handle.log.missing_nodes)[job.partition],
+        targets=targets,
         addresses={name: member.url for name, member in members.items()},
         schemas=handle.schemas,
         compression=state.config.compression_type,

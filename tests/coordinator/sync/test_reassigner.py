@@ -3,6 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
+from pyspark_log_coordinator.commit.inline_maintenance import plan_inline
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.sync import catch_up, reassigner
@@ -300,6 +301,17 @@ def test_a_process_copies_to_a_node_that_joined_after_it_began(topic):
     writer.journal.refresh()  # as a commit does that was refused
     assert catch_up.catch_up(writer, "6").objects == 3
     assert reassigner.target_placement(writer.refresh()) == topic.where() == (("0", "6"), ("6", "0"))
+
+
+def test_a_process_rolls_onto_a_node_that_joined_after_it_began():
+    topic = SixNodes(flush_messages=1)
+    writer = topic.stores.log().topic("t")
+    node_admin.join(topic.log, "/disk/6")
+    reassigner.begin(topic.handle, (("0", "6"), ("6", "0")))
+    reassigner.run(topic.handle)
+    writer.journal.refresh()
+    works = plan_inline(writer)
+    assert {each.addresses[target] for each in works for target in each.targets} == {".", "/disk/6"}
 
 
 def test_a_node_that_was_removed_is_a_failed_node_to_a_process_that_began_later(topic):
