@@ -179,19 +179,15 @@ class Consumer(TopicQueries, RowIteration):
         `auto.offset.reset` is none, and `FencedInstance` if another process has this `group.instance.id`. After an
         error the positions are those before it.
         """
-        with self._alone():
-            self._reading.hand_back()
-            rows_max = max_records or self._options.max_poll_records
-            return self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)
+        rows_max = max_records or self._options.max_poll_records
+        return self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)
 
     def poll_batches(self, timeout_ms: float = 0) -> list[ConsumerBatch]:
         """Return the next rows as Arrow batches, up to the one with which they have `fetch.max.bytes`.
 
         Waits and raises as `poll`.
         """
-        with self._alone():
-            self._reading.hand_back()
-            return self._wait_for(self._reading.take_batches, timeout_ms)
+        return self._wait_for(self._reading.take_batches, timeout_ms)
 
     def commit(self, offsets: GivenOffsets | None = None) -> None:
         """Commit offsets to the group, and return when they are durable; by default those after the returned rows.
@@ -337,28 +333,34 @@ class Consumer(TopicQueries, RowIteration):
 
         If the call ends with an error or an interrupt, the rows that were taken are read again.
         """
-        group = self._group
-        if group is not None and group.is_calling:
-            raise InvalidInput("a rebalance listener or callback cannot poll; return, and poll afterwards")
-        if not self._reading.partitions and not (group is not None and group.is_subscribed):
-            raise InvalidInput("no partition is assigned; call subscribe or assign first")
-        deadline = monotonic() + timeout_ms / 1000
+        has_begun = False
         try:
-            while True:
+            with self._alone():
+                group = self._group
+                if group is not None and group.is_calling:
+                    raise InvalidInput("a rebalance listener or callback cannot poll; return, and poll afterwards")
+                if not self._reading.partitions and not (group is not None and group.is_subscribed):
+                    raise InvalidInput("no partition is assigned; call subscribe or assign first")
+                self._reading.hand_back()
                 self._reading.begin()
-                pause = self._looks.pause()
-                if group is not None:
-                    group.poll()
-                    pause = min(pause, group.pause())
-                self._look()
-                if found := take():
-                    self._looks.found()
-                    return found
-                left = deadline - monotonic()
-                if left <= 0 or self._closed.wait(min(pause, left)):
-                    return found
+                has_begun = True
+                deadline = monotonic() + timeout_ms / 1000
+                while True:
+                    self._reading.begin()
+                    pause = self._looks.pause()
+                    if group is not None:
+                        group.poll()
+                        pause = min(pause, group.pause())
+                    self._look()
+                    if found := take():
+                        self._looks.found()
+                        return found
+                    left = deadline - monotonic()
+                    if left <= 0 or self._closed.wait(min(pause, left)):
+                        return found
         except BaseException:
-            self._reading.go_back()
+            if has_begun:
+                self._reading.go_back()
             raise
 
     def _look(self) -> None:

@@ -380,8 +380,9 @@ class ConsumerGroup:
 
     @contextlib.contextmanager
     def _calling(self) -> Iterator[None]:
-        was_calling, self.is_calling = self.is_calling, True
+        was_calling = self.is_calling
         try:
+            self.is_calling = True
             yield
         finally:
             self.is_calling = was_calling

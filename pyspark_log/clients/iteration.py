@@ -41,7 +41,7 @@ class RowIteration:
         """Return the next row; wait until there is one, or the Consumer is closed."""
         while not self._closed.is_set():
             if self._reading.ahead:
-                return self._reading.ahead.pop()
+                return self._reading.next_ahead()
             with self._alone():
                 self._read_ahead(_ITERATION_MS)
         raise StopIteration
@@ -53,7 +53,7 @@ class RowIteration:
         """Return the next row; wait without blocking the event loop. Rows are read in a thread of its executor."""
         while not self._closed.is_set():
             if self._reading.ahead:
-                return self._reading.ahead.pop()
+                return self._reading.next_ahead()
             reading = asyncio.ensure_future(asyncio.to_thread(self._read_now))
             try:
                 await asyncio.shield(reading)

@@ -72,6 +72,12 @@ class Reading:
                 size += batch.rows.nbytes
         return batches
 
+    def next_ahead(self) -> ConsumerRecord:
+        """Return the next row of an iteration."""
+        record = self.ahead[-1]
+        del self.ahead[-1]  # not by `pop`, after which Python may raise KeyboardInterrupt
+        return record
+
     def hand_back(self) -> None:
         """Put back the rows that an iteration has read and not returned."""
         for record in self.ahead:  # the first one of each partition is the last

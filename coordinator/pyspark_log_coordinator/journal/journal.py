@@ -84,6 +84,11 @@ class Journal(Replay[S, C]):
         super().load(number)
         self._snapshot_number = number
 
+    def _advance(self, data: bytes, state: S) -> None:
+        was_opened, self._opened = self._opened, False  # if this is interrupted, the journal is read from the beginning
+        super()._advance(data, state)
+        self._opened = was_opened
+
     def refresh(self) -> S:
         """Fold the new entries and return the state. An error never leaves an older state than before.
 
@@ -125,10 +130,12 @@ class Journal(Replay[S, C]):
             elif (newest := self.entries.newest_snapshot()) > self.number:
                 # This process was suspended: the next entry, or one before it, has been trimmed.
                 known = self.number
+                self._opened = False
                 self._reset()
                 self.load_newest()
                 if self.number == known:
                     self.load(newest)  # it could not be read a moment ago, and nothing else leads further
+                self._opened = True
             else:
                 migration.require_begun(self)
                 if self._is_gapless or not self._has_more():

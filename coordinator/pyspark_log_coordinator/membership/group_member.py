@@ -311,12 +311,13 @@ class GroupMember:
         """Join, or wait a moment if many others do; return whether there may be another step."""
         if not self._is_prepared:
             if has_missed_a_join(group, self._standing):
-                self._standing = after_loss(self._standing)
                 self._participant.lose()
-            self._is_prepared = True
+                self._standing = after_loss(self._standing)
             self._participant.prepare()
+            self._is_prepared = True
             group = self.session.group
-        if self._request is None or self._is_changed or not is_current(group, self._request):
+        asks = self._request is not None and self._join_at is not None and not self._is_changed
+        if not asks or self._request is None or not is_current(group, self._request):
             self._ask(group)
         assert self._join_at is not None
         if self._environment.monotonic() < self._join_at:
@@ -396,9 +397,9 @@ class GroupMember:
         elif self.generation != NO_GENERATION and self.rewinds < group.rewinds:
             self._rewind(group)  # before anything is committed for the new generation
         before, self._standing = self._standing, after_take(group, self._standing)
-        self._asked = self._environment.monotonic()
-        self._end_join()
         try:
+            self._asked = self._environment.monotonic()
+            self._end_join()
             gave_up = self._participant.take(group, self.member_id)
         except BaseException:
             # It takes the assignment again, and then rejoins, as it may have given something up.
@@ -412,11 +413,11 @@ class GroupMember:
         self._standing = msgspec.structs.replace(self._standing, rewinds=group.rewinds)
 
     def _lose(self) -> None:
+        self._participant.lose()  # first, so that it is repeated if it is interrupted
         self._end_join()
         self.session.end()
         self._standing = self._new_standing()
         self._has_news, self._is_changed, self.dropped = False, False, ""
-        self._participant.lose()
 
     def _fail(self) -> NoReturn:
         """Raise `FencedInstance`, now and at each later call."""

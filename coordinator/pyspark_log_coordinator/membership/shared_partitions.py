@@ -52,13 +52,16 @@ class Reader(Interface):
         """
 
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Commit what was read of these partitions, and stop reading them."""
+        """Commit what was read of these partitions, and stop reading them. If this fails, it is called again."""
 
     def rewound(self, group: Group, since: int) -> None:
         """Go on at the committed offset in each partition that has one of a later rewind than `since`."""
 
     def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop reading partitions that others may have by now: nothing can be committed."""
+        """Stop reading partitions that others may have by now: nothing can be committed.
+
+        If this fails, it is called again.
+        """
 
 
 class SharedPartitions:
@@ -117,10 +120,9 @@ class SharedPartitions:
         return any(found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared})
 
     def lose(self) -> None:
-        lost, self.owned, self._last = sorted(self.owned), set(), set()
-        self._shared = None
-        if lost:
-            self._reader.lost(lost)
+        if self.owned:
+            self._reader.lost(sorted(self.owned))
+        self.owned, self._last, self._shared = set(), set(), None
 
     def leave(self) -> None:
         """Give up everything, before the member leaves."""
@@ -136,11 +138,8 @@ class SharedPartitions:
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
         gone = sorted(partitions)
-        if not gone:
-            return
-        try:
+        if gone:
             self._reader.revoked(gone)
-        finally:
             self.owned -= set(gone)
 
 

@@ -82,6 +82,27 @@ def test_a_writer_that_lost_the_race_for_an_entry_takes_the_next_one(store):
 # What the command comes to
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_journal_continues_after_an_interrupt_between_an_entry_and_its_hash(store, monkeypatch, reads):
+    mine, other = open_list(store), open_list(store)
+    add(mine, "book")
+
+    def interrupt(data):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(replay, "digest", interrupt)
+    if reads:
+        with pytest.raises(KeyboardInterrupt):
+            other.refresh()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            add(mine, "vase")
+    expected = ("book", "lamp") if reads else ("book", "vase", "lamp")
+    assert add(mine, "lamp").state.items == expected
+    assert other.refresh().items == expected
+
+
 @one_store
 def test_a_command_that_changes_nothing_writes_no_entry(journal, store):
     add(journal, "book")

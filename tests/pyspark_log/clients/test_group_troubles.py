@@ -138,6 +138,51 @@ class TestAnAssignment:
         programs.poll(lambda: consumer.assignment() == {TopicPartition("one", 0)})
 
 
+class TestAnInterrupt:
+    def test_of_a_revocation_leaves_no_partition_that_two_members_read(self, log, programs, monkeypatch):
+        fill(log, 3)
+        first = programs.start(partition_assignment_strategy=COOPERATIVE)
+        programs.poll(lambda: len(programs.all_rows()) == 9)
+        fail_once(monkeypatch, first._group, "revoked", KeyboardInterrupt())
+        second = programs.start(partition_assignment_strategy=COOPERATIVE)
+        with pytest.raises(KeyboardInterrupt):
+            programs.settle(partitions=3)
+        programs.settle(partitions=3)
+        assert not first.assignment() & second.assignment()
+
+    def test_of_a_loss_leaves_no_partition_that_two_members_read(self, group, programs, monkeypatch):
+        first = programs.start(partition_assignment_strategy=COOPERATIVE)
+        programs.settle(partitions=3)
+        expire(programs, group, first)
+        programs.running.remove(first)
+        second = programs.start(partition_assignment_strategy=COOPERATIVE)
+        programs.settle(partitions=3)
+        fail_once(monkeypatch, first._group, "lost", KeyboardInterrupt())
+        programs.running.append(first)
+        with pytest.raises(KeyboardInterrupt):
+            first.poll(GUARD * 1000)
+        programs.settle(partitions=3)
+        assert not first.assignment() & second.assignment()
+
+    def test_at_the_end_of_poll_loses_no_row(self, simple, monkeypatch):
+        lock = simple._in_use
+
+        class Interrupted:
+            """The interrupt comes when the lock is released."""
+
+            acquire = lock.acquire
+
+            def release(self):
+                lock.release()
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(simple, "_in_use", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            simple.poll(GUARD * 1000)
+        monkeypatch.undo()
+        assert len(simple.poll(GUARD * 1000)) == 10
+
+
 class TestListeners:
     def test_whose_commit_fails_tell_the_program_although_it_may_be_tried_again(self, log, programs, monkeypatch):
         fill(log, 3)
