@@ -245,7 +245,8 @@ class Sender:
             left = max(1, int((deadline - self._environment.monotonic()) * 1000))
             policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
             try:
-                retry(self._environment, policy, handle.refresh)
+                if not handle.journal.is_fresh:
+                    retry(self._environment, policy, handle.refresh)
                 self._housekeeper.begin(handle)
                 return commit(handle, batch, policy, cleans_up=False)
             except OutcomeUnknown as error:

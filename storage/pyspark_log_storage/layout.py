@@ -10,6 +10,7 @@
     topics/<topic>/<topic id>/journal/entries/<number>
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
+    topics/<topic>/<topic id>/journal/inbox/<born>-<nonce>     commands that wait for the next entry
     topics/<topic>/<topic id>/append/<born>-<nonce>     append files
     topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.log, .index    segments
     topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
@@ -50,7 +51,7 @@ _JOURNAL = rf"({SPARES})?({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
 _OF_JOURNAL = re.compile(_JOURNAL)
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
 _OF_TOPIC = re.compile(
-    rf"journal/({_JOURNAL})|append/{BORN_NAME}|[0-9]+/({SEGMENT_NAME}\.(log|index)|leader-epoch-checkpoint)"
+    rf"journal/({_JOURNAL}|inbox/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({SEGMENT_NAME}\.(log|index)|leader-epoch-checkpoint)"
     r"|(recovery-point|replication)-offset-checkpoint|description"
 )
 NUMBER_MAX: int = 10**_DIGITS - 1
@@ -167,6 +168,11 @@ def of_member_object(name: str) -> tuple[str, int] | None:
 def entries(journal: str, generation: int = 1) -> str:
     """Return the folder of a journal's entries in a generation of its stores."""
     return f"{journal}entries/" if generation == 1 else f"{journal}entries.{generation}/"
+
+
+def inbox(journal: str) -> str:
+    """Return the folder of the commands that wait for a journal's next entry."""
+    return f"{journal}inbox/"
 
 
 def append_file(topic: str, topic_id: str, name: str) -> str:

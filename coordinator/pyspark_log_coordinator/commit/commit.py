@@ -22,15 +22,16 @@ from pyspark_log_coordinator.commit import commit_catch_up, inline_maintenance, 
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
-from pyspark_log_storage.errors import LogError, NotEnoughReplicas, UnknownTopic
+from pyspark_log_storage.errors import LogError, NotEnoughReplicas, OutcomeUnknown, UnknownTopic
 
 if TYPE_CHECKING:
+    from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.journal import Outcome
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.batch import Acks, StagedFile
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
-    from pyspark_log_coordinator.topic.machine import Topic
+    from pyspark_log_coordinator.topic.machine import Command, Topic
 
 _logger = logging.getLogger("pyspark_log")
 
@@ -59,7 +60,19 @@ def commit(
     if any(file.topic_id != handle.topic_id for file in batch.files):
         name = handle.name
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
-    outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms))
+    inbox = None if batch.claim is None else handle.inbox
+    try:
+        outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms, inbox))
+    except LogError as error:
+        if inbox is not None and inbox.is_used and error.retriable:
+            raise OutcomeUnknown(
+                f"topic {handle.name!r}: another process may still append the batch: {error}; send it again under the "
+                "same identity, or look for its rows"
+            ) from error
+        raise
+    finally:
+        if inbox is not None:
+            inbox.withdraw()
     inline_maintenance.run_inline(handle, cleans_up=cleans_up)
     return _offsets(batch, outcome)
 
@@ -67,10 +80,13 @@ def commit(
 class _Attempt:
     """Commits a batch, as often as it is called, until it is acknowledged."""
 
-    def __init__(self, handle: TopicHandle, batch: Batch, session_timeout_ms: int) -> None:
+    def __init__(
+        self, handle: TopicHandle, batch: Batch, session_timeout_ms: int, inbox: Inbox[Command] | None
+    ) -> None:
         self._handle = handle
         self._batch = batch
         self._session_timeout_ms = session_timeout_ms
+        self._inbox = inbox
         self._is_repeated = False
         self._command: CommitBatch | None = None
         self._outcome: Outcome[Topic] | None = None
@@ -85,11 +101,11 @@ class _Attempt:
             self._command = self._prepare()
         command = self._command
         if not commit_catch_up.has_several_nodes(handle.journal.state):
-            return handle.submit(command)
+            return handle.submit(command, self._inbox)
         try:
             if self._outcome is None:
                 failed = {node for file in batch.files for node in file.failed}
-                self._outcome = handle.submit(commit_catch_up.complete(handle, command, failed))
+                self._outcome = handle.submit(commit_catch_up.complete(handle, command, failed), self._inbox)
             elif command.claim is not None:
                 handle.submit(command)  # raises if an election has cut its rows meanwhile
             commit_catch_up.follow_up(handle, command)
@@ -123,7 +139,8 @@ def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
 
 
 def _offsets(batch: Batch, outcome: Outcome[Topic]) -> dict[int, tuple[int, int]]:
-    if not any(isinstance(event, BatchSequenced) for event in outcome.events):
+    sequenced = sum(isinstance(event, BatchSequenced) for event in outcome.events)
+    if sequenced != 1:  # it is a replay, or the entry has batches of other processes after it
         return _offsets_of_replay(batch, outcome.state)
     rows = _rows(batch)
     # The state is the one after the batch's own entry, so its rows are the last ones.

@@ -22,20 +22,28 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.journal import journal_entry, manifest, migration
+from pyspark_log_coordinator.journal.combined_entry import combine
+from pyspark_log_coordinator.journal.gaps import has_more
 from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, Entry, ManifestName, digest
-from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
+from pyspark_log_coordinator.journal.pace import Pace
+from pyspark_log_coordinator.journal.replay import PATIENCE_MS, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
 from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.migration import Follow
     from pyspark_log_coordinator.journal.place import JournalPlace
 
 SNAPSHOT_EVERY = 256
 _CONFLICT_BACKOFF_SECONDS = 0.002
 _CONFLICT_BACKOFF_SECONDS_MAX = 0.1
+_POLL_SECONDS = 0.002
+_POLL_SECONDS_MAX = 0.02
+FRESH_SECONDS = 1.0
+"""For so long a process proposes the next entry without looking first. Safety does not depend on it."""
 
 S = TypeVar("S")
 C = TypeVar("C")
@@ -68,6 +76,7 @@ class Journal(Replay[S, C]):
         """
         super().__init__(place, folder, machine, environment, patience_ms)
         self._follow = follow
+        self._pace = Pace()
         self._opened = False
         """Whether the newest snapshot was loaded. If not, the next refresh starts with it."""
         self.left_at = 0
@@ -79,6 +88,12 @@ class Journal(Replay[S, C]):
         """The newest entry that is known to have a snapshot."""
         self._is_gapless = False
         """Whether the newest known entry was once found to be the last one that exists."""
+        self._looked = -float("inf")
+        """When the newest known entry was the newest, or nearly, by the monotonic clock."""
+        self._seen = 0
+        """The newest entry after which this process found no newer snapshot."""
+        self._durable = 0
+        """The newest entry that this process knows to be durable."""
 
     def load(self, number: int) -> None:
         super().load(number)
@@ -138,32 +153,12 @@ class Journal(Replay[S, C]):
                 self._opened = True
             else:
                 migration.require_begun(self)
-                if self._is_gapless or not self._has_more():
-                    self._is_gapless = True
-                    return self.state
-
-    def _has_more(self) -> bool:
-        """Return whether there is more to read. Raises `EntryMissing` if the next entry is lost.
-
-        Called once after a journal is opened. From then on the process has read every entry that existed.
-        """
-        later = self.entries.newest_after(self.number + 1)
-        if later == 0:
-            return False
-        if self.number == 0 and self._has_only_begun(later):
-            return False
-        if self.entries.read(self.number + 1) is None and self.entries.newest_snapshot() <= self.number:
-            raise EntryMissing(
-                self.entries.name(self.number + 1),
-                f"it is missing, and entry {later} exists; nothing was read or written without it",
-            )
-        return True
-
-    def _has_only_begun(self, newest: int) -> bool:
-        """Return whether `newest` is the first entry of a `begin_at` that was interrupted before its snapshot."""
-        data = self.entries.read(newest)
-        name = self.entries.name(newest)
-        return data is not None and journal_entry.decode(data, name).previous == journal_entry.NO_HASH
+                if not self._is_gapless:
+                    if has_more(self):
+                        continue
+                    self._is_gapless, self._pace.is_contended = True, False
+                self._looked, self._seen = self._environment.monotonic(), self.number
+                return self.state
 
     @property
     def _has_moved(self) -> bool:
@@ -190,45 +185,118 @@ class Journal(Replay[S, C]):
         self._use(place)
         return True
 
-    def submit(self, command: C) -> Outcome[S]:
+    def submit(self, command: C, inbox: Inbox[C] | None = None) -> Outcome[S]:
         """Execute a command and return its outcome once it is durable.
 
-        Raises what `decide` raises, and `OutcomeUnknown` if it cannot be known whether the entry was written.
+        With an `inbox` the command, whose repetition must change nothing, may be carried out by another process. Then
+        the outcome has no events, and its state is the one after that entry. The events may be followed by those of
+        other processes' commands. Raises what `decide` raises, and `OutcomeUnknown` if it cannot be known whether the
+        entry was written.
         """
         backoff = _CONFLICT_BACKOFF_SECONDS
+        may_be_late, losses = True, 0
         while True:
-            events = self._decide(command)
+            events = self._decide(command, losses, is_final=inbox is not None)
             if not events:
+                if self._was_suspended():
+                    continue
                 # The outcome rests on entries that were only read: their writer may have died before they were durable.
-                self.entries.confirm(self.number)
+                if inbox is None or self._durable < self.number:
+                    self.entries.confirm(self.number)
+                self._pace.has_lost = losses > 0 or (inbox is not None and inbox.is_used)
                 return Outcome(self.number, self.state, [])
             after = self._after(events)  # before they are written: an entry that cannot be folded would end the journal
+            if inbox is not None and (inbox.is_used or self._pace.wants_a_look(self.number + 1)):
+                if losses or self._pace.has_lost:
+                    inbox.put(self.place, self.number, command)
+                if may_be_late and self._take_next():
+                    continue
+                may_be_late = False
+                inbox.look(self.place)
+                losses += inbox.has_others and not inbox.is_used
+                if inbox.must_wait and self._next_came(inbox.patience):
+                    continue
+                now = self._environment.now_ms()
+                events, after = combine(self, self._machine, events, after, inbox, now)
             mine = self._encode(events)
+            begin = self._environment.monotonic()
             decided = self.entries.propose(self.number + 1, mine)
+            self._pace.measure(self._environment.monotonic() - begin)
             if self._counts(self.number + 1, mine, decided):
                 self._advance(mine, after)
+                self._durable = self._seen = self.number
+                self._looked = self._environment.monotonic()
+                self._pace.is_contended, self._pace.has_lost = False, losses > 0
                 self._write_snapshot_when_due()
                 return Outcome(self.number, self.state, events)
+            losses += 1
             if decided == mine:
                 self._opened = False  # this process was suspended, and its entry is void
             else:
                 self._take(decided)
-            self._environment.sleep(self._environment.uniform(0, backoff))
-            backoff = min(backoff * 2, _CONFLICT_BACKOFF_SECONDS_MAX)
+                self._durable = self.number if self._opened else 0
+            if inbox is None or not inbox.is_used:
+                self._environment.sleep(self._environment.uniform(0, backoff))
+                backoff = min(backoff * 2, _CONFLICT_BACKOFF_SECONDS_MAX)
 
-    def _decide(self, command: C) -> list[Any]:
+    def _next_came(self, seconds: float) -> bool:
+        """Wait for the next entry, and take it. Return whether it came in time."""
+        environment = self._environment
+        deadline, pause = environment.monotonic() + seconds, _POLL_SECONDS
+        while not (self.entries.may_have(self.number + 1) and self._take_next()):
+            if environment.monotonic() > deadline:
+                return False
+            environment.sleep(environment.uniform(pause / 2, pause))
+            pause = min(pause * 2, _POLL_SECONDS_MAX)
+        return True
+
+    def _was_suspended(self) -> bool:
+        """Return whether the newest known entry may be a void one, in a slot that was trimmed before it was filled."""
+        if self._seen == self.number or self.entries.newest_snapshot() <= self.number:
+            return False
+        self._opened = False
+        return True
+
+    def _take_next(self) -> bool:
+        """Take the next entry if it exists, and return whether it does."""
+        data = self.entries.read(self.number + 1)
+        if data is not None:
+            self._take(data)
+        return data is not None
+
+    def _decide(self, command: C, losses: int = 0, *, is_final: bool = False) -> list[Any]:
         """Return the events of a command after the newest entry. Raises if it is refused.
 
-        A process that leads at the next entry does not refresh: its proposal fails if the entry exists.
+        A process that leads at the next entry, or has just seen the newest one, does not refresh: its proposal fails if
+        the entry exists. One that loses again and again refreshes, or it would never catch up. With `is_final` a
+        command that has nothing to change will never have.
         """
-        if self._opened and self.entries.leads(self.number + 1) and not self._has_moved:
+        if self._may_propose_unread(is_late=not is_final and losses > 0 and losses % 2 == 0):
             with contextlib.suppress(LogError):
                 events = self._machine.decide(self.state, command, self._environment.now_ms())
-                if events:
+                if events or is_final:
                     return events
         self.refresh()
         assert not self._has_moved, "a journal that may migrate needs `follow`"
         return self._machine.decide(self.state, command, self._environment.now_ms())
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether not to refresh: the newest known entry was the newest a moment ago, and the store is slow."""
+        is_recent = self._opened and self._environment.monotonic() - self._looked < FRESH_SECONDS
+        return is_recent and self._pace.is_slow
+
+    def _may_propose_unread(self, *, is_late: bool) -> bool:
+        """Return whether to propose the next entry without looking first whether it exists.
+
+        A process that has not looked for long might find a slot that was trimmed, and not learn what became of its
+        entry.
+        """
+        if not self._opened or self._has_moved:
+            return False
+        if self.entries.leads(self.number + 1):
+            return True
+        return self.entries.loses_cheaply and self._is_gapless and self.is_fresh and not is_late
 
     def begin_at(self, number: int, command: C) -> Outcome[S]:
         """Begin the journal, of which nothing exists, with the entry of this number and its snapshot.
@@ -257,6 +325,8 @@ class Journal(Replay[S, C]):
 
         Raises `OutcomeUnknown` if it cannot be known, and never a retriable error: the entry may have been written.
         """
+        if decided != mine and not self.entries.may_have_written:
+            return False
         deadline = self._environment.monotonic() + self._patience_ms / 1000
         while True:
             try:
@@ -310,6 +380,7 @@ class Journal(Replay[S, C]):
             self._opened = False
         else:
             self._fold(data, events)
+            self._pace.is_contended = True
 
     def _snapshot_was_missed(self) -> bool:
         """Return whether the newest snapshot is so old that the one after it was missed."""

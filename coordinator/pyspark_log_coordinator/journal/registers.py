@@ -87,6 +87,11 @@ def slot_of(name: str) -> int | None:
 class Registers:
     """The slots of a journal on several stores; see `EntryLog`. Used by one thread."""
 
+    may_have_written = True
+    """Whether the last proposal may have been written although other bytes are decided."""
+    loses_cheaply = False
+    """Whether to propose for a slot that is filled costs no more than to read it first."""
+
     def __init__(
         self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
     ) -> None:

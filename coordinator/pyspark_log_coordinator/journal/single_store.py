@@ -32,6 +32,9 @@ def slot_of(name: str) -> int | None:
 class EntryLog:
     """The slots of a journal on one store."""
 
+    loses_cheaply = True
+    """Whether to propose for a slot that is filled costs no more than to read it first."""
+
     def __init__(self, store: Store, journal: str, environment: Environment, patience_ms: int) -> None:
         """`journal` is its folder, and ends with "/". `patience_ms` bounds how long `propose` retries."""
         self._store = store
@@ -39,6 +42,8 @@ class EntryLog:
         self._folder = f"{journal}entries/"
         self._environment = environment
         self._patience_ms = patience_ms
+        self.may_have_written = False
+        """Whether the last proposal may have been written although other bytes are decided."""
 
     def name(self, n: int) -> str:
         """Return the name of entry `n` in errors."""
@@ -105,6 +110,7 @@ class EntryLog:
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff, doubtful = 0.01, False
+        self.may_have_written = False
         while True:
             try:
                 # If another process created the entry, and it was lost since this process looked, its spare tells.
@@ -112,6 +118,7 @@ class EntryLog:
                 if kept not in {None, data}:
                     self._store.create(self._key(n), kept)
                 created = self._store.create(self._key(n), data)
+                self.may_have_written |= created
                 if created or (found := self.read(n)) == data:
                     return spare.add(self._store, self._journal, self._key(n), data)
                 if found is not None:
@@ -120,7 +127,7 @@ class EntryLog:
             except LogError as error:
                 if (not error.retriable or isinstance(error, NodeMissing)) and not doubtful:
                     raise
-                doubtful = True
+                doubtful = self.may_have_written = True
                 if environment.monotonic() + backoff > deadline:
                     message = f"{self.name(n)} may or may not have been written: {error}"
                     raise OutcomeUnknown(message) from error

@@ -16,6 +16,7 @@ from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
+from pyspark_log_coordinator.log.topic_inbox import inbox_of
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.machine import TopicRecord
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.journal import Journal, Outcome
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.errors import LogError
@@ -46,6 +48,8 @@ class TopicHandle:
         self.name = record.name
         self.topic_id = record.topic_id
         self.journal = log.journals.of_topic(record.name, record.topic_id)
+        self.inbox = inbox_of(self.journal.folder, log.environment)
+        """For batches that have a claim."""
         self.log = log
         self._record = record
         self._schemas: tuple[tuple[bytes, ...], tuple[pa.Schema, ...]] = ((), ())
@@ -105,9 +109,9 @@ class TopicHandle:
                 f"it has replicas on {named(unknown)}, and the cluster has no such node",
             )
 
-    def submit(self, command: topic.Command) -> Outcome[topic.Topic]:
+    def submit(self, command: topic.Command, inbox: Inbox[topic.Command] | None = None) -> Outcome[topic.Topic]:
         """Carry out a command; see `Journal.submit`."""
-        return self.journal.submit(command)
+        return self.journal.submit(command, inbox)
 
     def now_ms(self) -> int:
         """Return the time of the process's clock."""

@@ -79,6 +79,7 @@ def clean_up_topic(
         orphaned = nodes.each(lambda _, store: orphans(store, handle))
         nodes.each(lambda name, store: delete_all(store, orphaned[name]))
         count += sum(len(orphaned[name]) for name in nodes.stores)
+        count += handle.inbox.delete_before(handle.journal.place, handle.journal.state.orphan_floor)
     checkpoint_files.write_on_nodes(handle, nodes)
     count += trimming.trim(handle.journal)
     spare_repair.repair(handle.journal)

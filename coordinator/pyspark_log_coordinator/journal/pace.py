@@ -1,0 +1,38 @@
+"""How fast the store of a journal is, and whether this process meets others at its entries.
+
+Both decide only what a commit costs, never what it does.
+"""
+
+from __future__ import annotations
+
+SLOW_SECONDS = 0.0002
+"""A store is slow if it takes so long for a request: every one that flushes to a disk, or is reached by a network."""
+LOOK_EVERY = 8
+"""A process that meets no other looks into the inbox at every 8th entry, so that a fast one lets the others in."""
+_REQUESTS_OF_A_PROPOSAL = 3
+_FORGETTING = 1.02
+
+
+class Pace:
+    """What one process has seen of the pace of its store, and of other processes."""
+
+    def __init__(self) -> None:
+        self._request_seconds = float("inf")
+        """How long a request takes at least, which a busy processor does not disturb; infinite if unknown."""
+        self.is_contended = False
+        """Whether another process has written an entry since the last one of this process."""
+        self.has_lost = False
+        """Whether the last command met another process at its entry."""
+
+    def measure(self, seconds: float) -> None:
+        """Take note how long a proposal took. Shorter ones are forgotten with time: the store may become slower."""
+        self._request_seconds = min(self._request_seconds * _FORGETTING, seconds / _REQUESTS_OF_A_PROPOSAL)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether requests are what a commit costs. On a fast store that is processor time."""
+        return SLOW_SECONDS <= self._request_seconds < float("inf")
+
+    def wants_a_look(self, number: int) -> bool:
+        """Return whether to look into the inbox before entry `number` is proposed."""
+        return self.is_slow and (self.is_contended or number % LOOK_EVERY == 0)

@@ -1,0 +1,227 @@
+"""The inbox of a journal: a process that has lost an entry leaves its command where the next writer finds it."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.journal import pace
+from pyspark_log_coordinator.journal.inbox import ABANDONED_SECONDS, COMMANDS_MAX, Inbox
+from pyspark_log_coordinator.journal.trimming import trim
+from pyspark_log_storage.envelope import seal
+from pyspark_log_storage.errors import StoreUnavailable
+from pyspark_log_storage.layout import born_name
+from tests.coordinator.fake_environment import fake_environment
+from tests.coordinator.item_list import FOLDER, AddItems, ItemAdded, ListFull, open_list
+from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, add, another, fill, one_store, raw_entry
+
+INBOX = f"{FOLDER}inbox/"
+decode = msgspec.msgpack.Decoder(AddItems).decode
+
+
+@pytest.fixture(autouse=True)
+def a_slow_store(monkeypatch):
+    """In the environment of these tests no request takes any time."""
+    monkeypatch.setattr(pace, "SLOW_SECONDS", 0)
+
+
+def inbox_of(environment=None):
+    return Inbox(FOLDER, decode, environment or fake_environment())
+
+
+def waiting(store):
+    """The keys in the inbox."""
+    return list(store.list(INBOX))
+
+
+def lose_an_entry(store, item):
+    """Let the next entry be another process's."""
+    store.be_slow(ENTRIES, meanwhile=lambda: add(open_list(another(store)), item))
+
+
+def submit(store, *items, items_max=10**9, sleep=None, after_put=None):
+    """Submit a command with an inbox, as a process of its own; return the outcome and the inbox."""
+    environment = fake_environment()
+    if sleep is not None:
+        own = environment.sleep
+
+        def sleep_and_look(seconds):
+            own(seconds)
+            sleep(seconds)
+
+        environment = msgspec.structs.replace(environment, sleep=sleep_and_look)
+    inbox = inbox_of(environment)
+    if after_put is not None:
+        put = inbox.put
+
+        def put_and_go_on(*command):
+            if not inbox.is_used:
+                put(*command)
+                after_put()
+
+        inbox.put = put_and_go_on
+    return open_list(store, environment).submit(AddItems(items, items_max), inbox), inbox
+
+
+def submit_after_a_loss(store, lost_to, *items, **how):
+    """Submit a command that loses its first entry to another process's item."""
+    lose_an_entry(store, lost_to)
+    return submit(store, *items, **how)
+
+
+def submit_while_another_waits(store, item, *others):
+    """Submit a command that loses an entry. When it is in the inbox, another process does the same."""
+    outcomes = []
+
+    def submit_another():
+        outcomes.append(submit_after_a_loss(another(store), "vase", *others)[0])
+
+    def let_another_be_faster():
+        store.be_slow(ENTRIES, meanwhile=submit_another)
+
+    outcomes.append(submit_after_a_loss(store, "cup", item, after_put=let_another_be_faster)[0])
+    return outcomes
+
+
+def leave_in_the_inbox(store, *items, **limits):
+    """Be a process that dies after it has put a command into the inbox."""
+    inbox_of().put(open_list(store).place, 0, AddItems(items, **limits))
+
+
+def test_a_command_that_meets_no_other_never_uses_the_inbox(store):
+    outcome, inbox = submit(store, "book")
+    assert outcome.number == 1
+    assert not inbox.is_used
+
+
+def test_a_command_that_lost_an_entry_is_carried_out_by_the_next_that_lost_one_too(store):
+    other, one = submit_while_another_waits(store, "book", "lamp")
+    assert [event.item for event in other.events] == ["lamp", "book"]
+    assert one.events == []
+    assert one.number == other.number == 3
+    assert open_list(store).refresh().items == ("cup", "vase", "lamp", "book")
+
+
+def test_a_command_is_withdrawn_from_the_inbox_in_the_end(store):
+    _, inbox = submit_after_a_loss(store, "cup", "book")
+    assert inbox.is_used
+    assert len(waiting(store)) == 1
+    inbox.withdraw()
+    assert waiting(store) == []
+
+
+def test_a_command_is_decided_on_the_state_after_those_before_it_in_the_entry(store):
+    other, one = submit_while_another_waits(store, "book", "book")
+    assert [event.item for event in other.events] == ["book"]
+    assert one.events == []
+    assert open_list(store).refresh().items == ("cup", "vase", "book")
+
+
+def test_a_command_that_is_refused_spoils_no_other(store):
+    leave_in_the_inbox(store, "book", items_max=1)
+    outcome, _ = submit_after_a_loss(store, "vase", "lamp")
+    assert [event.item for event in outcome.events] == ["lamp"]
+
+
+def test_a_command_that_is_refused_after_it_lost_an_entry_is_an_error(store):
+    lose_an_entry(store, "cup")
+    with pytest.raises(ListFull):
+        submit(store, "book", items_max=1)
+
+
+def test_a_process_lets_those_whose_commands_are_older_carry_out_its_own(store):
+    for item in ("book", "lamp"):
+        leave_in_the_inbox(store, item)
+    late = []
+
+    def sleep(_):
+        if waiting(store)[2:] and not late:
+            late.append(add(open_list(another(store)), "book", "lamp", "bowl"))
+
+    outcome, _ = submit_after_a_loss(store, "cup", "bowl", sleep=sleep)
+    assert outcome.events == []
+    assert outcome.number == late[0].number == 2
+
+
+def test_a_process_that_waits_in_vain_goes_on_itself(store):
+    for item in ("book", "lamp"):
+        leave_in_the_inbox(store, item)
+    outcome, _ = submit_after_a_loss(store, "cup", "bowl")
+    assert [event.item for event in outcome.events] == ["bowl", "book", "lamp"]
+
+
+def test_a_command_whose_process_died_is_carried_out_once(store):
+    environment = fake_environment()
+    inbox_of(environment).put(open_list(store).place, 0, AddItems(("book",)))
+    outcome, _ = submit_after_a_loss(store, "cup", "lamp")
+    assert [event.item for event in outcome.events] == ["lamp", "book"]
+    assert len(waiting(store)) == 2
+    outcome, _ = submit_after_a_loss(store, "vase", "bowl")
+    assert [event.item for event in outcome.events] == ["bowl"]
+    assert open_list(store).refresh().items == ("cup", "lamp", "book", "vase", "bowl")
+
+
+def test_a_command_that_was_carried_out_long_ago_is_removed_for_its_process(store):
+    seconds = [0.0]
+    environment = msgspec.structs.replace(fake_environment(), monotonic=lambda: seconds[0])
+    inbox, journal = inbox_of(environment), open_list(store, environment)
+    leave_in_the_inbox(store, "cup")
+    for elapsed, left in ((1, 1), (1, 1), (ABANDONED_SECONDS, 1), (1, 0)):
+        seconds[0] += elapsed
+        lose_an_entry(store, f"cup {seconds[0]}")
+        journal.submit(AddItems((f"lamp {seconds[0]}",)), inbox)
+        inbox.withdraw()
+        assert len(waiting(store)) == left
+
+
+@pytest.mark.usefixtures("snapshots_are_close")
+def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries_out_its_command(store):
+    def be_suspended():
+        other = open_list(another(store))
+        other.refresh()
+        previous = other.last_hash
+        fill(other, KEPT + EVERY)
+        trim(other)
+        assert other.entries.read(2) is None
+        void = raw_entry(previous, ItemAdded("book"))
+        assert open_list(another(store)).entries.propose(2, void) == void
+
+    submit_after_a_loss(store, "cup", "book", after_put=be_suspended)
+    assert "book" in open_list(store).refresh().items
+
+
+def test_an_entry_takes_a_bounded_number_of_others_the_oldest_first(store):
+    environment = fake_environment()
+    for number in range(COMMANDS_MAX + 2):
+        inbox_of(environment).put(open_list(store).place, number, AddItems((f"item {number}",)))
+    outcome, _ = submit_after_a_loss(store, "cup", "lamp")
+    expected = ["lamp", *(f"item {number}" for number in range(COMMANDS_MAX))]
+    assert [event.item for event in outcome.events] == expected
+
+
+@one_store
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"torn", seal(b"PLIB", 1, b"\xc1"), seal(b"PLIB", 2, b"\x90"), seal(b"PLIB", 1, msgspec.msgpack.encode(1))],
+    ids=["empty", "torn", "no msgpack", "newer", "another type"],
+)
+def test_what_is_not_a_whole_command_is_passed_over(store, data):
+    store.create(f"{INBOX}{born_name(0, '1')}", data)
+    store.create(f"{INBOX}notes.txt", b"of somebody")
+    outcome, _ = submit_after_a_loss(store, "cup", "lamp")
+    assert [event.item for event in outcome.events] == ["lamp"]
+    assert f"{INBOX}notes.txt" in waiting(store)
+
+
+@one_store
+def test_a_store_that_fails_at_the_inbox_fails_no_command(store, monkeypatch):
+    def unless_of_the_inbox(call):
+        def checked(key, *rest):
+            if key.startswith(INBOX):
+                raise StoreUnavailable(store.url, key, "the test made this up")
+            return call(key, *rest)
+
+        return checked
+
+    monkeypatch.setattr(store, "create_unflushed", unless_of_the_inbox(store.create_unflushed))
+    monkeypatch.setattr(store, "list", unless_of_the_inbox(store.list))
+    outcome, _ = submit_after_a_loss(store, "cup", "book")
+    assert outcome.state.items == ("cup", "book")
