@@ -1,7 +1,8 @@
 """Many Producers of one process: each sends one row, waits until it is in the log, and sends the next.
 
 Prints `ready` when all have sent their first row, and starts when a line is read. Prints the latencies of the rows that
-were acknowledged in time, in milliseconds, and the seconds of processor time, as JSON.
+were acknowledged in time, in milliseconds, and the seconds of processor time, as JSON. The last argument is how many
+seconds each request to the store takes longer.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import sys
 import threading
 import time
 
+from benchmarks.slow_store import slow_down
 from pyspark_log import Producer
 
 MILLI = 1_000
 VALUE = b"x" * 100
 
 
-def main(path: str, topic: str, producers: int, seconds: float) -> None:
+def main(path: str, topic: str, producers: int, seconds: float, slower: float) -> None:
+    if slower > 0:
+        slow_down(slower)
     threading.stack_size(256 * 1024)
     latencies: list[float] = []
     ready = threading.Semaphore(0)
@@ -48,4 +52,4 @@ def main(path: str, topic: str, producers: int, seconds: float) -> None:
     print(json.dumps([latencies, time.process_time() - cpu]))
 
 
-main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
