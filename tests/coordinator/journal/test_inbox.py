@@ -4,14 +4,15 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import pace
-from pyspark_log_coordinator.journal.inbox import ABANDONED_SECONDS, COMMANDS_MAX, Inbox
+from pyspark_log_coordinator.journal.inbox import ABANDONED_SECONDS, BYTES_MAX, COMMANDS_MAX, Inbox
+from pyspark_log_coordinator.journal.journal import FRESH_SECONDS
 from pyspark_log_coordinator.journal.trimming import trim
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.item_list import FOLDER, AddItems, ItemAdded, ListFull, open_list
-from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, add, another, fill, one_store, raw_entry
+from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, add, another, entry_key, fill, one_store, raw_entry
 
 INBOX = f"{FOLDER}inbox/"
 decode = msgspec.msgpack.Decoder(AddItems).decode
@@ -225,3 +226,61 @@ def test_a_store_that_fails_at_the_inbox_fails_no_command(store, monkeypatch):
     monkeypatch.setattr(store, "list", unless_of_the_inbox(store.list))
     outcome, _ = submit_after_a_loss(store, "cup", "book")
     assert outcome.state.items == ("cup", "book")
+
+
+def test_a_process_that_always_wins_looks_into_the_inbox_now_and_then(store):
+    journal, inbox = open_list(store), inbox_of()
+    leave_in_the_inbox(store, "book")
+    for number in range(2 * pace.LOOK_EVERY):
+        journal.submit(AddItems((f"item {number}",)), inbox)
+        assert ("book" in journal.state.items) == (number + 1 >= pace.LOOK_EVERY)
+    assert not inbox.is_used
+
+
+@one_store
+def test_on_a_fast_store_nobody_uses_the_inbox(store, monkeypatch):
+    monkeypatch.setattr(pace, "SLOW_SECONDS", 0.001)
+    leave_in_the_inbox(store, "book")
+    outcome, inbox = submit_after_a_loss(store, "cup", "lamp")
+    assert [event.item for event in outcome.events] == ["lamp"]
+    assert not inbox.is_used
+    assert INBOX not in store.lists
+
+
+@one_store
+def test_on_a_slow_store_a_process_that_just_wrote_an_entry_proposes_the_next_without_looking_first(store):
+    environment = fake_environment()
+    journal = open_list(store, environment)
+    add(journal, "book")
+    store.reads.clear()
+    add(journal, "lamp")
+    assert [key for key in store.reads if key.startswith(ENTRIES)] == []
+    environment.sleep(FRESH_SECONDS)
+    add(journal, "cup")
+    assert [key for key in store.reads if key.startswith(ENTRIES)] == [entry_key(3)]
+
+
+@one_store
+def test_a_process_that_has_not_looked_for_long_looks_before_it_proposes(store):
+    environment = fake_environment()
+    journal = open_list(store, environment)
+    add(journal, "book")
+    add(open_list(another(store)), "lamp")
+    environment.sleep(FRESH_SECONDS)
+    store.creates.clear()
+    add(journal, "cup")
+    assert [key for key in store.creates if key.startswith(ENTRIES)] == [entry_key(3)]
+
+
+@pytest.mark.parametrize(("bytes_each", "taken"), [(BYTES_MAX // 2, 1), (BYTES_MAX // 3, 2), (BYTES_MAX, 0)])
+def test_an_entry_takes_a_bounded_number_of_bytes_of_others(store, bytes_each, taken):
+    for item in "abc":
+        leave_in_the_inbox(store, item * bytes_each)
+    outcome, _ = submit_after_a_loss(store, "cup", "lamp")
+    assert len(outcome.events) == 1 + taken
+
+
+def test_a_command_too_large_for_others_is_not_put_into_the_inbox(store):
+    outcome, inbox = submit_after_a_loss(store, "cup", "x" * BYTES_MAX)
+    assert outcome.number == 2
+    assert not inbox.is_used
