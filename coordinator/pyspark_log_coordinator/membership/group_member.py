@@ -25,7 +25,7 @@ from pyspark_log_coordinator.group.fencing import check_member
 from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest, JoinTogether, is_current
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
-from pyspark_log_coordinator.group.state import NO_GENERATION, GroupState, MemberDetails, joined_members
+from pyspark_log_coordinator.group.state import GroupState, MemberDetails, joined_members
 from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.membership.next_step import (
     Standing,
@@ -394,7 +394,7 @@ class GroupMember:
         missed = has_missed_a_join(group, self._standing)
         if missed:
             self._participant.lose()
-        elif self.generation != NO_GENERATION and self.rewinds < group.rewinds:
+        elif self.rewinds < group.rewinds:
             self._rewind(group)  # before anything is committed for the new generation
         before, self._standing = self._standing, after_take(group, self._standing)
         try:

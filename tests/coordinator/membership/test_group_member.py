@@ -427,6 +427,57 @@ def test_a_rewind_that_comes_with_a_rebalance_is_not_undone_by_it():
     assert set((a.positions | b.positions).values()) == {5}
 
 
+def test_a_rewind_is_taken_up_by_a_member_that_was_taken_along_and_finds_out_when_it_joins():
+    world = Processes()
+    a = world.consumer(COOPERATIVE)
+    b = world.consumer(COOPERATIVE)
+    world.settle()
+    b.positions = dict.fromkeys(b.positions, 50)
+    submit, generation = b.member.session.submit, b.member.generation
+
+    def submit_after_others(command):
+        b.member.session.submit = submit
+        world.kill(b.member)
+        a.member.rejoin()
+        world.run(5)
+        assert world.group.state is GroupState.STABLE
+        assert world.group.generation == generation + 1
+        world._log.group("g").submit(ResetOffsets({"t": {number: Offset(5) for number in range(6)}}, running=True))
+        world.running.append(b.member)
+        return submit(command)
+
+    b.member.session.submit = submit_after_others
+    b.member.rejoin()
+    world.settle()
+    assert b.member.rewinds == 1
+    assert len(b.positions) == 3
+    assert set(b.positions.values()) == {5}
+
+
+def test_a_static_member_that_missed_a_rebalance_and_finds_out_when_it_joins_has_lost_what_it_had():
+    world = Processes()
+    a = world.consumer(COOPERATIVE)
+    b = world.consumer(COOPERATIVE, instance_id="i", session_timeout_ms=1_800_000)
+    world.settle()
+    submit, generation = b.member.session.submit, b.member.generation
+
+    def submit_after_others(command):
+        b.member.session.submit = submit
+        b.member.session.withdraw(b.member.member_id)
+        world.kill(b.member)
+        a.member.rejoin()
+        world.run(400)
+        assert world.group.state is GroupState.STABLE
+        assert world.group.generation == generation + 1
+        world.running.append(b.member)
+        return submit(command)
+
+    b.member.session.submit = submit_after_others
+    b.member.rejoin()
+    world.settle()
+    assert told(b, "lost")
+
+
 def test_a_member_that_could_not_leave_in_time_goes_on_as_a_new_one():
     world = Processes(BreakableStore())
     a = world.consumer(max_poll_interval_ms=10_000)
