@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 
 if TYPE_CHECKING:
@@ -68,13 +69,18 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
 
 
 def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Let the group go on at these offsets, by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`."""
+    """Let the group go on at these offsets, by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`.
+
+    Members that are Spark queries take it up while they run.
+    """
     new: dict[str, dict[int, Offset]] = {}
     for (topic, number), offset in offsets.items():
         handle = log.topic(topic)
         epoch = handle.journal.state.partitions[number].leader_epoch
         new.setdefault(handle.topic_id, {})[number] = Offset(offset, epoch)
-    log.group(group_id, create=True).submit(ResetOffsets(new))
+    group = log.group(group_id, create=True)
+    is_running = group.journal.state.protocol_type == QUERY_PROTOCOL_TYPE
+    group.submit(ResetOffsets(new, running=is_running))
 
 
 def offsets_at(handle: TopicHandle, numbers: Iterable[int], ms: int) -> dict[int, int]:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from pyspark_log.options import source_table
+from pyspark_log.options.group_values import GROUP, MEMBER
 from pyspark_log.options.option import CONSUMER, Option
 from pyspark_log.options.value import TEXT, Value, boolean, choice, integer
 from pyspark_log_coordinator.assignors.consumer import ASSIGNORS
 from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.model.settings import INT_MAX
-from pyspark_log_storage.errors import InvalidName
-from pyspark_log_storage.names import check_group, check_member
-
-
-def _read_group(text: str) -> str:
-    return _checked(check_group, text)
-
-
-def _read_member(text: str) -> str:
-    return _checked(check_member, text)
-
-
-def _checked(check: Callable[[str], None], text: str) -> str:
-    try:
-        check(text)
-    except InvalidName as error:
-        raise ValueError(error.message) from None
-    return text
 
 
 def _read_strategies(text: str) -> tuple[str, ...]:
@@ -44,8 +26,6 @@ def _read_strategies(text: str) -> tuple[str, ...]:
     return names
 
 
-GROUP = Value("1 to 255 printable characters", _read_group, verbatim=True)
-MEMBER = Value("1 to 249 letters, digits, `.`, `_` and `-`", _read_member)
 STRATEGIES = Value(f"one or more of {', '.join(ASSIGNORS)}, separated by commas", _read_strategies)
 
 AUTO_OFFSET_RESET = Option(

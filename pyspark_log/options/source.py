@@ -42,6 +42,15 @@ STARTINGS_READ = (
 ENDINGS = (table.ENDING_TIMESTAMP, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_OFFSETS)
 
 
+class GroupMembership(msgspec.Struct, frozen=True, kw_only=True):
+    """How a streaming query is a member of its group. Times in ms."""
+
+    instance_id: str
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    keeps_partitions: bool
+
+
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The parsed options of a read. `ending` is Latest in a streaming read, which has no end."""
 
@@ -63,6 +72,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The journal entry to read at, in a batch read of one topic."""
     group_id: str
     """The group to which a streaming read commits its offsets, or empty."""
+    membership: GroupMembership | None
+    """None: the query reads all partitions by itself."""
     client_rack: str
     """The rack of the readers, or empty if it is not set."""
 
@@ -103,6 +114,7 @@ def _parse(given: Given) -> SourceOptions:
         include_headers=given.get(table.INCLUDE_HEADERS),
         version_as_of=given.find(table.VERSION_AS_OF),
         group_id=given.find(table.GROUP_ID) or "",
+        membership=_membership(given),
         client_rack=given.find(table.CLIENT_RACK) or "",
     )
     given.get(ASYNC_PROGRESS)
@@ -151,6 +163,56 @@ def _check_group(parsed: SourceOptions) -> None:
         raise InvalidOption(
             table.GROUP_ID.name, "startingOffsets=group needs the group; set the option group.id, or start elsewhere"
         )
+
+
+MEMBERSHIP = (
+    table.GROUP_INSTANCE_ID,
+    table.SESSION_TIMEOUT_MS,
+    table.HEARTBEAT_INTERVAL_MS,
+    table.GROUP_KEEP_PARTITIONS,
+)
+
+
+def _membership(given: Given) -> GroupMembership | None:
+    if given.find(table.GROUP_PROTOCOL) is None:
+        for option in MEMBERSHIP:
+            if given.has(option):
+                raise InvalidOption(
+                    option.name,
+                    f"option {option.name} is for queries that share their topics; set group.protocol=cooperative too,"
+                    " or remove it",
+                )
+        return None
+    if not given.has(table.GROUP_ID):
+        raise InvalidOption(
+            table.GROUP_PROTOCOL.name, "group.protocol=cooperative needs the group; set the option group.id"
+        )
+    if given.has(table.ASSIGN):
+        raise InvalidOption(
+            table.ASSIGN.name,
+            "option assign chooses partitions, and with group.protocol=cooperative the group does; use subscribe or"
+            " subscribePattern",
+        )
+    instance_id = given.find(table.GROUP_INSTANCE_ID)
+    if instance_id is None:
+        raise InvalidOption(
+            table.GROUP_INSTANCE_ID.name,
+            "group.protocol=cooperative needs the option group.instance.id: a name of this query that it keeps when it"
+            " is started again, and that no other query of the group has",
+        )
+    session_ms, heartbeat_ms = given.get(table.SESSION_TIMEOUT_MS), given.get(table.HEARTBEAT_INTERVAL_MS)
+    if heartbeat_ms >= session_ms:
+        raise InvalidOption(
+            table.HEARTBEAT_INTERVAL_MS.name,
+            f"heartbeat.interval.ms={heartbeat_ms} must be less than session.timeout.ms={session_ms}; a third of it or"
+            " less is advised",
+        )
+    return GroupMembership(
+        instance_id=instance_id,
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=heartbeat_ms,
+        keeps_partitions=given.get(table.GROUP_KEEP_PARTITIONS),
+    )
 
 
 def _check_limits(parsed: SourceOptions) -> None:

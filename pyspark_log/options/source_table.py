@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark_log.options import position, subscription
+from pyspark_log.options.group_values import MEMBER
 from pyspark_log.options.option import SOURCE, Kind, Option
 from pyspark_log.options.value import BYTES, DURATION_MS, TEXT, boolean, choice, integer
 from pyspark_log_coordinator.model.settings import INT_MAX
@@ -16,6 +17,7 @@ _ONE_OF = "Give exactly one of subscribe, subscribePattern and assign"
 _ONE_NEEDED = "one of the three is required"
 _NO_END = "a stream has no end; remove it, or use spark.read"
 _NO_TRIGGER = "a batch read has no triggers"
+_NO_GROUP = "a batch read is no member of a group"
 
 SUBSCRIBE = Option(
     name="subscribe",
@@ -115,6 +117,64 @@ GROUP_ID = Option(
     ),
     differs="Spark's Kafka source never commits offsets.",
     not_here="a batch read commits no offsets",
+)
+GROUP_PROTOCOL = Option(
+    name="group.protocol",
+    kinds=STREAM_READ,
+    value=choice({"cooperative": "cooperative"}),
+    unset="the query reads all partitions by itself",
+    meaning=(
+        "cooperative: the query is a member of the group `group.id`, and shares the topics' partitions with the group's"
+        " other queries. See [Queries that share a topic](spark.md#queries-that-share-a-topic)."
+    ),
+    differs="Spark's Kafka source cannot share partitions. Kafka's classic and consumer protocols are not values here.",
+    not_here=_NO_GROUP,
+)
+GROUP_INSTANCE_ID = Option(
+    name="group.instance.id",
+    kinds=STREAM_READ,
+    value=MEMBER,
+    unset="required with group.protocol",
+    meaning=(
+        "The query's lasting name in its group: a query that is started again under it, with its checkpoint, goes on"
+        " with its partitions. Each query of the group needs its own."
+    ),
+    not_here=_NO_GROUP,
+)
+SESSION_TIMEOUT_MS = Option(
+    name="session.timeout.ms",
+    kinds=STREAM_READ,
+    value=integer(1, INT_MAX),
+    default=str(1_800_000),
+    meaning=(
+        "With group.protocol: for how long a query may be silent, in milliseconds, before the others get its"
+        " partitions. The group's `group.max.session.timeout.ms` is the upper bound."
+    ),
+    differs="The default is the longest that Kafka allows, so that a query has time to be started again.",
+    not_here=_NO_GROUP,
+)
+HEARTBEAT_INTERVAL_MS = Option(
+    name="heartbeat.interval.ms",
+    kinds=STREAM_READ,
+    value=integer(1, INT_MAX),
+    default="3000",
+    meaning=(
+        "With group.protocol: how often the query shows that it is alive, and how soon it notices a rebalance, in"
+        " milliseconds. A rebalance waits five times as long for a query that does not answer."
+    ),
+    not_here=_NO_GROUP,
+)
+GROUP_KEEP_PARTITIONS = Option(
+    name="group.keep.partitions",
+    kinds=STREAM_READ,
+    value=boolean(),
+    default="false",
+    meaning=(
+        "With group.protocol: whether the query gives none of its partitions to queries that come later. A query with"
+        " state needs it: the state stays in its checkpoint when a partition moves."
+    ),
+    differs="Not in Kafka.",
+    not_here=_NO_GROUP,
 )
 FAIL_ON_DATA_LOSS = Option(
     name="failOnDataLoss",

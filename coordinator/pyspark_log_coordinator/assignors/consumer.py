@@ -8,6 +8,8 @@ import msgspec
 
 from pyspark_log_coordinator.assignors import basic, sticky
 from pyspark_log_coordinator.assignors.subscription import (
+    KEEPING_QUERY,
+    QUERY,
     Assignment,
     Subscriber,
     Subscription,
@@ -15,6 +17,7 @@ from pyspark_log_coordinator.assignors.subscription import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    flat,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import JoinedMember
 
 PROTOCOL_TYPE = "consumer"
+QUERY_PROTOCOL_TYPE = "spark"
+"""That of Spark queries, which take up rewinds while they run. They share no group with Python consumers."""
 
 ASSIGNORS = {
     "range": basic.assign_range,
@@ -42,9 +47,16 @@ def assign(
 
 
 def _subscriber(member: JoinedMember, generation: int) -> Subscriber:
-    """Return the member for an assignor. One that is away owns what it was assigned last, whatever it said before."""
+    """Return the member for an assignor.
+
+    One that is away owns what it was assigned last, whatever it said before. A query that is away also owns what it
+    said, and keeps all of that: it can give up nothing.
+    """
     subscription: Subscription = decode_subscription(member.metadata, member.state, member.member_id)
     if member.away is not None:
         owned = decode_assignment(member.away, member.member_id).partitions
+        if subscription.user_data in {QUERY, KEEPING_QUERY}:
+            owned = by_topic(list({*flat(owned), *flat(subscription.owned)}))
+            subscription = msgspec.structs.replace(subscription, user_data=KEEPING_QUERY)
         subscription = msgspec.structs.replace(subscription, owned=owned, generation=generation - 1)
     return Subscriber(member.member_id, subscription, member.instance_id)

@@ -6,7 +6,8 @@ fewer. If all members want the same topics, their numbers of partitions differ b
 1. Each member keeps what it owns. If several claim a partition, the one of the newest generation owns it; if these are
    of one generation, nobody does.
 2. Partitions without an owner go to the member that has fewest, those that few members want first.
-3. While it improves the balance, a partition moves from a member that has more to one that has less.
+3. While it improves the balance, a partition moves from a member that has more to one that has less, unless its owner
+   keeps its partitions.
 
 cooperative-sticky does not let go of what is owned in one step. A partition that moves is assigned to nobody while
 another member claims it. Its owner revokes it, as it is not in its assignment, and rejoins; then the new owner gets it.
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.assignors.subscription import Subscriber, TopicPartition, flat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark_log_coordinator.assignors.basic import Shares
 
@@ -49,7 +50,13 @@ def assign_sticky(partitions: Mapping[str, int], members: Sequence[Subscriber]) 
     for partition in sorted(free, key=lambda each: (len(wanting[each.topic]), each)):
         taker = min(wanting[partition.topic], key=lambda each: len(shares[each]))
         shares[taker].append(partition)
-    while _move_one(shares, wanting, claims):
+    kept = {
+        each
+        for name in (each.member_id for each in ordered if each.keeps)
+        for each in shares[name]
+        if owner_of(claims.get(each, [])) == name
+    }
+    while _move_one(shares, wanting, claims, kept):
         pass
     return {name: sorted(share) for name, share in shares.items()}
 
@@ -86,19 +93,21 @@ def owner_of(claimants: Sequence[Subscriber]) -> str | None:
     return owners.pop() if len(owners) == 1 else None
 
 
-def _move_one(shares: Shares, wanting: Mapping[str, Sequence[str]], claims: Claims) -> bool:
-    """Move a partition to a member that has at least two fewer. Return whether there was one."""
+def _move_one(
+    shares: Shares, wanting: Mapping[str, Sequence[str]], claims: Claims, kept: Collection[TopicPartition]
+) -> bool:
+    """Move a partition that is not `kept` to a member that has at least two fewer. Return whether there was one."""
     sizes = sorted(len(share) for share in shares.values())
     if not sizes or sizes[-1] - sizes[0] <= LARGEST_DIFFERENCE:
         return False
     least = {topic: min(takers, key=lambda each: len(shares[each])) for topic, takers in wanting.items() if takers}
     for giver in sorted(shares, key=lambda each: -len(shares[each])):
-        topics = {each.topic for each in shares[giver]}
+        topics = {each.topic for each in shares[giver] if each not in kept}
         movable = [each for each in topics if len(shares[giver]) - len(shares[least[each]]) > LARGEST_DIFFERENCE]
         if movable:
             topic = min(movable, key=lambda each: (len(shares[least[each]]), each))
             partition = max(
-                (each for each in shares[giver] if each.topic == topic),
+                (each for each in shares[giver] if each.topic == topic and each not in kept),
                 key=lambda each: (owner_of(claims.get(each, [])) != giver, each),
             )
             shares[giver].remove(partition)

@@ -21,6 +21,10 @@ from pyspark_log_storage.ranges import Count
 VERSION = 1
 NO_GENERATION = -1
 
+QUERY = b"query"
+KEEPING_QUERY = b"query that keeps its partitions"
+"""The user data of Spark queries. One that keeps its partitions gives none of them to others."""
+
 TopicPartitions = dict[str, tuple[Count, ...]]
 """Partitions by topic. Topics and partitions are in ascending order."""
 
@@ -55,6 +59,11 @@ class Subscriber(msgspec.Struct, frozen=True):
     member_id: str
     subscription: Subscription
     instance_id: str = ""
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether the member gives up nothing that it owns."""
+        return self.subscription.user_data == KEEPING_QUERY
 
     @property
     def order(self) -> tuple[bool, str]:

@@ -36,14 +36,18 @@ COOPERATIVE = "cooperative-sticky"
 STICKY = "sticky"
 
 
-class Reader(Interface):
-    """What reads the partitions. All methods are called by the thread that calls `GroupMember.poll`."""
+class Topics(Interface):
+    """The topics whose partitions are shared. All methods are called by the thread that calls `GroupMember.poll`."""
 
     def topics(self) -> tuple[str, ...]:
         """Return the topics that are wanted now, in any order."""
 
     def partitions(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Return how many partitions each of these topics has, without those that do not exist."""
+
+
+class Reader(Topics, Interface):
+    """What reads the partitions. All methods are called by the thread that calls `GroupMember.poll`."""
 
     def assigned(self, added: Sequence[TopicPartition], group: Group) -> None:
         """Begin to read partitions, each at its committed offset in `group`. There may be none.
@@ -64,13 +68,40 @@ class Reader(Interface):
         """
 
 
-class SharedPartitions:
+class SharedTopics:
+    """What a member does for the others of its group: it assigns the partitions if it leads."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._wanted: tuple[str, ...] = ()
+        """The topics with which the member joined."""
+        self._shared: dict[str, int] | None = None
+        """How many partitions the topics of all members had when this member assigned them."""
+
+    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
+        self._shared = dict(self._topics.partitions(_topics_of(members)))
+        return consumer.assign(group.protocol, group.generation, members, self._shared)
+
+    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
+        if tuple(sorted(self._topics.topics())) != self._wanted:
+            return True
+        if group.leader != member_id:
+            self._shared = None
+            return False
+        if self._shared is None:  # it leads by what another process has assigned
+            self._shared = _assigned_in(group)
+        found = self._topics.partitions(_topics_of(joined_members(group)))
+        return any(found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared})
+
+
+class SharedPartitions(SharedTopics):
     """The partitions of one member."""
 
     protocol_type = consumer.PROTOCOL_TYPE
 
     def __init__(self, strategies: Sequence[str], reader: Reader) -> None:
         """`strategies` are assignors by the names of partition.assignment.strategy, the preferred one first."""
+        super().__init__(reader)
         self._strategies = tuple(strategies)
         self._reader = reader
         self.is_cooperative = set(strategies) == {COOPERATIVE}
@@ -78,10 +109,6 @@ class SharedPartitions:
         """What the member may commit."""
         self._last: set[TopicPartition] = set()
         """What it was assigned last: the assignor `sticky` gives it back."""
-        self._wanted: tuple[str, ...] = ()
-        """The topics with which it joined."""
-        self._shared: dict[str, int] | None = None
-        """How many partitions the topics of all members had when this member assigned them."""
 
     def protocols(self, generation: int) -> tuple[Protocol, ...]:
         self._wanted = tuple(sorted(self._reader.topics()))
@@ -91,10 +118,6 @@ class SharedPartitions:
         wanted = set(self._reader.topics())
         kept = {each for each in self.owned if self.is_cooperative and each.topic in wanted}
         self._give_up(self.owned - kept)
-
-    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
-        self._shared = dict(self._reader.partitions(_topics_of(members)))
-        return consumer.assign(group.protocol, group.generation, members, self._shared)
 
     def take(self, group: Group, member_id: MemberId) -> bool:
         assigned = set(flat(decode_assignment(group.members[member_id].assignment, member_id).partitions))
@@ -107,17 +130,6 @@ class SharedPartitions:
 
     def rewound(self, group: Group, since: int) -> None:
         self._reader.rewound(group, since)
-
-    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
-        if tuple(sorted(self._reader.topics())) != self._wanted:
-            return True
-        if group.leader != member_id:
-            self._shared = None
-            return False
-        if self._shared is None:  # it leads by what another process has assigned
-            self._shared = _assigned_in(group)
-        found = self._reader.partitions(_topics_of(joined_members(group)))
-        return any(found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared})
 
     def lose(self) -> None:
         if self.owned:

@@ -35,7 +35,7 @@ from pyspark_log_storage import segment
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyspark_log.client.read.failover import ReadReplica
     from pyspark_log.options import Position, Subscription
@@ -58,6 +58,13 @@ class Subscribed:
     def topic_partitions(self) -> list[tuple[str, int]]:
         """Return every (topic, partition), in order."""
         return [(topic, p) for topic in sorted(self.partitions) for p in self.partitions[topic]]
+
+    def only(self, chosen: Collection[tuple[str, int]]) -> Subscribed:
+        """Return the same without partitions that were not chosen."""
+        partitions = {
+            topic: tuple(p for p in numbers if (topic, p) in chosen) for topic, numbers in self.partitions.items()
+        }
+        return Subscribed(self.handles, {topic: found for topic, found in partitions.items() if found}, self.rack)
 
     def partition(self, topic: str, number: int) -> Partition:
         """Return a partition's state."""

@@ -10,18 +10,24 @@ compares offsets as JSON text, so topics and partitions are sorted.
 A query with a `group.id` also has `"group": [journal id, number]`: the id of the group's journal, and the number of its
 newest rewind that the query has taken up. Partitions that it moved are in the `begin` of the batch that took it up.
 
+A query that shares its topics with others (`group.protocol=cooperative`) has only its own partitions, perhaps none, and
+`"member": [group.instance.id, generation]`: that generation of the group had given it these partitions.
+
 `initialOffset` is the sentinel {"version": 1, "initial": true}, which `latestOffset` resolves. After a crash Spark asks
 for the initial offset again, when `latest` would be another offset.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.ranges import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 VERSION = 1
 INITIAL: dict[str, Any] = {"version": VERSION, "initial": True}
@@ -53,12 +59,29 @@ class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
     number: Count
 
 
+class Membership(msgspec.Struct, frozen=True, array_like=True):
+    """The member of the group that owns the partitions of an offset, and the generation that gave it these."""
+
+    instance_id: str
+    generation: int
+
+
 class SourceOffset(msgspec.Struct, frozen=True):
     """An offset, parsed."""
 
     topics: dict[str, TopicPositions] = {}
     initial: bool = False
     group: TakenRewinds | None = None
+    member: Membership | None = None
+
+    def only(self, chosen: Collection[TopicPartition]) -> SourceOffset:
+        """Return the offset without partitions that were not chosen."""
+        topics = {}
+        for name, topic in self.topics.items():
+            end = {p: at for p, at in topic.end.items() if (name, p) in chosen}
+            if end:
+                topics[name] = msgspec.structs.replace(topic, end=end)
+        return msgspec.structs.replace(self, topics=topics)
 
     def ends(self) -> dict[TopicPartition, Position]:
         """Return where each partition ends."""
@@ -101,7 +124,8 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
         if topic.begin:
             topics[name]["begin"] = _positions(topic.begin)
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
-    return {"version": VERSION, "topics": topics, **group}
+    member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
+    return {"version": VERSION, "topics": topics, **group, **member}
 
 
 def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:

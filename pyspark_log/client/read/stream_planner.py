@@ -10,10 +10,11 @@ from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.group_offsets import GroupOffsets
 from pyspark_log.client.read.planning import Range, splits
 from pyspark_log.client.read.positions import Subscribed, resolve, subscribed
-from pyspark_log.client.read.source_offset import Position, SourceOffset, TakenRewinds, TopicPositions
+from pyspark_log.client.read.shared_topics import Share, SharedTopics
+from pyspark_log.client.read.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
 from pyspark_log.client.read.tracking import Start, go_on, within
 from pyspark_log.options import CommittedOffsets
-from pyspark_log_storage.errors import UnknownTopic
+from pyspark_log_storage.errors import InvalidOption, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
+ASSIGNMENT_WAIT_SECONDS = 60.0
+"""How long a query that ends when it has read everything waits for its part of the group's partitions."""
 POLL_SECONDS = 0.005
 
 
@@ -37,6 +40,8 @@ class _Begin(NamedTuple):
     """The newest rewind that the batch takes up, if the query is in a group."""
     is_moved: bool
     """Whether it does not begin where its predecessor ended: it must be planned, even if it is empty."""
+    member: Membership | None = None
+    """Who owns these partitions, if they are shared with other queries."""
 
 
 class StreamPlanner:
@@ -45,7 +50,10 @@ class StreamPlanner:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self._group = None
-        if options.group_id:
+        self._shared: SharedTopics | None = None
+        if options.membership is not None:
+            self._shared = SharedTopics(options, options.membership)
+        elif options.group_id:
             self._group = GroupOffsets(options.group_id, fail_on_data_loss=options.fail_on_data_loss)
         self._available_now: SourceOffset | None = None
         """Where the query ends, with AvailableNow."""
@@ -74,17 +82,20 @@ class StreamPlanner:
         Spark has committed `start`, so the query's group gets it now.
         """
         may_wait = self._available_now is None and not unlimited
-        before = source_offset.parse(start)
+        before = self._parse(start)
         log = self._log
         if self._group is not None and not before.initial:
             self._group.commit(log, before)
-        deadline = log.environment.monotonic() + IDLE_WAIT_SECONDS
+        begun = log.environment.monotonic()
         while True:
             found = self._next(log, before, unlimited=unlimited)
             if found is not None:
                 return found
-            if not may_wait or log.environment.monotonic() >= deadline:
-                return start
+            patience = IDLE_WAIT_SECONDS if may_wait else 0.0
+            if not may_wait and self._shared is not None and self._shared.is_waiting:
+                patience = ASSIGNMENT_WAIT_SECONDS
+            if log.environment.monotonic() >= begun + patience:
+                return self._shared.nothing() if before.initial and self._shared is not None else start
             log.environment.sleep(POLL_SECONDS)
             log = self._log
 
@@ -92,7 +103,7 @@ class StreamPlanner:
         """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
         if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
             return []
-        begun, ended = source_offset.parse(start), source_offset.parse(end)
+        begun, ended = source_offset.parse(start), self._parse(end)
         begins, ranges = ended.begins(begun), []
         log, handles = self._log, {}
         for topic, positions in ended.topics.items():
@@ -107,6 +118,10 @@ class StreamPlanner:
             for number, finish in positions.end.items():
                 found = self._range(handles[topic], number, begins[topic, number], finish)
                 ranges += [] if found is None else [found]
+        if self._shared is not None:
+            self._shared.check_owned(
+                self._subscribed(log, ended), ended, {(each.topic, each.partition) for each in ranges}
+            )
         return splits(handles, ranges, self.options)
 
     def _range(self, handle: TopicHandle, number: int, first: Position, finish: Position) -> Range | None:
@@ -121,6 +136,16 @@ class StreamPlanner:
         low, high = (within(partitions[number], key, at, fail_on_data_loss=fail) for at in (first, finish))
         return Range(*key, low, high)
 
+    def _parse(self, offset: dict[str, Any]) -> SourceOffset:
+        parsed = source_offset.parse(offset)
+        if parsed.member is not None and self._shared is None:
+            raise InvalidOption(
+                "group.protocol",
+                f"the checkpoint is that of a member of a group, {parsed.member.instance_id!r}, which shares its topics"
+                " with other queries; set group.protocol=cooperative, or start with a new checkpoint",
+            )
+        return parsed
+
     def _report(self, lost: str) -> None:
         report_loss(lost, fail=self.options.fail_on_data_loss)
 
@@ -130,9 +155,18 @@ class StreamPlanner:
             self._subscribed(log, before)  # a topic that does not exist is refused before the group is created
         # Before the topics: else the group may be set to rows that are newer than what is known of the topics.
         handle = None if self._group is None else self._group.refresh(log, required=before.initial)
+        if self._shared is not None:
+            self._shared.look()  # before the topics, for the same reason
         now = self._subscribed(log, before)
         self._check_available(before, now)
-        found = self._begin(handle, before, now)
+        if self._shared is None:
+            found = self._begin(handle, before, now)
+        else:
+            share = self._shared.share(before, now)
+            if share is None:
+                return None
+            now = now.only(share.partitions)
+            found = self._begin_shared(share, before, now)
         starts = found.starts
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
@@ -142,7 +176,7 @@ class StreamPlanner:
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = log.environment.monotonic()
-        return source_offset.to_json(_offset(now, starts, ends, found.taken))
+        return source_offset.to_json(_offset(now, starts, ends, found))
 
     def _subscribed(self, log: Log, before: SourceOffset) -> Subscribed:
         options = self.options
@@ -193,6 +227,15 @@ class StreamPlanner:
         starts = {key: Start(Position(at, epochs[key]), explicit=True) for key, at in first.items()}
         return _Begin(starts | moved, taken, is_moved=True)
 
+    def _begin_shared(self, share: Share, before: SourceOffset, now: Subscribed) -> _Begin:
+        """Return where the batch after `before` begins in the partitions that the query owns, which are those in `now`.
+
+        What others have got is not lost.
+        """
+        starts = go_on(share.kept, now, share.starts, fail_on_data_loss=self.options.fail_on_data_loss)
+        is_moved = before.initial or bool(share.starts) or before.ends().keys() != starts.keys()
+        return _Begin(starts, share.rewinds, is_moved, share.membership)
+
     def _limited(
         self, now: Subscribed, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
     ) -> dict[TopicPartition, int]:
@@ -216,7 +259,7 @@ def _offset(
     now: Subscribed,
     starts: Mapping[TopicPartition, Start],
     ends: Mapping[TopicPartition, int],
-    taken: TakenRewinds | None,
+    begin: _Begin,
 ) -> SourceOffset:
     topics = {}
     for topic, numbers in now.partitions.items():
@@ -226,7 +269,7 @@ def _offset(
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
         )
-    return SourceOffset(topics, group=taken)
+    return SourceOffset(topics, group=begin.taken, member=begin.member)
 
 
 def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
