@@ -38,6 +38,13 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     is_rejoin: bool = False
     """Whether the member has been in a generation of the group: it is refused if it was removed since."""
 
+    @property
+    def is_new_static_member(self) -> bool:
+        """Return whether a process wants the place of a `group.instance.id`. It has to join itself: if it is dead, a
+        younger one may have that place by now.
+        """
+        return bool(self.member.instance_id) and not self.is_rejoin
+
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a member asks for that is about to join. Whoever joins before it may take it along."""

@@ -123,7 +123,7 @@ def _join_together(state: Group, command: JoinTogether, now: int) -> list[Any]:
     after = _after(state, events)
     for request in command.others:
         with contextlib.suppress(LogError):
-            if joining.is_current(after, request):
+            if joining.is_current(after, request) and not request.join.is_new_static_member:
                 more = joining.decide(after, request.join, now)
                 after = _after(after, more)
                 events = [*events, *more]

@@ -344,7 +344,9 @@ class GroupMember:
         join = JoinGroup(details, self._participant.protocol_type, standing.is_member)
         self._request = JoinRequest(join, group.generation, known.acted if known else 0)
         self._says_news = known is None or known.details != details
-        crowd = max(self.session.ask(self._request), self._crowd(group))
+        crowd = self._crowd(group)
+        if not join.is_new_static_member:
+            crowd = max(crowd, self.session.ask(self._request))
         if self._join_at is None:
             self._asked_at = self._environment.monotonic()
             longest = min(JOIN_SECONDS * crowd, JOIN_SECONDS_MAX)

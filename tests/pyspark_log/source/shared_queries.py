@@ -4,6 +4,7 @@ Each has what survives a kill: Spark's offset log and commit log, and what its s
 """
 
 import json
+import random
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark_log.client.read.shared_topics import SharedTopics
 from pyspark_log.source.stream_reader import StreamReader
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
+from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group.leaving import ExpireMember
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
@@ -20,8 +22,29 @@ from tests.direct import source
 from tests.plain_log import PlainLog
 
 PARTITIONS = 6
-GUARD = 2000
+GUARD = 300
 """Rounds after which a group that does not settle fails."""
+
+
+class Clock:
+    """The time and the chance of all processes: each look at the clock takes a millisecond."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._now = 1000.0
+        self._dice = random.Random(seed)
+
+    def environment(self) -> Environment:
+        return Environment(
+            now_ms=lambda: int(self._passed(0.001) * 1000),
+            monotonic=lambda: self._passed(0.001),
+            sleep=self._passed,
+            uniform=self._dice.uniform,
+            nonce=lambda: f"{self._dice.getrandbits(128):032x}",
+        )
+
+    def _passed(self, seconds: float) -> float:
+        self._now += seconds
+        return self._now
 
 
 class Query:
