@@ -40,8 +40,9 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
     @property
     def is_new_static_member(self) -> bool:
-        """Return whether a process wants the place of a `group.instance.id`. It has to join itself: if it is dead, a
-        younger one may have that place by now.
+        """Return whether a process wants the place of a `group.instance.id`.
+
+        It has to join itself: if it is dead, a younger process may have that place by now.
         """
         return bool(self.member.instance_id) and not self.is_rejoin
 

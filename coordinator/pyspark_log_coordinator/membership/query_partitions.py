@@ -46,6 +46,8 @@ class QueryPartitions(SharedTopics):
         """What the query may read and commit."""
         self.leaving: frozenset[TopicPartition] = frozenset()
         """What of that the newest assignment does not have."""
+        self._told: frozenset[TopicPartition] = frozenset()
+        """What it owned as it joined."""
         self.generation = NO_GENERATION
         """The generation for which it owns them."""
 
@@ -60,6 +62,7 @@ class QueryPartitions(SharedTopics):
 
     def protocols(self, generation: int) -> tuple[Protocol, ...]:
         self._wanted = tuple(sorted(self._topics.topics()))
+        self._told = self.owned
         owned = by_topic(list(self.owned))
         told = Subscription(self._wanted, owned, self.generation if owned else NO_GENERATION, self._user_data)
         return (Protocol(COOPERATIVE, *encode_subscription(told)),)
@@ -76,7 +79,10 @@ class QueryPartitions(SharedTopics):
         self.owned = (self.owned - others) | assigned
         self.leaving = self.owned - assigned
         self.generation = group.generation
-        return False
+        return not self._told <= self.owned
+
+    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
+        return not self._told <= self.owned or super().wants_rebalance(group, member_id, now)
 
     def rewound(self, group: Group, since: int) -> None:
         """Do nothing: the next micro-batch takes it up."""
