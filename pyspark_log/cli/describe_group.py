@@ -151,9 +151,10 @@ def _print_partitions(partitions: list[Document], *, has_members: bool) -> None:
 
 def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
     """Return a member's partitions by topic, or None if its assignor writes something else."""
+    from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
     from pyspark_log_coordinator.assignors.subscription import decode_assignment
 
-    if state.protocol_type != "consumer":
+    if state.protocol_type not in {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}:
         return None
     with contextlib.suppress(CorruptObject):
         return decode_assignment(assignment, member_id).partitions

@@ -40,6 +40,7 @@ class TestDefaults:
             include_headers=False,
             version_as_of=None,
             group_id="",
+            membership=None,
             client_rack="",
         )
 
