@@ -18,7 +18,8 @@ from benchmarks.report import Line, at_most, detail, information
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.membership.group_member import HEARTBEAT_INTERVAL_MS, GroupMember, MemberSettings
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS, MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.local import LocalStore

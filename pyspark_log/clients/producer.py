@@ -203,15 +203,17 @@ def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: flo
 
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_adding = threading.Lock()
 _closers: list[threading.Thread] = []
 """The thread that closes what is open at the end of the process."""
 
 
 def _add(producer: Producer) -> None:
-    _producers.add(producer)
-    if not _closers:
-        _closers.append(threading.Thread(target=_close_at_exit, name="pyspark_log exit"))
-        _closers[0].start()
+    with _adding:
+        _producers.add(producer)
+        if not _closers:
+            _closers.append(threading.Thread(target=_close_at_exit, name="pyspark_log exit"))
+            _closers[0].start()
 
 
 def _close_at_exit() -> None:
@@ -228,10 +230,11 @@ def _close_at_exit() -> None:
 
 
 def _fork_all() -> None:
+    _adding.release()
     _closers.clear()
     for producer in list(_producers):
         producer._fork()  # noqa: SLF001 -- of this module
     _producers.clear()
 
 
-os.register_at_fork(after_in_child=_fork_all)
+os.register_at_fork(before=_adding.acquire, after_in_parent=_adding.release, after_in_child=_fork_all)

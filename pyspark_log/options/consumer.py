@@ -11,7 +11,7 @@ from pyspark_log.options import consumer_table as table
 from pyspark_log.options.client_config import gather
 from pyspark_log.options.given import Given
 from pyspark_log.options.option import Kind
-from pyspark_log_coordinator.membership.group_member import MemberSettings
+from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_storage.errors import InvalidOption
 
 

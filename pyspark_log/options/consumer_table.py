@@ -12,7 +12,7 @@ from pyspark_log.options.option import CONSUMER, Option
 from pyspark_log.options.value import TEXT, Value, boolean, choice, integer
 from pyspark_log_coordinator.assignors.consumer import ASSIGNORS
 from pyspark_log_coordinator.group import config as group_config
-from pyspark_log_coordinator.membership import group_member
+from pyspark_log_coordinator.membership import member_settings
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 
@@ -136,7 +136,7 @@ HEARTBEAT_INTERVAL_MS = Option(
     name="heartbeat.interval.ms",
     kinds=CONSUMER,
     value=integer(1, INT_MAX),
-    default=str(group_member.HEARTBEAT_INTERVAL_MS),
+    default=str(member_settings.HEARTBEAT_INTERVAL_MS),
     meaning=(
         "How often a member shows that it is alive and looks at its group, in milliseconds. It must be less than"
         " `session.timeout.ms`; a third of that or less is advised."

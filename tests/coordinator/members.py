@@ -8,7 +8,8 @@ from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import GroupState, Protocol
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.membership.group_member import GroupMember, MemberSettings
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from tests.memory_store import MemoryStore

@@ -13,7 +13,8 @@ from pyspark_log_coordinator.assignors.subscription import TopicPartition
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.membership.group_member import GroupMember, MemberSettings
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.errors import FencedInstance, GroupError, LogError

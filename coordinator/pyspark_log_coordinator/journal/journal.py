@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.place import JournalPlace
 
 SNAPSHOT_EVERY = 256
-_CONFLICT_BACKOFF_SECONDS = 0.002
-_CONFLICT_BACKOFF_SECONDS_MAX = 0.1
-_POLL_SECONDS = 0.002
-_POLL_SECONDS_MAX = 0.02
+_CONFLICT_BACKOFF_SECONDS, _CONFLICT_BACKOFF_SECONDS_MAX = 0.002, 0.1
+_POLL_SECONDS, _POLL_SECONDS_MAX = 0.002, 0.02
 FRESH_SECONDS = 1.0
 """For so long a process proposes the next entry without looking first. Safety does not depend on it."""
 

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from pyspark_log_coordinator.group.config import MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.group.fencing import check_member
 from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest, JoinTogether, is_current
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.state import GroupState, MemberDetails, joined_members
 from pyspark_log_coordinator.group.sync import SyncGroup
+from pyspark_log_coordinator.membership import refusals
 from pyspark_log_coordinator.membership.next_step import (
     Standing,
     Step,
@@ -34,6 +33,7 @@ from pyspark_log_coordinator.membership.next_step import (
     after_loss,
     after_request,
     after_take,
+    has_joined_newer,
     has_missed_a_join,
     is_joined,
     next_step,
@@ -45,7 +45,6 @@ from pyspark_log_storage.errors import (
     LogError,
     MemberError,
     OutcomeUnknown,
-    RebalanceInProgress,
     UnknownGroup,
     UnknownMember,
 )
@@ -54,10 +53,10 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.offsets import NewOffsets
     from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.membership.member_settings import MemberSettings
     from pyspark_log_coordinator.membership.participant import Participant
     from pyspark_log_coordinator.membership.session import Session
 
-HEARTBEAT_INTERVAL_MS = 3_000
 JOIN_SECONDS, JOIN_SECONDS_MAX = 0.005, 0.3
 """If n members are about to join, each waits for up to n times this, so that some can be taken along by others."""
 NEWS_SECONDS = 5.0
@@ -65,23 +64,7 @@ NEWS_SECONDS = 5.0
 BACKOFF_SECONDS = 0.1
 """How long a member waits after a store did not answer."""
 
-NAME_CHARACTERS = 100
-"""How much of a client id or instance id is in a member id."""
-_ILLEGAL = re.compile(r"[^0-9A-Za-z._-]")
-
 _logger = logging.getLogger("pyspark_log")
-
-
-class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member chooses for itself; defaults are Kafka's. Times in ms."""
-
-    instance_id: str = ""
-    """`group.instance.id`."""
-    session_timeout_ms: int = SESSION_TIMEOUT_MS
-    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
-    client_id: str = "consumer"
-    """The first part of its member ids."""
-    host: str = ""
 
 
 class GroupMember:
@@ -184,14 +167,8 @@ class GroupMember:
         try:
             return self.session.submit(command).state
         except IllegalGeneration as error:
-            if self._has_joined_newer(command):
-                raise RebalanceInProgress(
-                    error.group,
-                    error.member,
-                    f"group {error.group!r} is rebalancing, and member {error.member!r} has joined it, so it cannot "
-                    f"commit for generation {error.generation} any more; poll, which ends that, then commit what the "
-                    "member still has",
-                ) from None
+            if has_joined_newer(self.session.group, self._standing, command):
+                raise refusals.in_a_rebalance(error) from None
             raise
         except UnknownGroup as error:
             raise UnknownMember(error.group, command.member_id, error.message) from None
@@ -205,19 +182,9 @@ class GroupMember:
         """Commit offsets for the generation whose assignment was taken. Raises as `carry_out`."""
         return self.carry_out(self.offset_commit(offsets))
 
-    def _has_joined_newer(self, command: OffsetCommit) -> bool:
-        """Return whether the group knows what the member had, and has assigned to nobody else what it keeps."""
-        mine, group = self._standing, self.session.group
-        return mine.member_id == command.member_id and command.generation < mine.told == group.generation
-
     def _why_removed(self) -> str:
         """Return why this process believes that it was removed, empty if it does not know."""
-        if self.dropped:
-            return self.dropped
-        silence, session_ms = self.silence(), self._settings.session_timeout_ms
-        if silence * 1000 < session_ms:
-            return ""
-        return f"this process gave no sign of life for {silence:.1f} s, and session.timeout.ms={session_ms}"
+        return self.dropped or refusals.silent(self.silence(), self._settings.session_timeout_ms)
 
     def silence(self) -> float:
         """Return the longest time, in seconds, that the member has shown no sign of life."""
@@ -238,10 +205,7 @@ class GroupMember:
         if idle * 1000 < self._settings.max_poll_interval_ms:
             self.session.keep_alive()
         elif not self._settings.instance_id:
-            self.dropped = (
-                f"poll was not called for {idle:.1f} s, longer than max.poll.interval.ms="
-                f"{self._settings.max_poll_interval_ms}, so it left the group; raise that, or lower max.poll.records"
-            )
+            self.dropped = refusals.not_polled(idle, self._settings.max_poll_interval_ms)
             _logger.warning("member %r of group %r: %s", self.member_id, self.session.group_id, self.dropped)
             self._leave(standing)
 
@@ -433,5 +397,4 @@ class GroupMember:
         raise self._fenced
 
     def _new_standing(self) -> Standing:
-        name = _ILLEGAL.sub("-", self._settings.instance_id or self._settings.client_id)
-        return Standing(f"{name[:NAME_CHARACTERS]}-{self._environment.nonce()}", self._settings.instance_id)
+        return Standing(self._settings.new_member_id(self._environment.nonce()), self._settings.instance_id)

@@ -30,6 +30,7 @@ from pyspark_log_coordinator.group.state import NO_GENERATION, GroupState
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.group.joining import JoinRequest
+    from pyspark_log_coordinator.group.offsets import OffsetCommit
     from pyspark_log_coordinator.group.state import Group, MemberId
 
 
@@ -138,6 +139,14 @@ def has_missed_a_join(group: Group, standing: Standing) -> bool:
     """
     has_something = standing.generation != NO_GENERATION and bool(standing.instance_id)
     return has_something and standing.told < group.generation
+
+
+def has_joined_newer(group: Group, standing: Standing, commit: OffsetCommit) -> bool:
+    """Return whether the group knows what the member had, and has assigned to nobody else what it keeps.
+
+    `commit` is one for an older generation.
+    """
+    return standing.member_id == commit.member_id and commit.generation < standing.told == group.generation
 
 
 def _told(standing: Standing, generation: int) -> Standing:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from pyspark_log.client import opening
+from pyspark_log.client.read import query_thread
 from pyspark_log.client.read.handover import Handover, handover_of
 from pyspark_log.client.read.source_offset import Membership, Position, TakenRewinds
 from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
@@ -31,7 +32,8 @@ from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import NO_GENERATION
 from pyspark_log_coordinator.maintenance import group_cleanup
-from pyspark_log_coordinator.membership.group_member import GroupMember, MemberSettings
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.query_partitions import QueryPartitions
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_storage.errors import (
@@ -58,8 +60,6 @@ REBALANCE_INTERVALS = 5
 """A rebalance waits so many heartbeat intervals for a query. One that is late, or restarts, keeps what it has."""
 JOIN_SECONDS = 60.0
 """How long a query that is started again tries to take its former place in the group."""
-LOOK_SECONDS = 0.02
-SHORTEST_PAUSE = 0.005
 
 _logger = logging.getLogger("pyspark_log")
 
@@ -133,7 +133,7 @@ class QueryMember:
                 self._partitions.lose()
                 self._member.rejoin()
             self._is_begun = True
-            _start_thread(weakref.ref(self), self._woken)
+            query_thread.start(weakref.ref(self), self._woken)
 
     def group_id_and_rewinds(self) -> tuple[str, int]:
         """Return the id of the group's journal, and its newest rewind that is known. Raises `LogError`."""
@@ -291,7 +291,7 @@ class QueryMember:
                     f"the query could not join group {self._group_id!r} for {JOIN_SECONDS:.0f} s; start it again when "
                     "the group's journal can be written",
                 )
-            environment.sleep(min(max(self._member.pause(), SHORTEST_PAUSE), LOOK_SECONDS))
+            environment.sleep(query_thread.pause_of(self._member))
 
     def _commit(self, new: NewOffsets, view: View) -> bool:
         if not new:
@@ -392,26 +392,6 @@ class TakenOver(msgspec.Struct, frozen=True):
     at: Position
     partitions: int
     """How many the topic has."""
-
-
-def _start_thread(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
-    target = functools.partial(_run, reference, woken)
-    threading.Thread(target=target, name="pyspark_log query member", daemon=True).start()
-
-
-def _run(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
-    """Keep a query a member, as long as the query's planner exists."""
-    while (member := reference()) is not None:
-        woken.clear()
-        try:
-            pause = member.act()
-        except BaseException:  # the thread must live for the next heartbeat
-            _logger.exception("a query's member of a group failed, and tries again")
-            pause = 1.0
-        if pause is None:
-            return
-        del member
-        woken.wait(max(pause, SHORTEST_PAUSE))
 
 
 @functools.lru_cache(maxsize=64)

@@ -146,7 +146,7 @@ def test_acks_and_compression_are_kafkas(cli, acks, compression):
         (["produce", "t", "--key-separator", ""], "--key-separator: it is empty"),
         (["produce", "t", "--key-separator", ":", "--format", "json"], "--key-separator: it applies to text lines"),
         (["consume", "t", "--key-separator", ":", "--json"], "--key-separator: it applies to text lines"),
-        (["consume", "t", "--from", "now"], "--from: 'now' is not earliest, latest, an offset, or @"),
+        (["consume", "t", "--from", "now"], "--from: 'now' is not earliest, latest, an offset, or a time: @"),
         (["consume", "t", "--from", "-1"], "--from: '-1' is not"),
         (["consume", "t", "--from", "@noon"], "--from: '@noon' is not"),
         (["consume", "t", "--max-messages", "-1"], "Invalid value for '--max-messages'"),

@@ -1,0 +1,45 @@
+"""The thread that keeps a query a member of its group, also while a long micro-batch runs."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import weakref
+
+    from pyspark_log.client.read.query_member import QueryMember
+    from pyspark_log_coordinator.membership.group_member import GroupMember
+
+SHORTEST_PAUSE, LONGEST_JOIN_PAUSE = 0.005, 0.02
+"""In seconds. The second is for a query that waits for its place in the group."""
+
+_logger = logging.getLogger("pyspark_log")
+
+
+def pause_of(member: GroupMember) -> float:
+    """Return how long a query that waits for its place in the group does nothing, in seconds."""
+    return min(max(member.pause(), SHORTEST_PAUSE), LONGEST_JOIN_PAUSE)
+
+
+def start(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
+    """Start the thread. `woken` ends its pauses."""
+    target = functools.partial(_run, reference, woken)
+    threading.Thread(target=target, name="pyspark_log query member", daemon=True).start()
+
+
+def _run(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
+    """Keep a query a member, as long as the query's planner exists."""
+    while (member := reference()) is not None:
+        woken.clear()
+        try:
+            pause = member.act()
+        except BaseException:  # the thread must live for the next heartbeat
+            _logger.exception("a query's member of a group failed, and tries again")
+            pause = 1.0
+        if pause is None:
+            return
+        del member
+        woken.wait(max(pause, SHORTEST_PAUSE))
