@@ -127,8 +127,8 @@ class FaultyStreamWriter(StreamWriter):
         self._trap.reach(COMMITTING, batchId)
         submit = TopicHandle.submit
 
-        def submit_and_reach(handle: TopicHandle, command: Any) -> Any:
-            outcome = submit(handle, command)
+        def submit_and_reach(handle: TopicHandle, command: Any, *inbox: Any) -> Any:
+            outcome = submit(handle, command, *inbox)
             self._trap.reach(sequenced(handle.name), batchId)
             return outcome
 
