@@ -105,6 +105,8 @@ def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
         return later
     # What was trimmed during the read is no damage.
     kept = _kept_snapshots(past)
+    if isinstance(error, (EntryMissing, ObjectMissing)) and _first_kept_after(past.number + 1, kept) is not None:
+        return min(each for each in kept if each > max(tried, past.number))
     begin = min(kept, default=0)
     if begin <= max(tried, past.number) or not (_is_trimmed(past, begin) or _may_be_void(error, kept)):
         raise error

@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.journal import snapshot, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
-from pyspark_log_coordinator.journal.replay import Replay
+from pyspark_log_coordinator.journal.replay import EntryMissing, Replay
 from pyspark_log_storage.errors import CorruptObject, UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
 from tests.coordinator.item_list import ItemAdded, open_list
@@ -76,6 +76,27 @@ def test_a_version_whose_entry_an_interrupted_trimming_left_to_a_damaged_spare_i
     store.put(spare_of(entry_key(1)), b"damaged")
     with pytest.raises(UnknownVersion, match=f"versions {oldest} to"):
         state_at(journal, 1)
+
+
+@one_store
+def test_the_history_begins_after_an_entry_that_an_interrupted_trimming_left_to_a_damaged_spare(store):
+    journal = open_list(store)
+    fill(journal, KEPT)
+    oldest = snapshots_in(store)[0]
+    store.delete(entry_key(1))
+    store.put(spare_of(entry_key(1)), b"damaged")
+    assert [n for n, _, _ in history(journal)] == list(range(oldest + 1, KEPT + 1))
+
+
+@one_store
+def test_an_entry_that_the_oldest_kept_snapshot_does_not_replace_is_missed(store):
+    journal = open_list(store)
+    fill(journal, KEPT)
+    oldest = snapshots_in(store)[0]
+    store.delete(entry_key(oldest + 1))
+    store.put(spare_of(entry_key(oldest + 1)), b"damaged")
+    with pytest.raises(EntryMissing):
+        list(history(journal))
 
 
 def test_asking_for_a_version_changes_nothing(store):
