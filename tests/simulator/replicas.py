@@ -15,7 +15,7 @@ from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.segments.swap import SegmentStaged
-from pyspark_log_coordinator.topic import replica_commands
+from pyspark_log_coordinator.topic import machine, replica_commands
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
@@ -48,9 +48,11 @@ class ReplicatedRows(Rows):
         super().decided(events, before, after)
         self._departures.decided(events, before, after)
         self._counts.update(type(each).__name__ for each in events if isinstance(each, _COUNTED))
-        for each in events:
+        state = before
+        for each in events:  # an entry may have batches of other writers, with other acks
+            state = machine.evolve(state, each)
             if isinstance(each, BatchSequenced) and each.acks == "all":
-                self._hold_promise(each, after)
+                self._hold_promise(each, state)
         if after.config.replication_mode == "quorum" and before.partitions:
             self._hold_majority(before, after)
         self.hold_replicas(after)
