@@ -17,6 +17,8 @@ from tests.memory_store import MemoryStore
 GUARD = 600
 """Seconds of the clock after which a group that does not settle fails."""
 COOPERATIVE = ("cooperative-sticky",)
+SESSION = 45.0
+"""The default of session.timeout.ms, in seconds."""
 
 
 class Killed(BaseException):
@@ -187,3 +189,22 @@ class Processes:
 
     def _sleep(self, seconds):
         self.now += seconds
+
+
+def numbers(consumer):
+    return sorted(each.partition for each in consumer.positions)
+
+
+def shares(*consumers):
+    """The partitions of each, which are all, each once."""
+    found = [numbers(each) for each in consumers]
+    assert sorted(number for each in found for number in each) == list(range(6))
+    return [len(each) for each in found]
+
+
+def die(_):
+    raise Killed
+
+
+def told(consumer, what):
+    return [[each.partition for each in given] for word, given in consumer.notes if word == what]

@@ -100,7 +100,8 @@ class Ballots:
         generation = int(found[1] or 1)
         nodes = self._cluster().journal_nodes(generation)
         require(
-            disk.node_id in nodes, f"{key} is written to node {disk.node_id}, which is none of generation's {nodes}"
+            disk.node_id in nodes,
+            f"{key} is written to node {disk.node_id}, and the journal nodes of its generation are {nodes}",
         )
         parsed = registers.parse(found[2])
         assert parsed is not None, key

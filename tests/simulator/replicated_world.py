@@ -54,7 +54,7 @@ class ReplicatedWorld(World):
         with_journals = self.first if self.several_journals else {"0": self.root}
         self.cluster: ClusterHistory = ClusterHistory(self.objects, with_journals, self._changed)
         self.addresses = [each.url for each in with_journals.values()]
-        """What a process that begins is told: the addresses of the journal nodes."""
+        """The addresses of the journal nodes that a new process gets."""
         self._former_addresses = self.addresses
         self.candidates: dict[str, tuple[str, ...]] = {}
         """The nodes to which somebody migrated the journals last, or is about to, by the name of who does it."""

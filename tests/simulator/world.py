@@ -25,12 +25,9 @@ from tests.simulator.store import CALM, Objects, ProcessState, SimulatedStore, W
 
 TOPIC = "t"
 _OPENED_AGAIN = 0.2
-_MORE_WITH_NODES = 3
-"""A world of several nodes has so many times the operations: what took one on one store takes some on several."""
-_MORE_WITH_MOVES = 2
-"""The same for a world whose nodes join and leave: there are fewer others in it."""
-_CALM_TO_MOVE = 0.1
-_CRASH_TO_MOVE = 0.002
+_MORE_WITH_NODES, _MORE_WITH_MOVES = 3, 2
+"""A world of several nodes has so many times the operations, as a call takes some; one whose nodes move has more."""
+_CALM_TO_MOVE, _CRASH_TO_MOVE = 0.1, 0.002
 """A longer calm and fewer crashes, so that much is moved."""
 _QUORUM = 0.2
 """In how many of the worlds of several nodes a majority commits."""

@@ -3,7 +3,7 @@
     <folder of the group>/<member id>.<number>
 
 A member has one object in a folder, and replaces it by one with another number. On several journal nodes a majority
-suffices to write and to list. An error of a store is none of the caller's: such objects only help.
+suffices to write and to list. Errors of stores are ignored, because such objects only help.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class SharedPartitions(SharedTopics):
 
     def _told(self, strategy: str, generation: int) -> tuple[bytes, bytes]:
         """Return the metadata and the state of a protocol."""
-        # The assignor `sticky` is told what an eager member has given up, to give it back.
+        # `sticky` needs to know what an eager member has given up, so that it can give it back.
         told = {COOPERATIVE: self.owned, STICKY: self._last}.get(strategy, set())
         return encode_subscription(
             Subscription(self._wanted, by_topic(list(told)), generation if told else NO_GENERATION)

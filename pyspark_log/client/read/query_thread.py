@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import weakref
 
-    from pyspark_log.client.read.query_member import QueryMember
     from pyspark_log_coordinator.membership.group_member import GroupMember
 
 SHORTEST_PAUSE, LONGEST_JOIN_PAUSE = 0.005, 0.02
@@ -19,19 +18,26 @@ SHORTEST_PAUSE, LONGEST_JOIN_PAUSE = 0.005, 0.02
 _logger = logging.getLogger("pyspark_log")
 
 
+class Actor(Protocol):
+    """What the thread keeps alive."""
+
+    def act(self) -> float | None:
+        """Do what is due; return after how many seconds there is more to do, None if there never is."""
+
+
 def pause_of(member: GroupMember) -> float:
     """Return how long a query that waits for its place in the group does nothing, in seconds."""
     return min(max(member.pause(), SHORTEST_PAUSE), LONGEST_JOIN_PAUSE)
 
 
-def start(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
+def start(reference: weakref.ref[Actor], woken: threading.Event) -> None:
     """Start the thread. `woken` ends its pauses."""
     target = functools.partial(_run, reference, woken)
     threading.Thread(target=target, name="pyspark_log query member", daemon=True).start()
 
 
-def _run(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
-    """Keep a query a member, as long as the query's planner exists."""
+def _run(reference: weakref.ref[Actor], woken: threading.Event) -> None:
+    """Keep a query a member, as long as it exists."""
     while (member := reference()) is not None:
         woken.clear()
         try:

@@ -2,50 +2,17 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
-from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
+from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.maintenance.group_cleanup import clean_up_groups
-from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     FencedInstance,
-    IllegalGeneration,
     InconsistentProtocol,
     InvalidOption,
-    StoreUnavailable,
     UnknownMember,
 )
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.members import COOPERATIVE, Election, Killed, Processes
-from tests.memory_store import MemoryStore
-
-SESSION = 45.0
-
-
-def numbers(consumer):
-    return sorted(each.partition for each in consumer.positions)
-
-
-def shares(*consumers):
-    """The partitions of each, which are all, each once."""
-    found = [numbers(each) for each in consumers]
-    assert sorted(number for each in found for number in each) == list(range(6))
-    return [len(each) for each in found]
-
-
-def die(_):
-    raise Killed
-
-
-def told(consumer, what):
-    return [[each.partition for each in given] for word, given in consumer.notes if word == what]
-
-
-@pytest.fixture(params=[("range",), COOPERATIVE], ids=["eager", "cooperative"])
-def strategies(request):
-    return request.param
+from tests.coordinator.members import COOPERATIVE, SESSION, Election, Processes, die, numbers, shares, told
 
 
 def test_members_share_the_partitions_as_they_come_and_go(strategies):
@@ -129,21 +96,6 @@ def test_a_member_that_was_suspended_has_lost_everything_cannot_commit_and_joins
     assert b.member.member_id != former
     assert shares(a, b) == [3, 3]
     assert told(a, "lost") == []
-
-
-def test_a_commit_for_a_generation_that_is_over_is_refused_and_the_member_goes_on():
-    world = Processes()
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    b.member.session.submit(ExpireMember(a.member.member_id, world.group.members[a.member.member_id].acted))
-    world.kill(a.member)
-    world.settle()
-    generation = b.member.generation
-    b.member._standing = b.member._standing.__class__(b.member.member_id, "", True, generation - 1)
-    with pytest.raises(IllegalGeneration):
-        b.member.commit({"t": {0: Offset(1)}})
-    world.settle()
-    b.member.commit({"t": {0: Offset(1)}})
 
 
 def rolling_restart(static):
@@ -254,20 +206,6 @@ def test_an_idle_group_makes_no_entries():
     assert world.entries == before
 
 
-def test_rewinds_of_a_running_group_are_taken_up_and_not_undone(strategies):
-    world = Processes()
-    a = world.consumer(strategies)
-    world.settle()
-    a.positions = dict.fromkeys(a.positions, 50)
-    a.member.session.submit(ResetOffsets({"t": {2: Offset(5)}}, running=True))
-    world.run(5)
-    assert ("rewound", 0) in a.notes
-    assert a.member.rewinds == 1
-    b = world.consumer(strategies)
-    world.settle()
-    assert {offset for each, offset in (a.positions | b.positions).items() if each.partition == 2} == {5}
-
-
 def test_a_deleted_group_starts_again():
     world = Processes()
     a = world.consumer()
@@ -289,87 +227,6 @@ def test_a_member_that_its_group_cannot_have_is_told_why():
         world.consumer(session_timeout_ms=5).member.poll()
 
 
-def test_a_store_that_does_not_answer_for_a_while_costs_nobody_their_partitions():
-    world = Processes(BreakableStore())
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    before = world.group.generation
-    world.store.broken = StoreUnavailable
-    world.run(120)
-    world.store.broken = None
-    world.run(60)
-    assert world.group.generation == before
-    assert shares(a, b) == [3, 3]
-    assert not told(a, "lost") + told(b, "lost")
-
-
-def test_a_join_whose_answer_was_lost_is_no_second_member():
-    world = Processes()
-    a = world.consumer()
-    submit = a.member.session.submit
-
-    def lose_answer(command):
-        a.member.session.submit = submit
-        submit(command)
-        raise StoreUnavailable("", "", "the answer was lost")
-
-    a.member.session.submit = lose_answer
-    world.settle()
-    b = world.consumer()
-    world.run(120)
-    assert list(world.group.members) == [a.member.member_id, b.member.member_id]
-    assert shares(a, b) == [3, 3]
-
-
-def test_a_process_that_works_too_long_leaves_and_rejoins_with_its_next_poll():
-    world = Processes()
-    a, b = world.consumer(max_poll_interval_ms=60_000), world.consumer()
-    world.settle()
-    world.kill(a.member)
-    for _ in range(59):
-        a.member.stay()  # its second thread
-        world.run(1)
-    assert len(world.group.members) == 2
-    world.run(3)
-    a.member.stay()
-    assert "poll was not called for 62" in a.member.dropped
-    assert "max.poll.interval.ms=60000" in a.member.dropped
-    world.settle()
-    assert shares(b) == [6]
-    with pytest.raises(UnknownMember):
-        a.member.commit({"t": {0: Offset(1)}})
-    world.running.append(a.member)
-    world.settle()
-    assert len(told(a, "lost")) == 1
-    assert shares(a, b) == [3, 3]
-
-
-def test_a_static_process_that_works_too_long_falls_silent():
-    world = Processes()
-    a, b = world.consumer(max_poll_interval_ms=10_000, instance_id="i"), world.consumer()
-    world.settle()
-    world.kill(a.member)
-    for _ in range(50):
-        a.member.stay()
-        world.run(1)
-    assert len(world.group.members) == 2, "it keeps its place for its session"
-    world.run(10)
-    world.settle()
-    assert shares(b) == [6]
-
-
-def test_what_a_killed_member_left_is_deleted():
-    world = Processes()
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    world.run(10)
-    folder = layout.heartbeats(world._log.group("g").journal_id)
-    assert len(list(world.store.list(folder))) == 2
-    world.kill(b.member)
-    world.run(SESSION + 10)
-    assert [key.removeprefix(folder).rpartition(".")[0] for key in world.store.list(folder)] == [a.member.member_id]
-
-
 def test_an_election_has_one_winner_in_each_term_and_another_one_when_it_dies():
     world = Processes()
     candidates = {world.start(each): each for each in (Election() for _ in range(3))}
@@ -388,70 +245,6 @@ def test_an_election_has_one_winner_in_each_term_and_another_one_when_it_dies():
     winner.poll()
     assert not candidates[winner].is_elected, "it learns that it was removed before it acts"
     assert candidates[second].is_elected
-
-
-def test_a_simple_consumer_may_commit_only_while_there_are_no_members():
-    world = Processes()
-    command = OffsetCommit({"t": {0: Offset(4)}})
-    world._log.group("g").submit(command)
-    a = world.consumer()
-    world.settle()
-    assert a.positions[min(a.positions)] == 4
-    with pytest.raises(UnknownMember, match="has members"):
-        world._log.group("g").submit(OffsetCommit({"t": {0: Offset(5)}}))
-
-
-def test_maintenance_deletes_what_the_last_members_left_and_keeps_the_living():
-    world = Processes()
-    a = world.consumer()
-    world.settle()
-    world.run(5)
-    heartbeats = layout.heartbeats(world._log.group("g").journal_id)
-    world.store.create(f"{heartbeats}gone.7", b"")
-    assert clean_up_groups(world.log(create=True), failed=print) == 1
-    assert [key.removeprefix(heartbeats).rpartition(".")[0] for key in world.store.list(heartbeats)] == [
-        a.member.member_id
-    ]
-
-
-def test_a_rewind_that_comes_with_a_rebalance_is_not_undone_by_it():
-    world = Processes()
-    a = world.consumer(COOPERATIVE)
-    world.settle()
-    a.positions = dict.fromkeys(a.positions, 50)
-    world._log.group("g").submit(ResetOffsets({"t": {number: Offset(5) for number in range(6)}}, running=True))
-    b = world.consumer(COOPERATIVE)
-    b.member.poll()
-    assert world.group.state is GroupState.PREPARING_REBALANCE, "it notices both together"
-    world.settle()
-    assert set((a.positions | b.positions).values()) == {5}
-
-
-def test_a_rewind_is_taken_up_by_a_member_that_was_taken_along_and_finds_out_when_it_joins():
-    world = Processes()
-    a = world.consumer(COOPERATIVE)
-    b = world.consumer(COOPERATIVE)
-    world.settle()
-    b.positions = dict.fromkeys(b.positions, 50)
-    submit, generation = b.member.session.submit, b.member.generation
-
-    def submit_after_others(command):
-        b.member.session.submit = submit
-        world.kill(b.member)
-        a.member.rejoin()
-        world.run(5)
-        assert world.group.state is GroupState.STABLE
-        assert world.group.generation == generation + 1
-        world._log.group("g").submit(ResetOffsets({"t": {number: Offset(5) for number in range(6)}}, running=True))
-        world.running.append(b.member)
-        return submit(command)
-
-    b.member.session.submit = submit_after_others
-    b.member.rejoin()
-    world.settle()
-    assert b.member.rewinds == 1
-    assert len(b.positions) == 3
-    assert set(b.positions.values()) == {5}
 
 
 def test_a_static_member_that_missed_a_rebalance_and_finds_out_when_it_joins_has_lost_what_it_had():
@@ -476,76 +269,6 @@ def test_a_static_member_that_missed_a_rebalance_and_finds_out_when_it_joins_has
     b.member.rejoin()
     world.settle()
     assert told(b, "lost")
-
-
-def test_a_member_that_could_not_leave_in_time_goes_on_as_a_new_one():
-    world = Processes(BreakableStore())
-    a = world.consumer(max_poll_interval_ms=10_000)
-    world.settle()
-    former = a.member.member_id
-    world.now += 11
-    world.store.broken = StoreUnavailable
-    with pytest.raises(StoreUnavailable):
-        a.member.stay()
-    world.store.broken = None
-    a.member.poll()
-    assert a.member.member_id != former
-    assert len(told(a, "lost")) == 1
-    world.run(SESSION + 10)
-    world.settle()
-    assert list(world.group.members) == [a.member.member_id]
-
-
-def test_a_member_rests_when_the_store_does_not_answer():
-    world = Processes(BreakableStore())
-    a = world.consumer()
-    world.settle()
-    world.now += 3
-    world.store.broken = StoreUnavailable
-    a.member.poll()
-    assert a.member.pause() == pytest.approx(0.1)
-    calls = []
-    a.member.session.keep_alive = lambda: calls.append(1)
-    a.member.poll()
-    assert not calls
-
-
-def test_a_member_that_commits_often_writes_few_heartbeats(monkeypatch):
-    world = Processes()
-    a = world.consumer()
-    world.settle()
-    beats = []
-    monkeypatch.setattr(a.member.session._heartbeats, "beat", beats.append)
-    for offset in range(60):
-        a.member.commit({"t": {0: Offset(offset)}})
-        world.run(1)
-    assert not beats
-    world.run(60)
-    assert 20 <= len(beats) <= 26
-
-
-def test_a_change_is_found_although_only_the_spare_of_its_entry_is_left():
-    world = Processes()
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    b.member.session.submit(LeaveGroup(b.member.member_id))
-    world.kill(b.member)
-    world.store.delete(world._log.group("g").journal.entries.keys(world.entries)[0])
-    world.run(40)
-    assert shares(a) == [6]
-
-
-def test_nobody_expires_while_heartbeats_cannot_be_listed(monkeypatch):
-    world = Processes()
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    world.kill(b.member)
-    monkeypatch.setattr(a.member.session._heartbeats, "listen", lambda: None)
-    world.run(3 * SESSION)
-    assert len(world.group.members) == 2
-    monkeypatch.undo()
-    world.settle()
-    assert shares(a) == [6]
 
 
 def test_partitions_of_topics_that_a_cooperative_member_does_not_want_any_more_are_free_at_once():
@@ -583,22 +306,3 @@ def test_a_member_that_joins_again_without_news_keeps_its_partitions(strategies)
     assert shares(a, b) == [3, 3]
     if strategies != COOPERATIVE:  # else it says what it owns by now
         assert world.group.generation == before
-
-
-def test_an_idle_member_asks_its_store_little():
-    class Counted(MemoryStore):
-        calls = 0
-
-        def __getattribute__(self, name):
-            if name in {"create", "create_unflushed", "delete", "exists", "list", "read"}:
-                self.calls += 1
-            return super().__getattribute__(name)
-
-    world = Processes(Counted())
-    for _ in range(5):
-        world.consumer()
-    world.settle()
-    world.run(60)
-    before = world.store.calls
-    world.run(600)
-    assert (world.store.calls - before) / 5 / 10 < 110, "four calls in each interval, and a refresh now and then"

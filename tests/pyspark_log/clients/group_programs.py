@@ -3,11 +3,14 @@
 from contextlib import suppress
 from time import monotonic
 
-from pyspark_log import Consumer, ConsumerRebalanceListener
+from pyspark_log import Consumer, ConsumerRebalanceListener, TopicPartition
+from pyspark_log_coordinator.group.leaving import ExpireMember
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_storage.errors import RebalanceInProgress
 
 GUARD = 60
+T = [TopicPartition("t", number) for number in range(6)]
+EAGER, COOPERATIVE = "range", "cooperative-sticky"
 QUICK = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
 
 
@@ -98,3 +101,25 @@ class Programs:
 
     def all_rows(self):
         return [row for rows in self.rows.values() for row in rows]
+
+
+def fill(log, rows, topic="t", partitions=range(6)):
+    """Append as many rows to each partition."""
+    log.append(topic, {number: [b"%d" % row for row in range(rows)] for number in partitions})
+
+
+def committed(programs, partition):
+    found = programs.state.committed(programs.log.log.topic("t").topic_id, partition)
+    return None if found is None else found.offset
+
+
+def expire(programs, consumer):
+    member_id = consumer.group_metadata().member_id
+    return ExpireMember(member_id, programs.state.members[member_id].acted)
+
+
+def kill(programs, consumer):
+    """End a consumer as the death of its process does, and let its session expire."""
+    programs.log.log.group("g").submit(expire(programs, consumer))
+    consumer._group.stop()
+    consumer._group = None

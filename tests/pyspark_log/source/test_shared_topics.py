@@ -1,4 +1,4 @@
-"""Queries that share a topic as members of one group: who reads which rows, also after kills and expired sessions."""
+"""Queries that share a topic in one group: each row is read by one of them, also after kills and expired sessions."""
 
 import random
 

@@ -1,0 +1,198 @@
+"""What consumers of a group commit, by themselves and automatically."""
+
+import pytest
+
+from pyspark_log import Consumer, OffsetAndMetadata
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_storage.errors import (
+    InvalidInput,
+    RewindPending,
+    UnknownMember,
+)
+from tests.pyspark_log.clients.group_programs import (
+    GUARD,
+    T,
+    committed,
+    expire,
+    fill,
+    kill,
+)
+
+
+class TestCommits:
+    def test_are_of_what_was_returned_or_as_given_with_metadata(self, log, programs):
+        fill(log, 10)
+        consumer = programs.start(max_poll_records=10)
+        programs.poll(lambda: len(programs.all_rows()) >= 10)
+        consumer.commit()
+        rows = programs.rows[consumer]
+        for number in {partition for partition, _ in rows}:
+            assert committed(programs, number) == 1 + max(offset for partition, offset in rows if partition == number)
+        consumer.commit({("t", 5): OffsetAndMetadata(3, "why"), T[4]: 2})
+        assert consumer.committed(("t", 5)) == OffsetAndMetadata(3, "why")
+        assert consumer.committed(T[4]).offset == 2
+
+    def test_in_an_iteration_end_after_the_row_that_was_returned_last(self, log, programs):
+        fill(log, 10, partitions=[0])
+        consumer = programs.start()
+        for record in consumer:
+            if record.offset == 3:
+                break
+        consumer.commit()
+        assert committed(programs, 0) == 4
+        programs.stop(consumer)
+        other = programs.start()
+        assert next(other).offset == 4
+
+    def test_of_what_was_committed_already_make_no_entry(self, log, programs):
+        fill(log, 1)
+        consumer = programs.start()
+        programs.poll(lambda: len(programs.all_rows()) == 6, commit=True)
+        before = log.log.group("g").journal.number
+        consumer.commit()
+        assert log.log.group("g").journal.number == before
+
+    def test_of_a_partition_that_is_not_assigned_are_refused(self, log, programs):
+        first = programs.start()
+        programs.settle()
+        programs.start()
+        programs.settle()
+        (other, *_) = sorted(set(T) - first.assignment())
+        with pytest.raises(InvalidInput, match=r"is not assigned to this consumer.*nothing was committed"):
+            first.commit({other: 1})
+        for wrong in ({("t", 77): 1}, {("t", 0): -1}, {("t", 0): "x"}, 5):
+            with pytest.raises(InvalidInput):
+                first.commit(wrong)
+        assert committed(programs, 0) is None
+
+    def test_may_be_asynchronous_and_in_order(self, log, programs):
+        consumer, answers = programs.start(), []
+        programs.settle()
+        for offset in range(5):
+            consumer.commit_async({T[0]: offset}, lambda offsets, error: answers.append((offsets[T[0]].offset, error)))
+        consumer.commit({T[0]: 9})
+        assert committed(programs, 0) == 9
+        programs.poll(lambda: len(answers) == 5)
+        assert answers == [(offset, None) for offset in range(5)]
+
+    def test_that_are_asynchronous_and_come_too_late_tell_it(self, log, programs):
+        first, answers = programs.start(), []
+        programs.settle()
+        first._group._thread.wake = lambda: None  # it is slow
+        first.commit_async(dict.fromkeys(T, 5), lambda _, error: answers.append(error))
+        programs.running.remove(first)
+        programs.log.log.group("g").submit(expire(programs, first))
+        programs.start()
+        programs.settle()
+        first._group._commits.carry_out()
+        programs.running.append(first)
+        programs.settle()
+        assert [type(each) for each in answers] == [UnknownMember]
+        assert committed(programs, 0) is None
+
+    def test_of_a_simple_consumer_are_for_a_group_without_members(self, log, programs):
+        fill(log, 10)
+        with Consumer(log.path, **programs.options) as simple:
+            simple.assign(T[:2])
+            simple.poll(GUARD * 1000)
+            simple.commit({T[0]: 4, T[1]: 6})
+            assert simple.group_metadata().generation_id == -1
+        with Consumer(log.path, **programs.options) as simple:
+            simple.assign(T[:3])
+            assert [simple.position(each) for each in T[:3]] == [4, 6, 0]
+            simple.assign(T[:3], {T[0]: 1})
+            assert [simple.position(each) for each in T[:3]] == [1, 6, 0]
+            programs.start()
+            programs.settle()
+            with pytest.raises(UnknownMember, match="has members"):
+                simple.commit()
+
+    def test_do_not_undo_a_rewind(self, log, programs):
+        fill(log, 10)
+        with Consumer(log.path, **programs.options) as simple:
+            simple.assign(T[:2])
+            simple.poll(GUARD * 1000)
+            simple.commit()
+            log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {0: Offset(2)}}))
+            with pytest.raises(RewindPending):
+                simple.commit({T[0]: 9})
+            assert simple.position(T[0]) == 2
+            simple.commit()
+            assert committed(programs, 0) == 2
+
+    def test_take_up_rewinds_of_a_running_member(self, log, programs):
+        fill(log, 10)
+        consumer = programs.start()
+        programs.poll(lambda: len(programs.all_rows()) == 60, commit=True)
+        log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {3: Offset(6)}}, running=True))
+        with pytest.raises(RewindPending):
+            consumer.commit({T[3]: 9})
+        programs.poll(lambda: len(programs.all_rows()) == 64, commit=True)
+        assert programs.all_rows()[60:] == [(3, offset) for offset in range(6, 10)]
+
+
+class TestAutoCommit:
+    """Its two faults, and how manual commits avoid them. The program processes a batch in two halves."""
+
+    def processed(self, log, programs, *, dies_after, auto):
+        """The rows that two lives of a program have processed; the first one dies after some rows."""
+        done = []
+        options = {"enable_auto_commit": auto, "auto_commit_interval_ms": 0, "max_poll_records": 10}
+        first = programs.start(**options)
+        programs.running.clear()
+        waiting = []
+        while len(done) < dies_after:
+            batch = first.poll(10)
+            done += waiting[: dies_after - len(done)]  # a worker of the program is one batch behind
+            waiting = batch
+            if not auto and done:
+                first.commit({T[0]: done[-1].offset + 1})
+        first._group._commits.carry_out()
+        kill(programs, first)
+        second = programs.start(**options)
+        programs.running.clear()
+        while (batch := second.poll(200)) or not second.assignment():
+            done += batch
+        second.close()
+        return [row.offset for row in done]
+
+    def test_loses_rows_that_were_returned_and_not_processed(self, log, programs):
+        fill(log, 40, partitions=[0])
+        found = self.processed(log, programs, dies_after=15, auto=True)
+        assert len(found) == len(set(found)) < 40
+
+    def test_of_the_programs_own_loses_and_repeats_none(self, log, programs):
+        fill(log, 40, partitions=[0])
+        found = self.processed(log, programs, dies_after=15, auto=False)
+        assert found == list(range(40))
+
+    def test_repeats_rows_that_were_processed_since_the_last_one(self, log, programs):
+        fill(log, 40, partitions=[0])
+        found = []
+        for _ in range(2):
+            consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000, max_poll_records=10)
+            programs.running.clear()
+            while len(found) % 40 < 30:
+                found += [row.offset for row in consumer.poll(10)]
+            kill(programs, consumer)
+            found += [None] * (40 - len(found) % 40)
+        assert [each for each in found if each is not None] == [*range(30), *range(30)]
+
+    def test_commits_what_was_returned_when_the_consumer_is_closed_or_gives_up_partitions(self, log, programs):
+        fill(log, 10)
+        consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000)
+        programs.poll(lambda: len(programs.all_rows()) == 60)
+        other = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000)
+        programs.settle()
+        assert committed(programs, 5) == 10
+        assert programs.rows[other] == []
+        fill(log, 1)
+        programs.poll(lambda: len(programs.all_rows()) == 66)
+        programs.stop(consumer)
+        programs.stop(other)
+        assert [committed(programs, number) for number in range(6)] == [11] * 6
+
+    def test_commits_now_and_then(self, log, programs):
+        fill(log, 10)
+        programs.start(enable_auto_commit=True, auto_commit_interval_ms=20)
+        programs.poll(lambda: committed(programs, 5) == 10)
