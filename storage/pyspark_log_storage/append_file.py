@@ -59,14 +59,19 @@ class AppendFileWriter:
 
 
 def read_chunk(
-    store: Readable, key: str, place: StagedChunk, schemas: Sequence[pa.Schema], name: str
+    store: Readable,
+    key: str,
+    place: StagedChunk,
+    schemas: Sequence[pa.Schema],
+    name: str,
+    columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
-    """Return the rows of the chunk at `place`.
+    """Return the rows of the chunk at `place`, with `columns` only these.
 
     `name` names it in errors: topic, partition and offset. Raises what `read_bytes` raises.
     """
     header, data = read_bytes(store, key, place, name)
-    return chunk.decode(data, header, schemas, name)
+    return chunk.decode(data, header, schemas, name, columns)
 
 
 def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:

@@ -6,6 +6,7 @@
     |   |-- InvalidName               the name of a topic, group or node: .name
     |   |-- InvalidRecord             a row or a column of the frame
     |   `-- InconsistentProtocol      a member's protocols are not those of the group that it joins
+    |-- SourceNotFound                Spark does not find the format "pyspark_log"
     |-- NoCluster                     there is no cluster at the address
     |-- UnknownTopic                  .topic
     |-- TopicExists                   .topic
@@ -99,6 +100,10 @@ class InvalidRecord(InvalidInput):
 
 class InconsistentProtocol(InvalidInput):
     """A member supports none of the protocols that its group can use, or is of another protocol type."""
+
+
+class SourceNotFound(LogError):
+    """Spark does not find the format "pyspark_log": the Python in which it looks lacks the package."""
 
 
 class NoCluster(LogError):

@@ -12,10 +12,15 @@ TEMPORARY = ".tmp"
 _NO_PARTS = frozenset({"", ".", ".."})
 
 
+def is_key(key: str) -> bool:
+    """Return whether `key` is a valid object key."""
+    parts = key.split("/")
+    return _NO_PARTS.isdisjoint(parts) and "\0" not in key and parts[0] != TEMPORARY
+
+
 def check_key(url: str, key: str) -> None:
     """Raise `StoreRefused` unless `key` is a valid object key. `url` is that of the store."""
-    parts = key.split("/")
-    if _NO_PARTS.isdisjoint(parts) and "\0" not in key and parts[0] != TEMPORARY:
+    if is_key(key):
         return
     raise StoreRefused(
         url,

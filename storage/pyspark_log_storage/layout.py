@@ -12,10 +12,12 @@
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
     topics/<topic>/<topic id>/journal/inbox/<born>-<nonce>     commands that wait for the next entry
     topics/<topic>/<topic id>/append/<born>-<nonce>     append files
-    topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.log, .index    segments
+    topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.log, .index    segments of chunks
+    topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.parquet, .parquet.index    segments as Parquet
     topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
     topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
     topics/<topic>/<topic id>/description
+    topics/<topic>/<topic id>/_delta_log/<version>.json, <version>.checkpoint.parquet, _last_checkpoint
     groups/<journal id>/journal/...                 the journal of a group, as that of a topic
     groups/<journal id>/heartbeats/<member id>.<counter>     the newest heartbeat of a member
     groups/<journal id>/joins/<member id>.<generation>       what a member asks for that is about to join
@@ -39,20 +41,26 @@ _NUMBER = rf"[0-9]{{{_DIGITS}}}"
 _NONCE = "[0-9A-Za-z]{1,64}"
 BORN_NAME = rf"{_NUMBER}-{_NONCE}"
 """The pattern of `born_name`."""
-SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}"
+LOG = ".log"
+PARQUET = ".parquet"
+SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}(\.parquet)?"
 """The pattern of `segment_name`."""
+_SEGMENT_FILE_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|index|parquet|parquet\.index)"
 _BORN = re.compile(BORN_NAME)
+_ID = re.compile("[0-9A-Za-z_-]{1,64}")
 _SEGMENT = re.compile(SEGMENT_NAME)
-_SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME}\.(log|index)")
+_SEGMENT_ROWS = re.compile(rf"(.*/)?{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|parquet)")
+_SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _MEMBER_OBJECT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
 SPARES = "spares/"
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
 _JOURNAL = rf"({SPARES})?({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
 _OF_JOURNAL = re.compile(_JOURNAL)
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
+_DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"
 _OF_TOPIC = re.compile(
-    rf"journal/({_JOURNAL}|inbox/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({SEGMENT_NAME}\.(log|index)|leader-epoch-checkpoint)"
-    r"|(recovery-point|replication)-offset-checkpoint|description"
+    rf"journal/({_JOURNAL}|inbox/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME}|leader-epoch-checkpoint)"
+    rf"|(recovery-point|replication)-offset-checkpoint|description|{_DELTA_LOG}"
 )
 NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
@@ -94,18 +102,23 @@ def base_offset_of(key: str) -> int:
     return int(key.rpartition("/")[2].partition("-")[0])
 
 
+def is_id(text: str) -> bool:
+    """Return whether `text` can be the id of a topic, or of a group's journal. Either is a part of a path."""
+    return _ID.fullmatch(text) is not None
+
+
 def is_born_name(name: str) -> bool:
     """Return whether `name` is the name of an append file or manifest."""
     return _BORN.fullmatch(name) is not None
 
 
 def is_segment_name(name: str) -> bool:
-    """Return whether `name` is the name of a segment, without ending."""
+    """Return whether `name` is the name of a segment, as `segment_name` gives it."""
     return _SEGMENT.fullmatch(name) is not None
 
 
 def is_segment_file(name: str) -> bool:
-    """Return whether `name` is the name of a segment's .log or .index."""
+    """Return whether `name` is the name of one of a segment's two files."""
     return _SEGMENT_FILE.fullmatch(name) is not None
 
 
@@ -124,9 +137,34 @@ def is_of_cluster(key: str) -> bool:
     return _OF_CLUSTER.fullmatch(key) is not None
 
 
-def segment_name(base_offset: int, born: int, nonce: str) -> str:
-    """Return the name of a segment, without ending."""
-    return f"{number(base_offset)}-{born_name(born, nonce)}"
+def segment_name(base_offset: int, born: int, nonce: str, *, parquet: bool = False) -> str:
+    """Return the name of a segment: without ending if its rows are in a .log, with it if they are in a .parquet."""
+    return f"{number(base_offset)}-{born_name(born, nonce)}{PARQUET if parquet else ''}"
+
+
+def is_parquet(segment: str) -> bool:
+    """Return whether the rows of a segment, given by its name or key, are in a .parquet."""
+    return segment.endswith(PARQUET)
+
+
+def segment_file(segment: str) -> str:
+    """Return the key of the file with the rows of the segment with this key, or its name."""
+    return segment if is_parquet(segment) else f"{segment}{LOG}"
+
+
+def ending(segment: str) -> str:
+    """Return how the name of the file with a segment's rows ends."""
+    return PARQUET if is_parquet(segment) else LOG
+
+
+def segment_files(segment: str) -> tuple[str, str]:
+    """Return the keys of both files of a segment: its rows, and its index."""
+    return segment_file(segment), f"{segment}.index"
+
+
+def segment_in(file: str) -> str | None:
+    """Return the key of the segment whose rows are in `file`, a key or a name, or None if that is no such file."""
+    return file.removesuffix(LOG) if _SEGMENT_ROWS.fullmatch(file) else None
 
 
 def topic_folder(topic: str, topic_id: str) -> str:

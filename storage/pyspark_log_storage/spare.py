@@ -6,6 +6,8 @@
 A lost or damaged entry would cost every later decision. So if an object is missing or damaged its spare is read. File
 systems keep two copies of their metadata for the same reason (ZFS's ditto blocks, the DUP profile of Btrfs).
 
+On an object store there are no spares: it keeps copies of its own, and each would cost a request.
+
 A spare is not flushed, because a commit must not wait for it, and may be torn. Its checksum tells. A missing or damaged
 spare is no error; `repair` writes it again.
 """
@@ -20,6 +22,7 @@ import msgspec
 from pyspark_log_storage.envelope import is_whole
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
 from pyspark_log_storage.layout import SPARES, is_of_journal
+from pyspark_log_storage.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +64,8 @@ def add(store: Store, journal: str, of: str, data: bytes) -> bytes:
     which exists already. An error of the store while it writes the spare is ignored. Raises `StoreError` if the object
     cannot be restored.
     """
+    if is_object_store(store):
+        return data
     other = None
     with contextlib.suppress(StoreError):
         if not store.create_unflushed(key(journal, of), data):
@@ -78,7 +83,7 @@ def read(store: Store, journal: str, of: str) -> bytes | None:
     Returns damaged bytes if the spare is no better. Raises `StoreError`.
     """
     data = _read(store, of)
-    if data is not None and is_whole(data):
+    if is_object_store(store) or (data is not None and is_whole(data)):
         return data
     other = spare_of(store, journal, of)
     if other is None and data is not None:
@@ -88,7 +93,7 @@ def read(store: Store, journal: str, of: str) -> bytes | None:
 
 def spare_of(store: Store, journal: str, of: str) -> bytes | None:
     """Return the bytes of an object's spare, or None if it has no intact one. Raises `StoreError`."""
-    if not store.exists(key(journal, of)):
+    if is_object_store(store) or not store.exists(key(journal, of)):
         return None
     data = _read(store, key(journal, of))
     return data if data is not None and is_whole(data) else None
@@ -102,6 +107,8 @@ def decoded(store: Store, journal: str, of: str, decode: Callable[[bytes], T]) -
     try:
         return decode(store.read(of))
     except (CorruptObject, ObjectMissing):
+        if is_object_store(store):
+            raise
         with contextlib.suppress(CorruptObject, ObjectMissing):
             return decode(store.read(key(journal, of)))
         return decode(store.read(of))  # both may have been deleted meanwhile
@@ -110,6 +117,8 @@ def decoded(store: Store, journal: str, of: str, decode: Callable[[bytes], T]) -
 def listed(store: Store, journal: str, folder: str) -> tuple[set[str], set[str]]:
     """Return the keys of the objects in one of the journal's folders, and of the objects that have spares."""
     objects = set(store.list(folder))
+    if is_object_store(store):
+        return objects, set()
     return objects, {journal + each.removeprefix(f"{journal}{FOLDER}") for each in store.list(key(journal, folder))}
 
 
@@ -118,6 +127,8 @@ def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterat
 
     Damaged ones are found, too, if `contents` are to be read. Raises `StoreError`.
     """
+    if is_object_store(store):
+        return
     objects, spares = listed(store, journal, folder)
     for of in sorted(each for each in objects | spares if is_of_journal(each.removeprefix(journal))):
         if contents or not (of in objects and of in spares):

@@ -1,10 +1,10 @@
 """Transfer of append files and segments from one store to another, under the same key and with the same bytes.
 
 An object is read in ranges of 4 MiB, so large objects and chunks need no more memory. Every chunk is checked: its CRC,
-and that it is the one that the journal names. The copy becomes visible, whole and durable, only after all checks have
-passed, so an interruption leaves no partial object.
+and that it is the one that the journal names. So is every row group of a Parquet segment. The copy
+becomes visible, whole and durable, only after all checks have passed, so an interruption leaves no partial object.
 
-The index of a segment is not copied but written anew, before the .log as everywhere.
+The index of a segment is not copied but written anew, before the file with the rows as everywhere.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from pyspark_log_storage import chunk, index, segment
+from pyspark_log_storage import chunk, index, layout, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark_log_storage.index import IndexEntry
+    from pyspark_log_storage.segment_file import SegmentFile
     from pyspark_log_storage.staged_chunk import StagedChunk
     from pyspark_log_storage.store import ObjectWriter, Store
 
@@ -76,30 +77,29 @@ def copy_segment(
     source: Store,
     target: Store,
     key: str,
-    expected: segment.SegmentFile,
+    expected: SegmentFile,
     moved: Callable[[int], object] = bool,
     *,
     replace: bool = False,
 ) -> None:
-    """Copy the segment at `key` (without ending), which the journal describes as `expected`.
+    """Copy the segment at `key`, which the journal describes as `expected`.
 
     See `copy_append_file`.
     """
-    log = f"{key}.log"
-    check = _SegmentCheck(source, log, expected)
-    with _published(target.open_write(log, replace=replace)) as writer:
-        _read_through(source, log, check, writer.write, moved)
+    file = layout.segment_file(key)
+    check = _check_of(source, key, expected)
+    with _published(target.open_write(file, replace=replace)) as writer:
+        _read_through(source, file, check, writer.write, moved)
         _put_index(target, key, check.index())
 
 
-def check_segment(store: Store, key: str, expected: segment.SegmentFile, moved: Callable[[int], object] = bool) -> bool:
+def check_segment(store: Store, key: str, expected: SegmentFile, moved: Callable[[int], object] = bool) -> bool:
     """Check a segment as a copy would. Rebuild its index if that is missing or damaged; return whether it was.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
-    log = f"{key}.log"
-    check = _SegmentCheck(store, log, expected)
-    _read_through(store, log, check, bool, moved)
+    check = _check_of(store, key, expected)
+    _read_through(store, layout.segment_file(key), check, bool, moved)
     return _put_index(store, key, check.index())
 
 
@@ -200,10 +200,25 @@ class _AppendFileCheck:
             raise CorruptObject(name, "no chunk begins here, where the journal names one")
 
 
+class _IndexedCheck(_Check, Protocol):
+    """A check after which the index of the segment is known."""
+
+    def index(self) -> bytes:
+        """Return the index of what was checked."""
+
+
+def _check_of(store: Store, key: str, expected: SegmentFile) -> _IndexedCheck:
+    if layout.is_parquet(key):
+        from pyspark_log_storage.parquet_check import ParquetCheck
+
+        return ParquetCheck(store, key, expected)
+    return _SegmentCheck(store, layout.segment_file(key), expected)
+
+
 class _SegmentCheck:
     """Checks that a .log is the segment that the journal names."""
 
-    def __init__(self, store: Store, log: str, expected: segment.SegmentFile) -> None:
+    def __init__(self, store: Store, log: str, expected: SegmentFile) -> None:
         self._name = f"segment {store.url}/{log}"
         self._expected = expected
         base_offset, self._epochs, length = segment.read_header(store, log, self._name)

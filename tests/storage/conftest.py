@@ -1,12 +1,19 @@
 """What the tests of the storage share."""
 
+import importlib
+import os
 import tempfile
+import uuid
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pyspark_log_storage.addresses import absolute_url, open_store
+from pyspark_log_storage.chaos import ChaosStore
+from pyspark_log_storage.faults import ChaosOptions, RandomFaults
 from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.storage_options import StorageOptions
 from tests.memory_store import MemoryStore
 
 # A property is tested as long as it takes: a busy machine is no failure.
@@ -33,7 +40,36 @@ def local(tmp_path):
     return LocalStore(str(tmp_path / "disk" / "root"))
 
 
-@pytest.fixture(params=["local", "memory"])
+KINDS = ["local", "memory", "chaos", "ceph", "moto", "fsspec", "s3 through fsspec"]
+TEST_URL = os.environ.get("PYSPARK_LOG_TEST_URL")
+"""The address of one more store to test, such as abfs://container; its options are in PYSPARK_LOG_STORAGE_OPTIONS."""
+
+
+@pytest.fixture(params=KINDS if TEST_URL is None else [TEST_URL])
 def store(request):
-    """Each kind of store in turn: what a test says of one holds for all."""
-    return MemoryStore() if request.param == "memory" else request.getfixturevalue("local")
+    """Each kind of store in turn: what a test says of one holds for all; `chaos` is one without faults."""
+    if request.param == TEST_URL:
+        return open_store(absolute_url(f"{TEST_URL}/{uuid.uuid4().hex}"))
+    if request.param == "fsspec":
+        importlib.import_module("tests.fsspec_kinds")
+        return open_store(f"once://{uuid.uuid4().hex}/log")
+    if request.param == "s3 through fsspec":
+        importlib.import_module("tests.fsspec_kinds")
+        server, bucket = (request.getfixturevalue(each) for each in ("ceph", "ceph_bucket"))
+        return open_store(f"s3again://{bucket}/{uuid.uuid4().hex}/log", StorageOptions.given(server.options))
+    if request.param in {"memory", "chaos"}:
+        inner = MemoryStore()
+        return inner if request.param == "memory" else ChaosStore(inner, RandomFaults(ChaosOptions()))
+    if request.param == "local":
+        return request.getfixturevalue("local")
+    from pyspark_log_storage.s3 import S3Store
+
+    server = request.getfixturevalue(request.param)
+    bucket = request.getfixturevalue(f"{request.param}_bucket")
+    return S3Store(f"s3://{bucket}/{uuid.uuid4().hex}/log", StorageOptions.given(server.options))
+
+
+@pytest.fixture(scope="session")
+def moto_bucket(moto):
+    """A bucket of moto's."""
+    return moto.new_bucket()

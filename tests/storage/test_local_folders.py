@@ -5,12 +5,13 @@ import shutil
 
 import pytest
 
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     NodeMissing,
     StoreUnavailable,
 )
 from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.self_test import self_test
 
 # Empty folders
 
@@ -90,14 +91,14 @@ def test_nothing_is_written_below_the_mount_point_of_a_disk_that_is_not_mounted(
 
 
 def test_a_store_that_is_tried_and_marked_is_written_to(mount_point):
-    node.self_test(mount_point, "n")
+    self_test(mount_point, "n")
     assert mount_point.create(layout.MARKER, b"")
     shutil.rmtree(f"{mount_point.url}/.tmp")  # as may be done by hand
     assert mount_point.create("topics/t", b"")
 
 
 def test_a_disk_that_is_unmounted_while_an_object_is_written_leaves_no_folders_behind(mount_point):
-    node.self_test(mount_point, "n")
+    self_test(mount_point, "n")
     for end in (mount_point.open_write("topics/t").close, lambda: mount_point.put("topics/t", b"")):
         with pytest.MonkeyPatch.context() as patch:
             for name in ("link", "rename"):
@@ -105,7 +106,7 @@ def test_a_disk_that_is_unmounted_while_an_object_is_written_leaves_no_folders_b
             with pytest.raises(StoreUnavailable):
                 end()
         assert os.listdir(mount_point.url) == []
-        node.self_test(mount_point, "n")
+        self_test(mount_point, "n")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
-"""The node's marker, and the self-test that keeps unfit stores out."""
-
-import contextlib
+"""The node's marker."""
 
 import msgspec
 import pytest
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.envelope import seal
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeMissing, StoreUnfit
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeMissing
 from tests.memory_store import MemoryStore
 
 MARKER = node.Marker(cluster="c", node="0", incarnation="i")
@@ -91,105 +89,3 @@ def test_a_store_that_is_not_the_node_is_missing(store, words):
     with pytest.raises(NodeMissing, match=words) as caught:
         node.require_marker(store, "0", "i")
     assert caught.value.url == store.url
-
-
-def test_a_store_that_keeps_its_promises_passes(store):
-    node.self_test(store, "nonce")
-
-
-def test_the_self_test_leaves_no_object(store):
-    node.self_test(store, "nonce")
-    assert list(store.list("")) == []
-
-
-class Overwrites(MemoryStore):
-    """Ignores the condition: says that it created, and has replaced."""
-
-    def create(self, key, data):
-        self.put(key, data)
-        return True
-
-
-class OverwritesInSecret(MemoryStore):
-    """Says that the key is occupied, and has replaced all the same."""
-
-    def create(self, key, data):
-        free = super().create(key, data)
-        self.put(key, data)
-        return free
-
-
-class NeverCreates(MemoryStore):
-    def create(self, key, data):
-        return False
-
-
-class ReadsOtherBytes(MemoryStore):
-    def read(self, key, start=0, length=None):
-        return super().read(key, start, length).upper()
-
-
-class IgnoresRanges(MemoryStore):
-    def read(self, key, start=0, length=None):
-        return super().read(key)
-
-
-class IgnoresStarts(MemoryStore):
-    def read(self, key, start=0, length=None):
-        return super().read(key, 0, length)
-
-
-class ReadsFromACache(MemoryStore):
-    """Answers with what it read first."""
-
-    def read(self, key, start=0, length=None):
-        cache = self.__dict__.setdefault("cache", {})
-        data = cache.setdefault(key, super().read(key))
-        return data[start:] if length is None else data[start : start + length]
-
-
-class ListsFromACache(MemoryStore):
-    """Lists what was there when somebody listed first."""
-
-    def list(self, prefix, after=""):
-        cache = self.__dict__.setdefault("cache", {})
-        yield from cache.setdefault(prefix, list(super().list(prefix, after)))
-
-
-class ListsNothing(MemoryStore):
-    def list(self, prefix, after=""):
-        yield from ()
-
-
-class NeverDeletes(MemoryStore):
-    def delete(self, key):
-        pass
-
-
-LIARS = [
-    (Overwrites, "overwrites"),
-    (OverwritesInSecret, "other bytes"),
-    (NeverCreates, "refuses to create"),
-    (ReadsOtherBytes, "other bytes"),
-    (IgnoresRanges, "another range"),
-    (IgnoresStarts, "another range"),
-    (ReadsFromACache, "stale bytes"),
-    (ListsFromACache, "lists a deleted object"),
-    (ListsNothing, "does not list"),
-    (NeverDeletes, "lists a deleted object"),
-]
-
-
-@pytest.mark.parametrize(("liar", "words"), LIARS, ids=[liar.__name__ for liar, _ in LIARS])
-def test_a_store_that_lies_is_unfit(liar, words):
-    with pytest.raises(StoreUnfit, match=words) as caught:
-        node.self_test(liar("the url"), "nonce")
-    assert caught.value.url == "the url"
-
-
-@pytest.mark.parametrize("liar", [liar for liar, _ in LIARS if liar not in {NeverDeletes, NeverCreates}])
-def test_a_store_that_failed_keeps_no_object_of_the_test(liar):
-    store = liar()
-    with contextlib.suppress(StoreUnfit):
-        node.self_test(store, "nonce")
-    assert list(MemoryStore.list(store, "")) == []

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_log_storage.addresses import absolute_url, absolute_urls, open_store
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.store import absolute_url, absolute_urls, open_store
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,6 @@ def test_to_open_a_store_touches_nothing(tmp_path):
 
 
 def test_a_kind_of_store_that_there_is_not_is_refused():
-    with pytest.raises(InvalidOption, match="s3://") as caught:
-        open_store("s3://bucket/log")
+    with pytest.raises(InvalidOption, match="hdfs://") as caught:
+        open_store("hdfs://host/log")
     assert caught.value.option == "path"

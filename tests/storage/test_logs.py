@@ -1,0 +1,104 @@
+"""Records of the log: sentences for people, with what they are about as fields."""
+
+import ast
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_storage import logs
+from pyspark_log_storage.logs import FIELDS, JsonFormatter
+
+ROOT = Path(__file__).parent.parent.parent
+LOGGER = "pyspark_log"
+
+
+@pytest.fixture
+def log(caplog):
+    with caplog.at_level(logging.DEBUG, LOGGER):
+        yield caplog
+
+
+def test_facts_are_in_the_message_and_those_that_are_fields_in_the_record(log):
+    logs.warning("topic %(topic)r: %(error)s", topic="t", partition=3, epoch=None, error="too slow")
+    (record,) = log.records
+    assert record.getMessage() == "topic 't': too slow"
+    assert {name: getattr(record, name) for name in FIELDS if hasattr(record, name)} == {"topic": "t", "partition": 3}
+    assert (record.name, record.levelname, Path(record.pathname).name) == (LOGGER, "WARNING", "test_logs.py")
+
+
+@pytest.mark.parametrize("name", ["debug", "info", "warning"])
+def test_levels_are_those_of_logging(log, name):
+    getattr(logs, name)("100% done")
+    assert [(each.levelname, each.getMessage()) for each in log.records] == [(name.upper(), "100% done")]
+
+
+def test_what_nobody_listens_to_is_not_made(caplog):
+    class Costly:
+        def __repr__(self):
+            raise AssertionError
+
+    with caplog.at_level(logging.WARNING, LOGGER):
+        logs.debug("%(topic)r", topic=Costly())
+    assert not caplog.records
+
+
+def test_an_unexpected_exception_has_its_traceback(log):
+    try:
+        raise KeyError("x")
+    except KeyError:
+        logs.exception("it failed", topic="t")
+    (record,) = log.records
+    assert record.exc_info[0] is KeyError
+
+
+def test_records_are_formatted_as_lines_of_json(log):
+    logs.info("node %(node)r leads", node="1", topic="t\n", epoch=4)
+    try:
+        raise ValueError("y")
+    except ValueError:
+        logs.exception("it failed")
+    lines = [JsonFormatter().format(each) for each in log.records]
+    assert all("\n" not in line for line in lines)
+    first, second = map(json.loads, lines)
+    assert first.pop("time") == log.records[0].created
+    assert first == {
+        "level": "INFO",
+        "logger": LOGGER,
+        "message": "node '1' leads",
+        "topic": "t\n",
+        "epoch": 4,
+        "node": "1",
+    }
+    assert second["error"].endswith("ValueError: y")
+
+
+def calls():
+    """Every call of `logs` in the product, with the names of its arguments."""
+    for package in ("pyspark_log", "coordinator", "storage"):
+        for file in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                    continue
+                if isinstance(node.func.value, ast.Name) and node.func.value.id == "logs":
+                    yield f"{file.relative_to(ROOT)}:{node.lineno}", node
+
+
+def test_each_fact_of_a_message_is_given():
+    checked = 0
+    for where, call in calls():
+        given = {each.arg for each in call.keywords}
+        texts = [each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)]
+        for name in re.findall(r"%\((\w+)\)", " ".join(filter(lambda each: isinstance(each, str), texts))):
+            checked += 1
+            assert name in given, where
+    assert checked > 20
+
+
+def test_messages_name_topics_nodes_and_groups_by_their_fields():
+    for where, call in calls():
+        for each in ast.walk(call.args[0]):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                assert not re.search(r"\b(topic|node|group|member) %(?!\()", each.value), where

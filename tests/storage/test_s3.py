@@ -1,0 +1,233 @@
+"""The store in S3: what the contract of all stores does not say."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from pyspark_log_storage import attempts, s3_client, s3_upload
+from pyspark_log_storage.addresses import absolute_url, open_store
+from pyspark_log_storage.errors import InvalidOption, StoreError, StoreUnavailable
+from pyspark_log_storage.request_counts import Requests, counts_of
+from pyspark_log_storage.s3 import S3Store
+from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.storage_options import StorageOptions
+from tests.servers.broken_link import BrokenLink
+
+BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 36\r\n\r\n<Error><Code>SlowDown</Code></Error>"
+CONFLICT = b"HTTP/1.1 409 Conflict\r\nContent-Length: 54\r\n\r\n<Error><Code>ConditionalRequestConflict</Code></Error>"
+
+
+@pytest.fixture
+def store(ceph, ceph_bucket):
+    return S3Store(f"s3://{ceph_bucket}/{uuid.uuid4().hex}", StorageOptions.given(ceph.options))
+
+
+@pytest.fixture
+def link(ceph):
+    made = BrokenLink(ceph.endpoint)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def behind_link(ceph, link, store):
+    """The same store behind the link."""
+    return S3Store(store.url, StorageOptions.given({**ceph.options, "endpoint_url": link.endpoint}))
+
+
+@pytest.mark.parametrize("server", ["ceph", "moto"])
+def test_the_servers_can_hold_a_log(request, server):
+    found = request.getfixturevalue(server)
+    store = S3Store(f"s3://{found.new_bucket()}/log", StorageOptions.given(found.options))
+    self_test(store, "nonce")
+    assert list(store.list("")) == []
+
+
+def test_requests_are_counted_with_their_bytes(moto, moto_bucket):
+    store = S3Store(f"s3://{moto_bucket}/{uuid.uuid4().hex}", StorageOptions.given(moto.options))
+    store.create("a/b", b"12345")
+    assert store.read("a/b", 1, 3) == b"234"
+    assert not store.exists("a/c")
+    assert counts_of(store.url).by_operation() == {
+        "put_object": Requests(1, 5, 0),
+        "get_object": Requests(1, 0, 3),
+        "head_object": Requests(1, 0, 0),
+    }
+
+
+def test_a_create_whose_answer_was_lost_is_repeated_and_knows_its_own_object(store, behind_link, link):
+    link.losses = 1
+    assert behind_link.create("a/b", b"mine") is True
+    assert [each.split()[0] for each in link.requests] == ["PUT", "PUT", "HEAD"]
+    assert store.read("a/b") == b"mine"
+
+
+def test_a_create_whose_answer_was_lost_does_not_take_the_object_of_another(store, behind_link, link):
+    store.create("a/b", b"same bytes")
+    link.losses = 1
+    assert behind_link.create("a/b", b"same bytes") is False
+
+
+def test_a_conflict_is_no_answer_and_ends_in_one(store, behind_link, link):
+    link.instead = CONFLICT
+    assert behind_link.create("a/b", b"mine") is True
+    store.create("a/c", b"another's")
+    link.instead = CONFLICT
+    assert behind_link.create("a/c", b"mine") is False
+
+
+def test_a_server_that_is_busy_is_asked_again_after_a_pause(store, behind_link, link, monkeypatch):
+    pauses = []
+    monkeypatch.setattr(attempts, "_pause", lambda state: pauses.append(PAUSE(state)) or 0)
+    link.instead = BUSY
+    behind_link.put("a/b", b"bytes")
+    assert store.read("a/b") == b"bytes"
+    assert [pause >= 0.5 for pause in pauses] == [True]
+
+
+PAUSE = attempts._pause
+
+
+def test_a_server_that_never_answers_is_given_up(store, behind_link, link, monkeypatch):
+    monkeypatch.setattr(attempts, "RETRY_SECONDS", 0.3)
+    link.losses = 1000
+    with pytest.raises(StoreUnavailable, match=r"does not answer.*try again"):
+        behind_link.create("a/b", b"mine")
+
+
+LARGE = os.urandom(s3_upload.PART_BYTES * 2 + 12345)
+
+
+def test_a_large_object_is_uploaded_in_parts(store, behind_link, link):
+    writer = behind_link.open_write("a/b")
+    for start in range(0, len(LARGE), 3_000_000):
+        writer.write(memoryview(LARGE)[start : start + 3_000_000])
+    writer.close()
+    assert store.read("a/b") == LARGE
+    methods = [each.split()[0] for each in link.requests]
+    assert (methods.count("PUT"), methods.count("POST")) == (3, 2)  # the parts; the beginning and the end
+    assert list(store.delete_unfinished(dry_run=True)) == []
+
+
+def test_an_object_of_one_part_costs_one_request(behind_link, link):
+    writer = behind_link.open_write("a/b")
+    writer.write(b"small")
+    writer.close()
+    assert [each.split()[0] for each in link.requests] == ["PUT"]
+
+
+def test_a_large_object_cannot_take_an_occupied_key(store):
+    store.create("a/b", b"first")
+    writer = store.open_write("a/b")
+    writer.write(LARGE)
+    with pytest.raises(StoreError, match="already exists"):
+        writer.close()
+    assert store.read("a/b") == b"first"
+
+
+def test_a_large_object_may_replace_another(store):
+    store.create("a/b", b"first")
+    writer = store.open_write("a/b", replace=True)
+    writer.write(LARGE)
+    writer.close()
+    assert store.size("a/b") == len(LARGE)
+
+
+def test_a_completion_whose_answer_was_lost_counts(store, behind_link, link):
+    writer = behind_link.open_write("a/b")
+    writer.write(LARGE)
+    link.method, link.losses = "POST", 1
+    writer.close()
+    assert store.read("a/b") == LARGE
+    assert [each.split()[0] for each in link.requests[-2:]] == ["POST", "POST"]
+
+
+def test_only_uploads_that_are_old_are_ended(ceph, ceph_bucket, store, monkeypatch):
+    writer = store.open_write("a/b")
+    writer.write(LARGE)
+    assert list(store.delete_unfinished()) == []
+    monkeypatch.setattr("pyspark_log_storage.s3.UNFINISHED_SECONDS", -60)
+    (found,) = store.delete_unfinished(dry_run=True)
+    assert found.startswith("a/b (upload ")
+    assert list(store.delete_unfinished()) == [found]
+    assert list(store.delete_unfinished()) == []
+    with pytest.raises(StoreUnavailable, match="write it again"):
+        writer.close()
+
+
+def test_two_stores_with_the_same_options_share_a_connection(ceph, store):
+    other = S3Store("s3://another/place", StorageOptions.given({**ceph.options, "s3://else": {"key": "x"}}))
+    assert s3_client.client_of(store._options, store.url) is s3_client.client_of(other._options, other.url)
+
+
+def test_a_forked_process_makes_a_connection_of_its_own(store):
+    store.put("a/b", b"parent")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if store.read("a/b") == b"parent" and store.create("a/c", b"child") else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert store.read("a/c") == b"child"
+
+
+def test_foreign_objects_with_impossible_names_are_not_listed(ceph, ceph_bucket, store):
+    prefix = store.url.partition(f"{ceph_bucket}/")[2]
+    for key in ("a/", "a//b", "a/./b", ".tmp/x", "a/b"):
+        ceph.client().put_object(Bucket=ceph_bucket, Key=f"{prefix}/{key}", Body=b"")
+    assert list(store.list("")) == ["a/b"]
+    assert list(store.folders("")) == ["a"]
+
+
+def test_s3a_means_s3(store):
+    assert absolute_url("S3A://bucket/log/") == "s3://bucket/log"
+
+
+@pytest.mark.parametrize("url", ["s3://key:secret@bucket/log", "s3://bucket/log?versionId=1", "s3://b/../x", "s3://"])
+def test_an_address_that_is_no_folder_of_a_bucket_is_refused_without_its_login(url):
+    with pytest.raises(InvalidOption) as caught:
+        open_store(absolute_url(url))
+    assert "secret" not in str(caught.value)
+
+
+def test_an_unknown_storage_option_is_refused_without_its_value():
+    store = S3Store("s3://bucket/log", StorageOptions.given({"secret_key": "canary"}))
+    with pytest.raises(InvalidOption, match=r"'secret_key'.*secret") as caught:
+        store.read("a")
+    assert "canary" not in str(caught.value)
+
+
+def test_without_s3fs_an_address_of_s3_says_what_to_install():
+    script = (
+        "import sys; sys.modules['s3fs'] = None\n"
+        "from pyspark_log_storage.addresses import open_store\n"
+        "from pyspark_log_storage.errors import InvalidOption\n"
+        "try: open_store('s3://bucket/log')\n"
+        "except InvalidOption as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "pip install 'pyspark-log[s3]'" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_thread_that_outlives_the_main_one_still_reaches_the_server(moto, moto_bucket):
+    """A producer does so when its program ends. The first connection resolves a name and loads certificates."""
+    program = """
+import sys, threading
+from pyspark_log_storage.s3 import S3Store
+store = S3Store(sys.argv[1])
+def write():
+    threading.main_thread().join()
+    store.create("a/b", b"late")
+threading.Thread(target=write).start()
+"""
+    url = f"s3://{moto_bucket}/{uuid.uuid4().hex}"
+    names = {"AWS_ENDPOINT_URL": moto.endpoint.replace("127.0.0.1", "localhost"), "AWS_DEFAULT_REGION": "us-east-1"}
+    environment = os.environ | names | {"AWS_ACCESS_KEY_ID": moto.key, "AWS_SECRET_ACCESS_KEY": moto.secret}
+    done = subprocess.run([sys.executable, "-c", program, url], env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert S3Store(url, StorageOptions.given(moto.options)).read("a/b") == b"late"

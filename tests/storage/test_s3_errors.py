@@ -1,0 +1,141 @@
+"""What is said if S3 cannot be used: one line, with the cure, without secrets and without botocore's traceback."""
+
+import socket
+import traceback
+
+import pytest
+
+from pyspark_log_storage import attempts
+from pyspark_log_storage.errors import NodeMissing, StoreError, StoreRefused, StoreUnavailable, is_node_failure
+from pyspark_log_storage.s3 import S3Store
+from pyspark_log_storage.storage_options import StorageOptions
+from tests.servers import ceph as ceph_server
+from tests.servers.broken_link import BrokenLink
+
+
+def answer(status, code, more=""):
+    body = f"<Error><Code>{code}</Code><Message>canary</Message>{more}</Error>".encode()
+    return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+EXPIRED = answer(400, "ExpiredToken", "<Token-0>canary</Token-0>")
+ELSEWHERE = answer(301, "PermanentRedirect", "<Region>eu-south-2</Region>")
+MALFORMED = answer(400, "AuthorizationHeaderMalformed", "<Region>eu-south-2</Region>")
+SKEWED = answer(403, "RequestTimeTooSkewed")
+NO_KMS = answer(400, "KMS.DisabledException")
+FULL = answer(403, "QuotaExceeded")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    """Let no credentials of the machine take part."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def said(store, call=lambda store: store.read("a/b")):
+    """Return the error of a call, after checking that it is one line and hides everything that it should."""
+    with pytest.raises(StoreError) as caught:
+        call(store)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert store.url in message
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "botocore/" not in printed
+    assert "canary" not in printed
+    return caught.value
+
+
+@pytest.fixture
+def store_with(ceph, ceph_bucket):
+    def made(bucket=ceph_bucket, **options):
+        return S3Store(f"s3://{bucket}/log", StorageOptions.given({**ceph.options, **options}))
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("options", "cure"),
+    [
+        ({"key": "unknown"}, "the access key is unknown; give the right ones"),
+        ({"secret": "canary-wrong"}, "the secret key is wrong; give the right ones"),
+        ({"key": ceph_server.GUEST[0], "secret": ceph_server.GUEST[1]}, "no right to do this; grant s3:GetObject"),
+        ({"key": None, "secret": None}, "there are no complete credentials; give the right ones"),
+    ],
+    ids=["wrong key", "wrong secret", "no rights", "no credentials"],
+)
+def test_credentials_that_cannot_be_used_are_named_with_the_cure(store_with, options, cure):
+    error = said(store_with(**options))
+    assert isinstance(error, StoreRefused)
+    assert cure in str(error)
+
+
+@pytest.mark.parametrize(
+    ("call", "right"),
+    [
+        (lambda store: store.create("a", b""), "s3:PutObject"),
+        (lambda store: store.delete("a"), "s3:DeleteObject"),
+        (lambda store: list(store.list("")), "s3:ListBucket"),
+        (lambda store: store.delete_unfinished(), "s3:ListBucketMultipartUploads"),
+    ],
+)
+def test_the_right_that_is_missing_is_named(store_with, call, right):
+    key, secret = ceph_server.GUEST
+    assert f"grant {right}" in str(said(store_with(key=key, secret=secret), call))
+
+
+def test_a_missing_bucket_is_a_node_that_is_gone(store_with):
+    error = said(store_with(bucket="no-such-bucket"))
+    assert isinstance(error, NodeMissing)
+    assert "the bucket does not exist" in str(error)
+    assert "create it, or correct the address" in str(error)
+    assert is_node_failure(error)
+
+
+def test_a_server_that_does_not_speak_tls_is_named_with_the_cure(store_with, ceph):
+    error = said(store_with(endpoint_url=ceph.endpoint.replace("http://", "https://")))
+    assert isinstance(error, StoreRefused)
+    assert "no secure connection (TLS)" in str(error)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+def test_a_server_that_cannot_be_reached_is_named_with_the_cure(store_with, monkeypatch, host):
+    monkeypatch.setattr(attempts, "RETRY_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    error = said(store_with(endpoint_url=f"http://{host}:{port}"))
+    assert isinstance(error, StoreUnavailable)
+    assert f"http://{host}:{port} cannot be reached; check the network and the endpoint" in str(error)
+
+
+def test_a_call_that_fails_ends_within_30_seconds():
+    assert attempts.RETRY_SECONDS + attempts.CONNECT_SECONDS + attempts.ANSWER_SECONDS <= 30
+
+
+def test_a_profile_that_does_not_exist_is_named_with_the_cure(store_with):
+    assert "the AWS profile does not exist; correct the profile" in str(said(store_with(profile="none")))
+
+
+@pytest.mark.parametrize(
+    ("given", "cure"),
+    [
+        (EXPIRED, "the session token has expired; get a new one"),
+        (ELSEWHERE, "in another region, eu-south-2; set it with AWS_REGION"),
+        (MALFORMED, "in another region, eu-south-2; set it with AWS_REGION"),
+        (SKEWED, "the clock of this machine is wrong"),
+        (NO_KMS, "the encryption key cannot be used"),
+        (FULL, "the storage quota is used up"),
+        (answer(400, "Something"), "refused get_object (Something); check the address"),
+    ],
+    ids=["expired", "redirect", "region", "clock", "key of encryption", "quota", "anything else"],
+)
+def test_answers_of_amazon_are_told_with_the_cure(store_with, ceph, given, cure):
+    link = BrokenLink(ceph.endpoint)
+    link.always = given
+    error = said(store_with(endpoint_url=link.endpoint))
+    link.close()
+    assert isinstance(error, StoreRefused)
+    assert cure in str(error)

@@ -1,0 +1,161 @@
+"""Profiles of AWS that get their credentials elsewhere: by assuming a role, or from another program."""
+
+import sys
+import uuid
+
+import boto3
+import pytest
+
+from pyspark_log_storage.errors import StoreError, StoreRefused
+from pyspark_log_storage.s3 import S3Store
+from pyspark_log_storage.s3_client import client_of
+from pyspark_log_storage.storage_options import StorageOptions
+from tests.servers.broken_link import BrokenLink
+
+SECRET = "canary-4711"
+ROLE = "arn:aws:iam::123456789012:role/writer"
+CONFIG = f"""
+[profile writer]
+role_arn = {ROLE}
+source_profile = base
+role_session_name = log
+region = us-east-1
+
+[profile program]
+credential_process = {sys.executable} {{program}}
+region = us-east-1
+
+[profile orphan]
+role_arn = {ROLE}
+source_profile = nobody
+region = us-east-1
+"""
+PROGRAM = """
+import json
+print(json.dumps({"Version": 1, "AccessKeyId": "ASIAOFTHEPROGRAM", "SecretAccessKey": "s", "SessionToken": "t",
+                  "Expiration": "2999-01-01T00:00:00Z"}))
+"""
+
+
+@pytest.fixture
+def profiles(moto, monkeypatch, tmp_path):
+    """The files of AWS with the profiles, and STS at moto. The credentials of the machine take no part."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "config").write_text(CONFIG.format(program=tmp_path / "program.py"))
+    (tmp_path / "credentials").write_text(
+        f"[base]\naws_access_key_id = {uuid.uuid4().hex}\naws_secret_access_key = {SECRET}\n"
+    )
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto.endpoint)
+    return tmp_path
+
+
+@pytest.fixture
+def store_of(moto, moto_bucket):
+    """Return a store with a profile, and a connection of its own."""
+
+    def made(profile):
+        own = {"user_agent_extra": uuid.uuid4().hex}
+        options = {"profile": profile, "endpoint_url": moto.endpoint, "config_kwargs": own}
+        return S3Store(f"s3://{moto_bucket}/log", StorageOptions.given(options))
+
+    return made
+
+
+@pytest.fixture
+def sts(moto, monkeypatch):
+    """The way to STS, which can be broken."""
+    link = BrokenLink(moto.endpoint)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", link.endpoint)
+    yield link
+    link.close()
+
+
+def credentials_of(store):
+    return client_of(store._options, store.url).fs._s3._request_signer._credentials
+
+
+def expire(store):
+    """Let the credentials of a store be older than they may be."""
+    credentials = credentials_of(store)
+    credentials._expiry_time = credentials._expiry_time.replace(year=2001)
+    credentials._refresh_using.__self__._cache.clear()
+
+
+def used_by(store):
+    """Return the access key, secret key and token with which a store signs its requests."""
+    credentials = credentials_of(store)
+    return credentials._access_key, credentials._secret_key, credentials._token
+
+
+def refused(store):
+    with pytest.raises(StoreError) as caught:
+        store.read("a")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert SECRET not in message
+    assert isinstance(caught.value, StoreRefused)
+    return message
+
+
+def test_a_profile_may_assume_a_role(profiles, store_of, moto):
+    store = store_of("writer")
+    assert store.create("a", b"bytes")
+    assert store.read("a") == b"bytes"
+    names = zip(("aws_access_key_id", "aws_secret_access_key", "aws_session_token"), used_by(store), strict=True)
+    sts = boto3.client("sts", endpoint_url=moto.endpoint, region_name="us-east-1", **dict(names))
+    assert sts.get_caller_identity()["Arn"] == "arn:aws:sts::123456789012:assumed-role/writer/log"
+
+
+def test_a_profile_may_ask_a_program(profiles, store_of):
+    store = store_of("program")
+    store.put("b", b"bytes")
+    assert used_by(store) == ("ASIAOFTHEPROGRAM", "s", "t")
+
+
+def test_a_program_that_fails_is_told(profiles, store_of):
+    (profiles / "program.py").write_text(f"raise SystemExit('{SECRET}')")
+    assert "there are no complete credentials" in refused(store_of("program"))
+
+
+def test_a_role_whose_source_is_missing_is_told(profiles, store_of):
+    assert "check the profiles in ~/.aws/config" in refused(store_of("orphan"))
+
+
+def answer(status, code):
+    body = f"<ErrorResponse><Error><Code>{code}</Code><Message>{SECRET}</Message></Error></ErrorResponse>".encode()
+    return b"HTTP/1.1 %d X\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+def test_a_role_that_must_not_be_assumed_is_told_with_the_right_to_grant(profiles, store_of, sts):
+    sts.instead = answer(403, "AccessDenied")
+    assert "grant sts:AssumeRole" in refused(store_of("writer"))
+
+
+def test_source_credentials_that_have_expired_are_told(profiles, store_of, sts):
+    sts.instead = answer(403, "ExpiredToken")
+    assert "the session token has expired" in refused(store_of("writer"))
+
+
+def test_a_role_that_cannot_be_renewed_is_told_once(profiles, store_of, sts, caplog):
+    store = store_of("writer")
+    assert not store.exists("none")
+    expire(store)
+    sts.always = answer(403, "ExpiredToken")
+    assert "the session token has expired" in refused(store)
+    assert "Traceback" not in caplog.text
+    sts.always = b""
+    store.put("c", b"")
+
+
+def test_a_role_is_renewed_before_it_expires(profiles, store_of):
+    store = store_of("writer")
+    assert not store.exists("none")
+    before = used_by(store)
+    expire(store)
+    store.put("d", b"")
+    assert used_by(store) != before

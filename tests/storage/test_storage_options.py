@@ -1,0 +1,54 @@
+"""Storage options: whose are whose, and that nobody sees them."""
+
+import pickle
+
+import pytest
+
+from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
+
+BOTH = {"key": "all", "secret": "canary", "s3a://eu/": {"key": "eu"}, "s3://eu/deep": {"token": "t"}}
+
+
+def test_the_options_of_a_url_take_precedence_below_it():
+    options = StorageOptions.given(BOTH)
+    assert options.at("s3://us/log") == {"key": "all", "secret": "canary"}
+    assert options.at("s3://eu") == {"key": "eu", "secret": "canary"}
+    assert options.at("s3://eu/deep/log") == {"key": "eu", "secret": "canary", "token": "t"}
+
+
+def test_the_options_of_a_bucket_are_not_for_one_whose_name_begins_alike():
+    assert StorageOptions.given(BOTH).at("s3://eu2/log")["key"] == "all"
+    assert "token" not in StorageOptions.given(BOTH).at("s3://eu/deeper")
+
+
+def test_options_never_show_their_values():
+    options = StorageOptions.given(BOTH)
+    assert "canary" not in f"{options!r} {options} {[options]}"
+
+
+def test_options_travel_to_tasks():
+    options = StorageOptions.given(BOTH)
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert len({options, StorageOptions.given(dict(reversed(BOTH.items())))}) == 1
+
+
+@pytest.mark.parametrize("text", ["canary", '"canary"', '["canary"]', '{"secret": canary}'])
+def test_what_is_no_object_is_refused_without_being_shown(text):
+    with pytest.raises(InvalidOption, match="not a JSON object") as caught:
+        StorageOptions.parse(text)
+    assert "canary" not in str(caught.value)
+
+
+def test_a_value_that_cannot_travel_is_refused_without_being_shown():
+    class Canary: ...
+
+    with pytest.raises(InvalidOption, match="wrong type"):
+        StorageOptions.given({"session": Canary()})
+
+
+def test_options_may_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, '{"key": "k"}')
+    assert StorageOptions.of_environment().at("s3://any") == {"key": "k"}
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE)
+    assert StorageOptions.of_environment() == StorageOptions()
