@@ -205,8 +205,12 @@ class Verifier:
         return _possible(self._header, self._name)
 
 
-def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str) -> pa.RecordBatch:
+def decode(
+    data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str, columns: Sequence[str] | None = None
+) -> pa.RecordBatch:
     """Return the rows of a chunk that `verify` accepted. Large bodies that are not compressed are not copied.
+
+    With `columns` only these are decoded, in the schema's order; at least one of them must be in the schema.
 
     Raises `CorruptObject` if the body does not fit the schema that the header names, if a value would be outside of the
     body, or if the rows would take more memory than `decoded_bytes_max`. A schema with other columns of the same layout
@@ -220,7 +224,7 @@ def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: 
         if size > decoded_bytes_max(header.length):
             detail = f"its rows would take {size} bytes, and {header.length} stored bytes hold no more than"
             raise CorruptObject(name, f"{detail} {decoded_bytes_max(header.length)}")
-        batch = _read(schemas[header.schema_id], body)
+        batch = _read(schemas[header.schema_id], body, _read_options(schemas[header.schema_id], columns))
         untrusted_batch.check(batch)
     except (pa.ArrowException, untrusted_batch.WrongBatchError, *_ARROW_ERRORS) as error:
         raise CorruptObject(name, f"Arrow cannot read it ({error})") from error
@@ -229,10 +233,18 @@ def decode(data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: 
     return batch
 
 
-def _read(schema: pa.Schema, body: pa.Buffer) -> pa.RecordBatch:
+def _read_options(schema: pa.Schema, columns: Sequence[str] | None) -> pa.ipc.IpcReadOptions:
+    if columns is None:
+        return _READ_OPTIONS
+    chosen = [place for place, name in enumerate(schema.names) if name in columns]
+    assert chosen, f"none of the columns {columns} is in the schema"
+    return pa.ipc.IpcReadOptions(use_threads=False, included_fields=chosen)
+
+
+def _read(schema: pa.Schema, body: pa.Buffer, options: pa.ipc.IpcReadOptions) -> pa.RecordBatch:
     messages = _schema_message(schema), body
     source = b"".join(messages) if body.size <= _SMALL_BODY_BYTES else pa.PythonFile(_Messages(*messages), mode="r")
-    with pa.ipc.open_stream(source, options=_READ_OPTIONS) as stream:
+    with pa.ipc.open_stream(source, options=options) as stream:
         return stream.read_next_batch()
 
 

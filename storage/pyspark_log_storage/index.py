@@ -2,20 +2,21 @@
 
     offset  bytes  field (little-endian)
     0       4      magic b"PLIX"
-    4       2      version, 1
+    4       2      version: 1 for a .log, 2 for a .parquet
     6       2      zero
     8       8      base offset of the segment
     16      8      offset after its last row
-    24      8      length of the .log in bytes
+    24      8      length of the .log, or of the .parquet, in bytes
     32      4      number of entries
-    36      24     zero
+    36      24     version 1: zero. Version 2: where the row groups of the .parquet end (i64), the CRC-32C of the bytes
+                   from there to its end (u32), zero
     60      4      CRC-32C of the 60 bytes before
     64      4096   blocks of 78 entries, the last one with fewer
 
     A block: the largest timestamp of all chunks before it (i64), entries of 52 bytes, zeros, and in its last 4
-    bytes a CRC-32C. An entry is one chunk: offset relative to the base u32, rows u32, position in the .log u64,
-    length u32, leader epoch u32, schema id u32, smallest and largest timestamp i64 (microseconds), CRC-32C of the
-    chunk u32, zero u32.
+    bytes a CRC-32C. An entry is one chunk, or one row group of a .parquet: offset
+    relative to the base u32, rows u32, position in the file u64, length u32, leader epoch u32, schema id u32, smallest
+    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, zero u32.
 
     A block's CRC-32C covers the header's CRC-32C (u32), the number of the block from 0 (u32), and the bytes of the
     block before it: so a block of another position or index is noticed, too.
@@ -55,8 +56,8 @@ SEGMENT_ROWS_MAX = 2**32 - 1
 BEFORE_ALL_TIMES = -(2**63)
 
 _MAGIC = b"PLIX"
-_VERSION = 1
-_FIELDS = struct.Struct("<4sHHqqqI24x")
+_VERSION, _PARQUET_VERSION = 1, 2
+_FIELDS = struct.Struct("<4sHHqqqIqI12x")
 _REACHED = struct.Struct("<q")
 _CRC = struct.Struct("<I")
 _PLACE = struct.Struct("<II")
@@ -77,8 +78,15 @@ _ENTRY = np.dtype(
 assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTES
 
 
+class Tail(msgspec.Struct, frozen=True):
+    """The bytes of a .parquet after its row groups: page indexes and footer."""
+
+    position: int
+    crc: int
+
+
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
-    """One chunk of a segment: its offsets in the partition, its position and length in bytes in the .log."""
+    """One chunk, or row group, of a segment: its offsets in the partition, its position and length in the file."""
 
     base_offset: int
     rows: int
@@ -102,10 +110,12 @@ class IndexEntry(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry]) -> bytes:
-    """Return the index of a segment that has at least one chunk."""
+def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry], tail: Tail | None = None) -> bytes:
+    """Return the index of a segment that has at least one chunk. `tail` is that of a .parquet."""
     assert entries
-    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, base_offset, entries[-1].end_offset, log_bytes, len(entries))
+    version, position, crc = (_VERSION, 0, 0) if tail is None else (_PARQUET_VERSION, tail.position, tail.crc)
+    known = base_offset, entries[-1].end_offset, log_bytes, len(entries)
+    fields = _FIELDS.pack(_MAGIC, version, 0, *known, position, crc)
     header_crc = google_crc32c.value(fields)
     parts = [fields, _CRC.pack(header_crc)]
     reached = BEFORE_ALL_TIMES
@@ -141,11 +151,14 @@ class Index:
         self._header_crc = google_crc32c.value(fields)
         if self._header_crc != _CRC.unpack_from(data, _FIELDS.size)[0]:
             raise CorruptObject(self._name, "the checksum of its header does not match")
-        magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries = _FIELDS.unpack(fields)
+        magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries, *tail = _FIELDS.unpack(
+            fields
+        )
         if magic != _MAGIC:
             raise CorruptObject(self._name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
-        if version > _VERSION:
-            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_VERSION}")
+        if version > _PARQUET_VERSION:
+            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_PARQUET_VERSION}")
+        self.tail = Tail(*tail) if version == _PARQUET_VERSION else None
         rows = self.end_offset - self.base_offset
         if self.entries < 1 or not self.entries <= rows <= SEGMENT_ROWS_MAX or self.base_offset < 0:
             detail = f"its header says {self.entries} chunks of offsets {self.base_offset} to {self.end_offset}"
@@ -209,7 +222,7 @@ class Index:
         for each in entries:
             fits = fits and each.base_offset == offset and each.position == position
             offset, position = each.base_offset + each.rows, each.position + each.length
-        end = self.end_offset, self.log_bytes
+        end = self.end_offset, self.log_bytes if self.tail is None else self.tail.position
         is_last = last == self.entries - 1
         if not fits or offset > end[0] or position > end[1] or ((offset, position) == end) != is_last:
             detail = f"its chunks {first} to {last} are not contiguous, or are outside of the segment"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pyspark_log_storage.store import Store
 
-_LOG = ".log"
-
 
 class Damage(msgspec.Struct, frozen=True):
     """The file in which the good rows end, and why."""
@@ -60,17 +58,19 @@ def recover(
     folder: str,
     recovery_point: int,
     *,
+    schemas: Sequence[pa.Schema] | None = schema.RECORD_SCHEMAS,
     unrolled: Sequence[tuple[int, int]] = (),
     dry_run: bool = False,
 ) -> Recovered:
     """Check the segments in a partition's folder that have rows from the recovery point on.
 
-    `folder` ends with "/". `unrolled` are the ranges of good rows that are in no segment yet, ascending. Rebuilds
-    indexes that are missing or damaged, unless it is a dry run. Raises `NewerFormat`, `StoreError`.
+    `folder` ends with "/". `schemas` are the topic's; None: only the bytes are checked. `unrolled` are the ranges of
+    good rows that are in no segment yet, ascending. Rebuilds indexes that are missing or damaged, unless it is a dry
+    run. Raises `NewerFormat`, `StoreError`.
     """
     checked, rebuilt = [], []
     for key, base_offset in _segments_from(store, folder, recovery_point):
-        entries, why = good_chunks(store, key, schema.RECORD_SCHEMAS)
+        entries, why = good_chunks(store, key, schemas)
         checked.append(_Checked(key, base_offset, entries[-1].end_offset if entries else base_offset, why))
         if why is None and not segment.index_is_right(store, key, entries):
             rebuilt.append(key)
@@ -103,10 +103,9 @@ def _damage_at(checked: list[_Checked], reached: int) -> Damage | None:
 def _segments_from(store: Store, folder: str, offset: int) -> Iterator[tuple[str, int]]:
     """Yield key and base offset of the segments that may have rows from `offset` on, in the order of their bases."""
     for name in store.list(folder):
-        key = name.removesuffix(_LOG)
-        last = key.removeprefix(folder)
-        if name.endswith(_LOG) and layout.is_segment_name(last):
-            base_offset = layout.base_offset_of(last)
+        key = layout.segment_in(name)
+        if key is not None and "/" not in key.removeprefix(folder):
+            base_offset = layout.base_offset_of(key)
             if base_offset >= offset or _end_offset(store, key) > offset:
                 yield key, base_offset
 
@@ -124,15 +123,14 @@ def _end_offset(store: Store, key: str) -> int:
 def good_chunks(
     store: Store, key: str, schemas: Sequence[pa.Schema] | None = None
 ) -> tuple[list[IndexEntry], str | None]:
-    """Return the good chunks at the beginning of a .log, and what is wrong with the next one.
+    """Return the good chunks, or row groups, at the beginning of a segment, and what is wrong with the next one.
 
-    `key` is without ending. With `schemas` a chunk is good if its rows can be read; without them if its bytes are
+    With `schemas` a chunk is good if its rows can be read; without them if its bytes are
     unchanged, which suffices for copying. Raises `NewerFormat`, `StoreError`.
     """
     entries: list[IndexEntry] = []
     try:
-        for entry, _, _ in segment.chunks(store, key, schemas):
-            entries.append(entry)
+        entries.extend(segment.entries(store, key, schemas))  # what came before an error stays
     except CorruptObject as error:
         return entries, str(error)
     if not entries:
@@ -141,7 +139,7 @@ def good_chunks(
 
 
 def _cut(store: Store, key: str, end_offset: int) -> str | None:
-    """Return an error if an intact index has chunks that the .log lacks."""
+    """Return an error if an intact index has chunks that the segment lacks."""
     try:
         claimed = Index(store, f"{key}.index").end_offset
     except (CorruptObject, ObjectMissing):

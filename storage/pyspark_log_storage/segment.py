@@ -17,61 +17,37 @@
 A segment is created once and never replaced: its name contains the newest entry that its writer knew (born) and a
 nonce, so a slow writer cannot replace committed bytes. The index is derived from the .log, and offsets from the base
 offset and the rows of the chunks.
+
+A segment may be a Parquet file instead (`parquet_segment`), which its name says: it ends in .parquet. Its row groups
+are what chunks are here. The functions that take the key of a segment serve both.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import google_crc32c
-import msgspec
 import pyarrow as pa
 
-from pyspark_log_storage import append_file, chunk, index
+from pyspark_log_storage import append_file, chunk, index, layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
 from pyspark_log_storage.index import SEGMENT_ROWS_MAX, Index, IndexEntry
+from pyspark_log_storage.segment_file import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, EpochStarts, SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.store import ObjectWriter, Readable, Store
+    from pyspark_log_storage.segment_file import SegmentPlace
+    from pyspark_log_storage.store import Readable, Store
 
 ALIGNMENT = 64
-BASE_OFFSET_MAX = 2**62
-"""Even with the rows of a segment added, offsets stay below 2**63."""
-LEADER_EPOCHS_MAX = 2**20
-"""How many leader epochs a header may have (16 MiB)."""
 
 _MAGIC = b"PLSG"
 _VERSION = 1
 _FIELDS = struct.Struct("<4sHHIIq")
 _EPOCH = struct.Struct("<IIq")
 _CRC = struct.Struct("<I")
-
-EpochStarts = tuple[tuple[int, int], ...]
-
-
-class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A finished segment: rows `[base_offset, end_offset)`, timestamps in microseconds, sizes in bytes."""
-
-    name: str
-    base_offset: int
-    end_offset: int
-    chunks: int
-    log_bytes: int
-    min_timestamp: int
-    max_timestamp: int
-
-
-class SegmentPlace(Protocol):
-    """The store, or the stores, to which a segment is written."""
-
-    def open_write(self, key: str) -> ObjectWriter:
-        """Open the .log; see `Store`."""
-
-    def create(self, key: str, data: bytes) -> bool:
-        """Create the .index, after the last byte of the .log and before that is closed."""
 
 
 class SegmentWriter:
@@ -83,7 +59,7 @@ class SegmentWriter:
         self._folder = folder
         self._name = name
         self._epochs = epochs
-        self._writer = store.open_write(f"{folder}{name}.log")
+        self._writer = store.open_write(layout.segment_file(f"{folder}{name}"))
         header = encode_header(base_offset, epochs)
         self._writer.write(header)
         self._position = len(header)
@@ -122,7 +98,7 @@ class SegmentWriter:
 
 
 def indexed_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return the chunks of the segment at `key` (without ending) that have any row of `[start, end)`.
+    """Return the chunks of the segment at `key` that have any row of `[start, end)`.
 
     Reads only a few blocks of the index. Raises `CorruptObject`, `ObjectMissing`.
     """
@@ -134,7 +110,7 @@ def indexed_between(store: Readable, key: str, start: int, end: int) -> list[Ind
 
 
 def scanned_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return `indexed_between` from the .log, which is read as a whole."""
+    """Return `indexed_between` from the rows' file, which is read as a whole."""
     return [entry for entry in scan(store, key) if max(start, entry.base_offset) < min(end, entry.end_offset)]
 
 
@@ -149,19 +125,19 @@ def indexed_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | 
 
 
 def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return `indexed_reaching` from the .log, which is read as a whole."""
+    """Return `indexed_reaching` from the rows' file, which is read as a whole."""
     return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
 
 
 def chunks(
     store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None
 ) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
-    """Yield every chunk of the .log at `key` (without ending), checked, without the index.
+    """Yield every chunk of the .log of the segment at `key`, checked, without the index.
 
     With `schemas` a chunk whose rows cannot be decoded is damaged, too. Keeps one chunk in memory. Raises
     `CorruptObject` at the first damaged one.
     """
-    log = f"{key}.log"
+    log = layout.segment_file(key)
     name = f"segment {store.url}/{log}"
     base_offset, epochs, position = read_header(store, log, name)
     offset = base_offset
@@ -174,14 +150,50 @@ def chunks(
         offset += header.rows
 
 
+def entries(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
+    """Yield the entries that the index of the segment at `key` must have, each after its bytes were checked.
+
+    With `schemas` rows that cannot be decoded are damaged, too. Keeps one chunk, or row group, in memory. Raises
+    `CorruptObject` at the first damaged one, `NewerFormat`, `StoreError`.
+    """
+    if layout.is_parquet(key):
+        from pyspark_log_storage import parquet_segment
+
+        yield from parquet_segment.scan(store, key, schemas)
+    else:
+        yield from (entry for entry, _, _ in chunks(store, key, schemas))
+
+
 def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> list[IndexEntry]:
-    """Return the entries that the index of a .log must have, after checking every chunk as `chunks` does."""
-    return [entry for entry, _, _ in chunks(store, key, schemas)]
+    """Return all `entries`."""
+    return list(entries(store, key, schemas))
 
 
-def index_is_right(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
-    """Return whether the index of the .log at `key` has exactly these entries, at least one."""
-    wanted = index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries)
+def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:
+    """Return base offset and leader epochs of the segment at `key`. Raises `CorruptObject`, `NewerFormat`."""
+    if layout.is_parquet(key):
+        from pyspark_log_storage import parquet_footer
+
+        found = parquet_footer.read(store, key).segment
+        return found.base_offset, found.leader_epochs
+    log = layout.segment_file(key)
+    base_offset, epochs, _ = read_header(store, log, f"segment {store.url}/{log}")
+    return base_offset, epochs
+
+
+def index_of(store: Readable, key: str, found: Sequence[IndexEntry]) -> bytes:
+    """Return the index that the segment at `key` with these entries, at least one, must have."""
+    if layout.is_parquet(key):
+        from pyspark_log_storage import parquet_footer
+
+        footer = parquet_footer.read(store, key)
+        return index.encode(found[0].base_offset, footer.file_bytes, found, footer.tail)
+    return index.encode(found[0].base_offset, store.size(layout.segment_file(key)), found)
+
+
+def index_is_right(store: Store, key: str, found: Sequence[IndexEntry]) -> bool:
+    """Return whether the index of the segment at `key` has exactly these entries, at least one."""
+    wanted = index_of(store, key, found)
     try:
         return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # one byte more tells whether it is longer
     except ObjectMissing:
@@ -189,11 +201,11 @@ def index_is_right(store: Store, key: str, entries: Sequence[IndexEntry]) -> boo
 
 
 def rebuild_index(store: Store, key: str) -> None:
-    """Write the index of the .log at `key` (without ending) again. Raises `CorruptObject` if the .log is damaged."""
-    entries = scan(store, key)
-    if not entries:
-        raise CorruptObject(f"segment {store.url}/{key}.log", "it holds no chunk")
-    store.put(f"{key}.index", index.encode(entries[0].base_offset, store.size(f"{key}.log"), entries))
+    """Write the index of the segment at `key` again. Raises `CorruptObject` if the rows' file is damaged."""
+    found = scan(store, key)
+    if not found:
+        raise CorruptObject(f"segment {store.url}/{layout.segment_file(key)}", "it holds no chunk")
+    store.put(f"{key}.index", index_of(store, key, found))
 
 
 def encode_header(base_offset: int, epochs: EpochStarts) -> bytes:

@@ -20,8 +20,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BUFFERS_MAX = 1024
-"""How many buffers a message may have. Records have at most 13."""
+BUFFERS_MAX = 16_384
+"""How many buffers a message may have. Records have at most 13, rows of a typed topic two or three for each column."""
 
 _PREFIX = struct.Struct("<Ii")  # a mark, the length of the metadata with padding
 _MARK = 0xFFFFFFFF

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pyspark_log_storage import append_file, chunk, index, recovery, segment
+from pyspark_log_storage import append_file, chunk, index, parquet_footer, recovery, row_group, segment
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.schema import RECORD_SCHEMAS
 from tests.memory_store import MemoryStore
 from tests.segment_reads import entries_between, entry_reaching
@@ -116,6 +117,42 @@ def written():
     return store.read(f"{KEY}.log"), store.read(f"{KEY}.index")
 
 
+def read_row_group(dice, data):
+    """Read a row group with changed bytes as if its checksum was right."""
+    footer = parquet_footer.decode(data[1], data[2], "the segment")
+    entry = dice.choice(footer.entries)
+    start = entry.position
+    rows = changed(dice, data[0], start, start + entry.length)[start : start + entry.length]
+    use(row_group._decode(footer, entry.place(), rows, RECORD_SCHEMAS, "the row group"))
+
+
+def read_footer(dice, data):
+    """Read a segment whose footer is changed, and its checksum right again."""
+    rows, tail, position = data
+    begin = len(tail) - int.from_bytes(tail[-8:-4], "little") - 8
+    tail = changed(dice, tail, begin if dice.randrange(8) else 0, len(tail))
+    if parquet_footer._MARK.search(tail):
+        start, end = list(parquet_footer._MARK.finditer(tail))[-1].span(2)
+        tail = parquet_footer.sealed(tail[:start] + b"0" * 8 + tail[end:])
+    footer = parquet_footer.decode(tail, position, "the segment")
+    for entry in footer.entries:
+        bytes_ = rows[entry.position : entry.position + entry.length]
+        use(row_group._decode(footer, entry.place(), bytes_, RECORD_SCHEMAS, "the row group"))
+
+
+def written_as_parquet():
+    """Return a Parquet segment, its tail, and where that begins."""
+    key, store = f"{KEY}.parquet", MemoryStore()
+    kind = ParquetRows(0, RECORD_SCHEMAS, "lz4")
+    writer = ParquetSegmentWriter(store, "t/0/", key.rsplit("/", 1)[1], 1000, ((3, 1000), (5, 1004)), kind)
+    for number, data in enumerate(map(pa.py_buffer, hostile.good_chunks())):
+        header = chunk.verify(data, "x")
+        writer.append(chunk.decode(data, header, RECORD_SCHEMAS, "x"), header.schema_id, number)
+    writer.close()
+    position = parquet_footer.read(store, key).tail.position
+    return store.read(key), store.read(key)[position:], position
+
+
 def change_index(dice, data):
     """Return an index with its header or a block changed, each checksum right again."""
     begin = dice.choice((0, 64, 64 + index.BLOCK_BYTES))
@@ -139,7 +176,7 @@ def change_chunk(dice, log):
 
 
 def main(kind, seed, count):
-    good, (log, index_bytes) = hostile.good_chunks(), written()
+    good, (log, index_bytes), parquet = hostile.good_chunks(), written(), written_as_parquet()
     refused = 0
     for number in range(count):
         os.write(1, b"%d\n" % number)
@@ -155,6 +192,10 @@ def main(kind, seed, count):
                 read_chunk(hostile.sealed(data))
             elif kind == "rows":
                 read_segment(change_chunk(dice, log), index_bytes)
+            elif kind == "row group":
+                read_row_group(dice, parquet)
+            elif kind == "footer":
+                read_footer(dice, parquet)
             elif kind == "segment":
                 header = changed(dice, log[:60], 8, 60)
                 read_segment(header + hostile.crc(header) + log[64:], index_bytes)

@@ -6,28 +6,49 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log_storage import chunk, layout, segment
+from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.recovery import recover
-from pyspark_log_storage.schema import RECORD, RECORD_ID
+from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from tests.counting_store import CountingStore
 
 FOLDER = "topics/t/1/0/"
 WHEN = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
 
 
-@pytest.fixture
-def store():
-    return CountingStore()
+class Folder(CountingStore):
+    """A store, and the format of the segments that `write` puts there."""
+
+    parquet = False
+
+
+@pytest.fixture(params=["log", "parquet"])
+def store(request):
+    made = Folder()
+    made.parquet = request.param == "parquet"
+    return made
 
 
 def write(store, base, *chunks, nonce="a"):
     """Write a segment of chunks of so many rows; return its key."""
-    name = layout.segment_name(base, 7, nonce)
-    writer = segment.SegmentWriter(store, FOLDER, name, base, ((0, 0),))
-    for rows in chunks:
+    name = layout.segment_name(base, 7, nonce, parquet=store.parquet)
+    of_parquet = ParquetRows(0, RECORD_SCHEMAS, "none")
+    if store.parquet:
+        writer = ParquetSegmentWriter(store, FOLDER, name, base, ((0, 0),), of_parquet)
+    else:
+        writer = segment.SegmentWriter(store, FOLDER, name, base, ((0, 0),))
+    for epoch, rows in enumerate(chunks):
         batch = pa.RecordBatch.from_pylist([{"key": None, "value": b"v", "timestamp": WHEN}] * rows, RECORD)
-        writer.append(*chunk.encode(batch, RECORD_ID, "none"))
+        if store.parquet:
+            writer.append(batch, RECORD_ID, epoch)  # each epoch has a row group of its own
+        else:
+            writer.append(*chunk.encode(batch, RECORD_ID, "none"))
     writer.close()
     return FOLDER + name
+
+
+def flip_row(store, key, number=-1):
+    """Damage one of the chunks of a segment."""
+    flip(store, layout.segment_file(key), segment.scan(store, key)[number].position + 70)
 
 
 def flip(store, key, position=-1):
@@ -40,7 +61,7 @@ def cut(store, key, chunks):
     """Cut a .log behind so many chunks."""
     entries = segment.scan(store, key)
     end = entries[chunks - 1].position + entries[chunks - 1].length if chunks else entries[0].position
-    store.put(f"{key}.log", store.read(f"{key}.log")[:end])
+    store.put(layout.segment_file(key), store.read(layout.segment_file(key))[:end])
 
 
 def test_a_folder_in_order_is_good_up_to_its_end(store):
@@ -62,14 +83,14 @@ def test_only_the_segment_of_the_recovery_point_and_later_ones_are_read(store, p
 
 def test_segments_before_the_recovery_point_cost_the_header_of_their_index(store):
     write(store, 0, *[10] * 50)
-    write(store, 500, 10)
+    last = write(store, 500, 10)
     store.forget()
     recover(store, FOLDER, 505)
-    assert store.bytes < 64 + 2 * (store.size(f"{FOLDER}{layout.segment_name(500, 7, 'a')}.log") + 5000)
+    assert store.received < 64 + 2 * (store.size(layout.segment_file(last)) + 5000)
 
 
 def test_damage_before_the_recovery_point_is_not_looked_for(store):
-    flip(store, f"{write(store, 0, 10)}.log")
+    flip_row(store, write(store, 0, 10))
     write(store, 10, 10)
     found = recover(store, FOLDER, 10)
     assert (found.end_offset, found.damage) == (20, None)
@@ -78,7 +99,7 @@ def test_damage_before_the_recovery_point_is_not_looked_for(store):
 def test_the_good_rows_end_at_the_first_bad_chunk(store):
     bad = write(store, 0, 10, 10, 10)
     write(store, 30, 10)
-    flip(store, f"{bad}.log", segment.scan(store, bad)[1].position + 70)
+    flip_row(store, bad, 1)
     found = recover(store, FOLDER, 0)
     assert found.end_offset == 10
     assert found.damage.file == bad
@@ -88,7 +109,7 @@ def test_the_good_rows_end_at_the_first_bad_chunk(store):
 def test_a_damaged_header_leaves_nothing_of_its_segment(store):
     write(store, 0, 10)
     bad = write(store, 10, 10)
-    flip(store, f"{bad}.log", 10)
+    flip(store, layout.segment_file(bad), -1 if store.parquet else 10)
     found = recover(store, FOLDER, 0)
     assert (found.end_offset, found.damage.file) == (10, bad)
 
@@ -99,6 +120,8 @@ def test_a_log_that_was_cut_between_chunks_is_found_by_its_index(store, chunks, 
     bad = write(store, 10, 10, 10, 10)
     cut(store, bad, chunks)
     found = recover(store, FOLDER, 0)
+    if store.parquet:  # without its footer nothing of it can be read
+        end = 10
     assert (found.end_offset, found.damage.file, found.rebuilt) == (end, bad, ())
 
 
@@ -106,7 +129,7 @@ def test_a_missing_segment_ends_the_good_rows(store):
     gone = write(store, 10, 10)
     write(store, 0, 10)
     later = write(store, 20, 10)
-    store.delete(f"{gone}.log")
+    store.delete(layout.segment_file(gone))
     found = recover(store, FOLDER, 0)
     assert (found.end_offset, found.damage.file) == (10, later)
     assert "begins at 20" in found.damage.why
@@ -129,23 +152,23 @@ def test_a_dry_run_writes_nothing(store):
     key = write(store, 0, 10)
     store.delete(f"{key}.index")
     assert recover(store, FOLDER, 0, dry_run=True).rebuilt == (key,)
-    assert list(store.list("")) == [f"{key}.log"]
+    assert list(store.list("")) == [layout.segment_file(key)]
 
 
 def test_an_index_is_not_made_of_a_damaged_log(store):
     key = write(store, 0, 10, 10)
     store.delete(f"{key}.index")
-    flip(store, f"{key}.log")
+    flip_row(store, key)
     found = recover(store, FOLDER, 0)
     assert (found.end_offset, found.rebuilt) == (10, ())
-    assert list(store.list("")) == [f"{key}.log"]
+    assert list(store.list("")) == [layout.segment_file(key)]
 
 
 def test_what_was_merged_stands_in_for_a_damaged_merge(store):
     write(store, 0, 10)
     write(store, 10, 10)
     merged = write(store, 0, 10, 10, nonce="merged")
-    flip(store, f"{merged}.log", -1)
+    flip_row(store, merged)
     found = recover(store, FOLDER, 0)
     assert (found.end_offset, found.damage) == (20, None)
 
@@ -155,7 +178,7 @@ def test_a_merge_stands_in_for_what_was_removed_in_part(store):
     write(store, 10, 10)
     write(store, 0, 10, 10, nonce="merged")
     write(store, 20, 10)
-    store.delete(f"{first}.log")
+    store.delete(layout.segment_file(first))
     found = recover(store, FOLDER, 0)
     assert (found.end_offset, found.damage) == (30, None)
 

@@ -124,7 +124,16 @@ def test_a_message_with_metadata_of_its_own_is_not_read():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "count"), [("chunk", 2000), ("body", 2000), ("segment", 100), ("rows", 100), ("index", 100)]
+    ("kind", "count"),
+    [
+        ("chunk", 2000),
+        ("body", 2000),
+        ("segment", 100),
+        ("rows", 100),
+        ("index", 100),
+        ("row group", 1000),
+        ("footer", 1000),
+    ],
 )
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_is_changed_there_is_a_value_or_an_error(kind, count, seed):

@@ -1,0 +1,204 @@
+"""The transaction log of a Delta table: which Parquet files of a folder are the table. Source: Delta's PROTOCOL.md.
+
+    <folder>_delta_log/<version, 20 digits>.json                a version's actions, a JSON object on each line
+    <folder>_delta_log/<version, 20 digits>.checkpoint.parquet  the whole table as of a version (`delta_checkpoint`)
+    <folder>_delta_log/_last_checkpoint                         JSON: the version of the newest checkpoint
+
+A version is created once, so of two processes that publish the same one the second reads what the first has published.
+The table is derived: nothing here decides what is in the log, and all of it can be made again.
+
+The protocol of the table has a writer feature that only this product knows (`WRITER_FEATURE`). So every engine reads
+the table, and those that follow the protocol refuse to change it: OPTIMIZE would rewrite its files, and VACUUM would
+delete every other file of the folder, the topic's journal among them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_storage import decoding, delta_checkpoint
+from pyspark_log_storage.delta_actions import Action, AddFile, CommitInfo, Metadata, Protocol, RemoveFile, Transaction
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark_log_storage.store import Store
+
+WRITER_FEATURE = "pysparkLogSegments"
+PROTOCOL = Protocol(1, 7, writer_features=("appendOnly", "invariants", WRITER_FEATURE))
+ENGINE = "pyspark_log"
+COMMIT_BYTES_MAX = 256 * 1024 * 1024
+"""More than any version has. Of a larger object no more is read, and it is damaged."""
+CHECKPOINT_EVERY = 20
+"""How many versions have one checkpoint."""
+
+_LAST_CHECKPOINT_BYTES_MAX = 64 * 1024
+
+
+class DeltaTable(msgspec.Struct):
+    """A table as of a version; -1 is that of a table that does not exist."""
+
+    version: int = -1
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    files: dict[str, AddFile] = {}
+    """By path, relative to the table's folder."""
+    transactions: dict[str, int] = {}
+    """The newest version that each application has noted."""
+    foreign: tuple[int, ...] = ()
+    """The versions since the checkpoint that another program has made."""
+    checkpoint: int = -1
+    """The version of the newest checkpoint, or -1."""
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Make the next version of the table out of this one."""
+        self.version += 1
+        is_own = False
+        for each in actions:
+            if each.add is not None:
+                self.files[each.add.path] = each.add
+            elif each.remove is not None:
+                self.files.pop(each.remove.path, None)
+            elif each.txn is not None:
+                self.transactions[each.txn.app_id] = each.txn.version
+            elif each.metadata is not None:
+                self.metadata = each.metadata
+            elif each.protocol is not None:
+                self.protocol = each.protocol
+            elif each.commit_info is not None:
+                is_own = each.commit_info.engine_info == ENGINE
+        if not is_own:
+            self.foreign += (self.version,)
+
+
+def read(store: Store, folder: str) -> DeltaTable:
+    """Return the table in `folder`, which ends with "/".
+
+    Reads the newest checkpoint and what was published since. Raises `CorruptObject` if no reader could read the table,
+    and `StoreError`.
+    """
+    log = log_of(folder)
+    found = _checkpointed(store, log)
+    versions = _versions(store, log, found.version)
+    for version in versions:
+        if version != found.version + 1:
+            raise CorruptObject(f"{store.url}/{log}", f"it lacks version {found.version + 1}, and has {version}")
+        key = commit_key(folder, version)
+        found.apply(decode(store.read(key, 0, COMMIT_BYTES_MAX), f"{store.url}/{key}"))
+    return found
+
+
+def newest_version(store: Store, folder: str) -> int:
+    """Return the number of the newest version or checkpoint, or -1, without reading any. Raises `StoreError`."""
+    log = log_of(folder)
+    numbers = (key.removeprefix(log).partition(".")[0] for key in store.list(log))
+    return max((int(number) for number in numbers if is_version(number)), default=-1)
+
+
+def publish(store: Store, folder: str, version: int, actions: Sequence[Action]) -> bool:
+    """Publish a version, durably. Return whether this call did: False if the version exists. Raises `StoreError`."""
+    return store.create(commit_key(folder, version), encode(actions))
+
+
+def write_checkpoint(store: Store, folder: str, table: DeltaTable) -> None:
+    """Write a checkpoint of the table's version, so that readers need no version before it. Raises `StoreError`."""
+    assert table.protocol is not None
+    assert table.metadata is not None
+    actions = [
+        Action(protocol=table.protocol),
+        Action(metadata=table.metadata),
+        *(Action(txn=Transaction(each, version)) for each, version in table.transactions.items()),
+        *(Action(add=each) for each in table.files.values()),
+    ]
+    log = log_of(folder)
+    store.put(f"{log}{table.version:020d}.checkpoint.parquet", delta_checkpoint.encode(actions))
+    store.put(f"{log}_last_checkpoint", _checkpoint_encoder.encode(_LastCheckpoint(table.version, len(actions))))
+
+
+def delete_versions(store: Store, folder: str, before: int) -> None:
+    """Delete versions and checkpoints older than a checkpoint at version `before`, the oldest first."""
+    log = log_of(folder)
+    for key in list(store.list(log)):
+        number = key.removeprefix(log).partition(".")[0]
+        if is_version(number) and int(number) < before:
+            store.delete(key)
+
+
+def log_of(folder: str) -> str:
+    """Return the folder of a table's log."""
+    return f"{folder}_delta_log/"
+
+
+def commit_key(folder: str, version: int) -> str:
+    """Return the key of a version."""
+    return f"{log_of(folder)}{version:020d}.json"
+
+
+def is_version(text: str) -> bool:
+    """Return whether this is a version as it is in names of objects."""
+    return len(text) == 20 and text.isascii() and text.isdigit()  # noqa: PLR2004
+
+
+def encode(actions: Sequence[Action]) -> bytes:
+    """Return the stored bytes of a version."""
+    return b"".join(_encoder.encode(each) + b"\n" for each in actions)
+
+
+def decode(data: bytes, name: str) -> list[Action]:
+    """Return the actions of a version; those that say nothing about files are empty. Raises `CorruptObject`."""
+    if len(data) >= COMMIT_BYTES_MAX:
+        raise CorruptObject(name, f"it has more than {COMMIT_BYTES_MAX} bytes, the most that a version has")
+    return [decoding.decode(_decoder.decode, line, name, CorruptObject) for line in data.splitlines() if line.strip()]
+
+
+def commit_info(now: int, operation: str) -> Action:
+    """Return what says who published a version, and when (ms)."""
+    return Action(commit_info=CommitInfo(now, operation, ENGINE))
+
+
+def removal(path: str, now: int) -> Action:
+    """Return what takes a file out of the table, with its rows, at `now` (ms)."""
+    return Action(remove=RemoveFile(path=path, deletion_timestamp=now, data_change=True))
+
+
+class _LastCheckpoint(msgspec.Struct):
+    version: int
+    size: int = 0
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Action)
+_checkpoint_encoder = msgspec.json.Encoder()
+_checkpoint_decoder = msgspec.json.Decoder(_LastCheckpoint)
+
+
+def _checkpointed(store: Store, log: str) -> DeltaTable:
+    """Return the table as of its newest checkpoint, or one that does not exist."""
+    key = f"{log}_last_checkpoint"
+    try:
+        data = store.read(key, 0, _LAST_CHECKPOINT_BYTES_MAX)
+    except ObjectMissing:
+        return DeltaTable()
+    version = decoding.decode(_checkpoint_decoder.decode, data, f"{store.url}/{key}", CorruptObject).version
+    key = f"{log}{version:020d}.checkpoint.parquet"
+    name = f"{store.url}/{key}"
+    size = store.size(key)
+    if size > delta_checkpoint.BYTES_MAX:
+        raise CorruptObject(name, f"it has {size} bytes; a checkpoint has at most {delta_checkpoint.BYTES_MAX}")
+    found = DeltaTable(version - 1, checkpoint=version)
+    found.apply(delta_checkpoint.decode(store.read(key), name))
+    found.foreign = ()
+    if found.protocol is None or found.metadata is None:
+        raise CorruptObject(name, "it has no protocol, or no metadata")
+    if found.protocol.min_reader > PROTOCOL.min_reader:
+        raise NewerFormat(name, f"its table needs version {found.protocol.min_reader} of Delta's protocol for readers")
+    return found
+
+
+def _versions(store: Store, log: str, after: int) -> list[int]:
+    keys = store.list(log, f"{log}{after:020d}.json") if after >= 0 else store.list(log)
+    names = (key.removeprefix(log).partition(".") for key in keys)
+    return [int(number) for number, _, ending in names if ending == "json" and is_version(number)]

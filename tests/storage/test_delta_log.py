@@ -1,0 +1,154 @@
+"""The log of a Delta table, also as delta-rs reads it, which shares no code with it."""
+
+import json
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pyspark_log_storage import delta_log
+from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.local import LocalStore
+from tests.memory_store import MemoryStore
+
+COLUMNS = {"type": "struct", "fields": [{"name": "offset", "type": "long", "nullable": True, "metadata": {}}]}
+METADATA = Metadata(id="6f7e", schema_string=json.dumps(COLUMNS))
+BEGIN = [delta_log.commit_info(1, "CREATE TABLE"), Action(protocol=delta_log.PROTOCOL), Action(metadata=METADATA)]
+FOLDER = "topics/t/"
+
+
+def added(path, size=1):
+    return Action(add=AddFile(path=path, size=size, modification_time=1, data_change=True, partition_values={}))
+
+
+def removed(path):
+    return delta_log.removal(path, 2)
+
+
+def version(*actions):
+    return [delta_log.commit_info(1, "WRITE"), *actions]
+
+
+def publish(store, *versions):
+    for number, actions in enumerate(versions):
+        assert delta_log.publish(store, FOLDER, number, actions)
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+@pytest.fixture
+def on_disk(tmp_path):
+    """A store with a table of two files of ten rows."""
+    made = LocalStore(str(tmp_path))
+    for name, first in (("a b.parquet", 0), ("b.parquet", 10)):
+        path = tmp_path / FOLDER / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"offset": pa.array(range(first, first + 10), pa.int64())}), path)
+    sizes = [(tmp_path / FOLDER / name).stat().st_size for name in ("a b.parquet", "b.parquet")]
+    publish(made, BEGIN, version(added("a%20b.parquet", sizes[0])), version(added("b.parquet", sizes[1])))
+    return made
+
+
+def read_by_delta_rs(tmp_path):
+    rows = deltalake.DeltaTable(str(tmp_path / FOLDER)).to_pyarrow_table()
+    return sorted(rows.column("offset").to_pylist())
+
+
+def test_a_folder_without_a_log_has_no_table(store):
+    assert delta_log.read(store, FOLDER).version == -1
+
+
+def test_a_table_is_what_its_versions_add_and_remove(store):
+    noted = Action(txn=Transaction("the topic", 7))
+    publish(store, BEGIN, version(added("a"), added("b")), version(removed("a"), added("c"), noted))
+    table = delta_log.read(store, FOLDER)
+    assert (table.version, sorted(table.files), table.transactions) == (2, ["b", "c"], {"the topic": 7})
+    assert (table.metadata, table.protocol, table.foreign) == (METADATA, delta_log.PROTOCOL, ())
+
+
+def test_a_version_is_published_once(store):
+    publish(store, BEGIN, version(added("a")))
+    assert not delta_log.publish(store, FOLDER, 1, version(added("b")))
+    assert list(delta_log.read(store, FOLDER).files) == ["a"]
+
+
+def test_a_checkpoint_replaces_the_versions_before_it(store):
+    publish(store, BEGIN, version(added("a"), added("b"), Action(txn=Transaction("x", 3))), version(removed("a")))
+    before = delta_log.read(store, FOLDER)
+    delta_log.write_checkpoint(store, FOLDER, before)
+    delta_log.delete_versions(store, FOLDER, 2)
+    assert len(list(store.list(FOLDER))) == 3  # the newest version, its checkpoint, and what names that
+    after = delta_log.read(store, FOLDER)
+    assert after.checkpoint == 2
+    assert (after.version, after.files, after.transactions) == (before.version, before.files, before.transactions)
+    assert (after.metadata, after.protocol) == (before.metadata, before.protocol)
+    assert delta_log.publish(store, FOLDER, 3, version(added("c")))
+    assert sorted(delta_log.read(store, FOLDER).files) == ["b", "c"]
+
+
+def test_a_version_of_another_program_is_noticed(store):
+    publish(store, BEGIN, [added("a")], version(added("b")))
+    store.put(delta_log.commit_key(FOLDER, 3), b'{"commitInfo":{"engineInfo":"other"}}\n{"cdc":{"path":"x"}}\n')
+    assert delta_log.read(store, FOLDER).foreign == (1, 3)
+
+
+def test_a_missing_version_is_damage(store):
+    publish(store, BEGIN, version(added("a")), version(added("b")))
+    store.delete(delta_log.commit_key(FOLDER, 1))
+    with pytest.raises(CorruptObject, match="lacks version 1, and has 2"):
+        delta_log.read(store, FOLDER)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b"[]\n", b'{"add":5}\n', b'{"add":{"path":"a"}}\n', b'{"txn":{"appId":"a","version":1e99}}\n', b"\xff\n"],
+)
+def test_a_damaged_version_is_damage(store, data):
+    publish(store, BEGIN)
+    store.put(delta_log.commit_key(FOLDER, 1), data)
+    with pytest.raises(CorruptObject, match=r"_delta_log/00000000000000000001\.json"):
+        delta_log.read(store, FOLDER)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, -1, -9])
+def test_a_cut_checkpoint_is_damage(store, cut):
+    publish(store, BEGIN)
+    delta_log.write_checkpoint(store, FOLDER, delta_log.read(store, FOLDER))
+    key = f"{delta_log.log_of(FOLDER)}{0:020d}.checkpoint.parquet"
+    store.put(key, store.read(key)[:cut])
+    with pytest.raises(CorruptObject, match=r"checkpoint\.parquet"):
+        delta_log.read(store, FOLDER)
+
+
+def test_delta_rs_reads_the_table(tmp_path, on_disk):
+    assert read_by_delta_rs(tmp_path) == list(range(20))
+    assert delta_log.publish(on_disk, FOLDER, 3, version(removed("a%20b.parquet")))
+    assert read_by_delta_rs(tmp_path) == list(range(10, 20))
+
+
+def test_delta_rs_reads_the_table_from_its_checkpoint_on(tmp_path, on_disk):
+    delta_log.write_checkpoint(on_disk, FOLDER, delta_log.read(on_disk, FOLDER))
+    delta_log.delete_versions(on_disk, FOLDER, 2)
+    assert read_by_delta_rs(tmp_path) == list(range(20))
+    assert delta_log.publish(on_disk, FOLDER, 3, version(removed("b.parquet")))
+    assert read_by_delta_rs(tmp_path) == list(range(10))
+
+
+def test_delta_rs_refuses_to_change_the_table(tmp_path, on_disk):
+    table = deltalake.DeltaTable(str(tmp_path / FOLDER))
+    for change in (table.optimize.compact, lambda: table.delete("offset < 5")):
+        with pytest.raises(deltalake.exceptions.CommitFailedError, match=delta_log.WRITER_FEATURE):
+            change()
+    assert delta_log.read(on_disk, FOLDER).version == 2
+    assert read_by_delta_rs(tmp_path) == list(range(20))
+
+
+def test_delta_rs_may_write_a_checkpoint_of_the_table(tmp_path, on_disk):
+    deltalake.DeltaTable(str(tmp_path / FOLDER)).create_checkpoint()
+    found = delta_log.read(on_disk, FOLDER)
+    assert (found.checkpoint, sorted(found.files)) == (2, ["a%20b.parquet", "b.parquet"])

@@ -1,0 +1,390 @@
+"""Parquet segments: ordinary Parquet files for others, and never wrong rows for readers of the product."""
+
+import datetime as dt
+import random
+
+import google_crc32c
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_log_storage import chunk, parquet_footer, parquet_segment, row_group, segment
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
+from pyspark_log_storage.segment_file import RowTooLarge
+from tests.counting_store import CountingStore
+from tests.memory_store import MemoryStore
+from tests.segment_reads import entries_between, entry_reaching
+
+FOLDER = "topics/t/1/0/"
+NAME = "00000000000000001000-00000000000000000007-abc.parquet"
+KEY = FOLDER + NAME
+BASE = 1000
+EPOCHS = ((3, 1000), (5, 1004))
+START = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def batch_of(rows, schema=RECORD):
+    """Return rows, given as value, time in microseconds and, with headers, those."""
+    names = ("value", "timestamp", "headers")
+    found = [dict(zip(names, each, strict=False)) | {"key": each[0] and each[0][:2]} for each in rows]
+    for each in found:
+        each["timestamp"] = START + dt.timedelta(microseconds=each["timestamp"])
+    return pa.RecordBatch.from_pylist(found, schema)
+
+
+def write(store, chunks, schemas=RECORD_SCHEMAS, key=KEY, compression="lz4", base=BASE):
+    """Write a segment. A chunk is its rows, the number of its schema, and its leader epoch."""
+    name = key.removeprefix(FOLDER)
+    writer = ParquetSegmentWriter(store, FOLDER, name, base, EPOCHS, ParquetRows(2, tuple(schemas), compression))
+    for batch, schema_id, epoch in chunks:
+        writer.append(batch, schema_id, epoch)
+    return writer.close()
+
+
+def simple(*counts, epoch=3):
+    """Return chunks of so many rows."""
+    return [(batch_of([(b"v%d" % n, n) for n in range(count)]), 0, epoch) for count in counts]
+
+
+def rows_of(store, entries, schemas=RECORD_SCHEMAS):
+    """Return the rows of entries as dictionaries with their offsets."""
+    found = []
+    for entry in entries:
+        batch = row_group.read(store, KEY, entry.place(), schemas, "x")
+        for row, each in enumerate(batch.to_pylist()):
+            found.append({"offset": entry.base_offset + row, **each})
+    return found
+
+
+def whole(batches):
+    """Return the rows of batches as `rows_of` does, each with headers."""
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return [{"offset": BASE + number, **row} for number, row in enumerate(rows)]
+
+
+headers = st.none() | st.lists(
+    st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)}), max_size=2
+)
+plain = st.lists(st.tuples(st.none() | st.binary(max_size=20), st.integers(-50, 50)), min_size=1, max_size=5)
+headed = st.lists(st.tuples(st.none() | st.binary(max_size=20), st.integers(-50, 50), headers), min_size=1, max_size=5)
+stored = st.lists(
+    st.one_of(
+        plain.map(lambda rows: (batch_of(rows), 0)),
+        headed.map(lambda rows: (batch_of(rows, RECORD_WITH_HEADERS), 1)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+# What is written is found
+
+
+@given(stored, st.sampled_from(chunk.COMPRESSIONS), st.integers(1, 400))
+def test_every_row_is_read_back_at_its_offset(chunks, compression, row_group_bytes):
+    store = MemoryStore()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_segment, "ROW_GROUP_BYTES", row_group_bytes)
+        done = write(store, [(*each, 3) for each in chunks], compression=compression)
+    expected = whole(batch for batch, _ in chunks)
+    found = rows_of(store, entries_between(store, KEY, done.base_offset, done.end_offset))
+    assert [{"headers": None, **each} for each in found] == [{"headers": None, **each} for each in expected]
+    entries = segment.scan(store, KEY, RECORD_SCHEMAS)
+    assert (done.end_offset, done.chunks, done.log_bytes) == (entries[-1].end_offset, len(entries), store.size(KEY))
+    times = [row["timestamp"] for row in expected]
+    low, high = ((each - START) // dt.timedelta(microseconds=1) for each in (min(times), max(times)))
+    assert (done.min_timestamp, done.max_timestamp) == (low, high)
+
+
+@given(stored)
+def test_the_index_made_from_the_file_alone_is_the_one_that_was_written(chunks):
+    store = MemoryStore()
+    write(store, [(*each, 3) for each in chunks])
+    written = store.read(f"{KEY}.index")
+    assert segment.index_is_right(store, KEY, segment.scan(store, KEY))
+    store.delete(f"{KEY}.index")
+    segment.rebuild_index(store, KEY)
+    assert store.read(f"{KEY}.index") == written
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """A segment of four row groups of offsets 1000 to 1011."""
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 100)
+    row_group._footers.clear()
+    store = CountingStore()
+    write(store, [*simple(3, 3), *simple(3, 3, epoch=5)])
+    assert [each.rows for each in segment.scan(store, KEY)] == [3, 3, 3, 3]
+    return store
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_rows_are_found_by_offset_and_by_time(memory, indexed):
+    if not indexed:
+        memory.delete(f"{KEY}.index")
+    assert [each.base_offset for each in entries_between(memory, KEY, 1002, 1007)] == [1000, 1003, 1006]
+    assert entry_reaching(memory, KEY, 2).base_offset == 1000
+    assert entry_reaching(memory, KEY, 3) is None
+
+
+def test_a_row_group_is_of_one_leader_epoch(monkeypatch):
+    store = MemoryStore()
+    write(store, [*simple(3, 1), *simple(2, 2, epoch=5)])
+    assert [(each.rows, each.leader_epoch) for each in segment.scan(store, KEY)] == [(4, 3), (4, 5)]
+    assert segment.epochs_of(store, KEY) == (BASE, EPOCHS)
+
+
+def test_a_reader_of_one_row_group_reads_its_bytes_and_once_the_footer(memory):
+    [entry] = entries_between(memory, KEY, 1003, 1004)
+    memory.forget()
+    row_group.read(memory, KEY, entry.place(), RECORD_SCHEMAS, "x")
+    assert memory.received <= entry.length + memory.size(KEY)
+    memory.forget()
+    row_group.read(memory, KEY, entry.place(), RECORD_SCHEMAS, "x")
+    assert (memory.reads, memory.received) == (1, entry.length)
+
+
+def test_a_large_chunk_becomes_several_row_groups():
+    store = MemoryStore()
+    rows = batch_of([(b"v" * 1000, number) for number in range(10_000)])
+    write(store, [(rows, 0, 3)])
+    entries = segment.scan(store, KEY, RECORD_SCHEMAS)
+    assert len(entries) == 2
+    assert rows_of(store, entries) == whole([rows])
+
+
+def test_a_row_that_no_reader_would_decode_is_refused(monkeypatch):
+    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1000)
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 500)
+    with pytest.raises(RowTooLarge):
+        write(MemoryStore(), [(batch_of([(b"v", 1), (b"v" * 2000, 2)]), 0, 3)])
+
+
+# Rows of several schemas
+
+
+OLD = pa.schema([("name", pa.string()), ("count", pa.int32()), pa.field("timestamp", TIMESTAMP)])
+NEW = pa.schema([("name", pa.string()), ("count", pa.int64()), ("price", pa.float64()), OLD.field("timestamp")])
+
+
+def test_rows_of_an_older_schema_have_the_columns_of_the_newest():
+    store = MemoryStore()
+    old = pa.RecordBatch.from_pylist([{"name": "a", "count": 1, "timestamp": START}], OLD)
+    new = pa.RecordBatch.from_pylist([{"name": "b", "count": 2**40, "price": 0.5, "timestamp": START}], NEW)
+    write(store, [(old, 0, 3), (new, 1, 3), (old, 0, 5)], schemas=(OLD, NEW))
+    table = pq.read_table(pa.BufferReader(store.read(KEY)))
+    assert table.column_names == ["partition", "offset", "timestamp", "name", "count", "price"]
+    assert table.column("count").to_pylist() == [1, 2**40, 1]
+    assert table.column("price").to_pylist() == [None, 0.5, None]
+    found = rows_of(store, segment.scan(store, KEY, (OLD, NEW)), (OLD, NEW))
+    assert [each["count"] for each in found] == [1, 2**40, 1]
+
+
+def test_rows_without_headers_are_read_without_them(monkeypatch):
+    store = MemoryStore()
+    with_headers = batch_of([(b"h", 1, [{"key": "k", "value": b"v"}])], RECORD_WITH_HEADERS)
+    write(store, [*simple(2), (with_headers, 1, 5)])
+    read = [row_group.read(store, KEY, each.place(), RECORD_SCHEMAS, "x") for each in segment.scan(store, KEY)]
+    assert [each.schema for each in read] == [RECORD, RECORD_WITH_HEADERS]
+
+
+# What others find in the file
+
+
+def test_others_read_ordinary_columns_with_statistics_and_page_indexes(memory):
+    file = pq.ParquetFile(pa.BufferReader(memory.read(KEY)))
+    assert file.schema_arrow == pa.schema(
+        [
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("timestamp", TIMESTAMP, nullable=False),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", HEADERS),
+        ]
+    )
+    assert b"ARROW:schema" not in file.metadata.metadata
+    table = file.read()
+    assert table.column("offset").to_pylist() == list(range(1000, 1012))
+    assert table.column("partition").unique().to_pylist() == [2]
+    paths = [file.metadata.row_group(0).column(number).path_in_schema for number in range(7)]
+    assert paths[-2:] == ["headers.list.element.key", "headers.list.element.value"]
+    for number, (low, high) in enumerate([(1000, 1002), (1003, 1005), (1006, 1008), (1009, 1011)]):
+        group = file.metadata.row_group(number)
+        offsets = group.column(1)
+        assert (offsets.statistics.min, offsets.statistics.max) == (low, high)
+        assert offsets.has_column_index
+        assert offsets.has_offset_index
+        assert group.column(0).statistics.has_min_max
+        assert group.column(2).statistics.has_min_max
+        assert "DELTA_BINARY_PACKED" in offsets.encodings
+
+
+# Damage
+
+
+def refused(store):
+    """Return whether a scan, and a copy's check, refuse the file."""
+    with pytest.raises(CorruptObject, match=f"the url/{KEY}"):
+        segment.scan(store, KEY)
+    return True
+
+
+def test_every_flipped_byte_is_an_error_of_a_scan(memory):
+    data = memory.read(KEY)
+    dice = random.Random(1)
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << dice.randrange(8)
+        memory.put(KEY, bytes(damaged))
+        assert refused(memory)
+
+
+def test_every_cut_and_every_addition_is_an_error_of_a_scan(memory):
+    data = memory.read(KEY)
+    for length in range(len(data)):
+        memory.put(KEY, data[:length])
+        assert refused(memory)
+    memory.put(KEY, data + b"x")
+    assert refused(memory)
+    memory.put(KEY, data + data[-8:])
+    assert refused(memory)
+
+
+def test_a_reader_refuses_damaged_bytes_and_another_row_group(memory):
+    first, second, *_ = segment.scan(memory, KEY)
+    data = memory.read(KEY)
+    swapped = data[:4] + data[second.position : second.position + second.length]
+    assert first.length == second.length
+    swapped += data[first.position : first.position + first.length] + data[len(swapped) + first.length :]
+    memory.put(KEY, swapped)
+    with pytest.raises(CorruptObject, match=r"offset 7.*its checksum does not match"):
+        row_group.read(memory, KEY, first.place(), RECORD_SCHEMAS, "offset 7")
+    moved = msgspec.structs.replace(first.place(), position=first.position + 1)
+    with pytest.raises(CorruptObject, match="checksum"):
+        row_group.read(memory, KEY, moved, RECORD_SCHEMAS, "offset 7")
+
+
+def test_a_reader_refuses_the_footer_of_another_segment(memory):
+    first, *_ = segment.scan(memory, KEY)
+    other = CountingStore()
+    write(other, simple(7))
+    footer = parquet_footer.read(other, KEY)
+    data = memory.read(KEY)
+    memory.put(KEY, data[: first.position + first.length] + other.read(KEY)[footer.tail.position :])
+    with pytest.raises(CorruptObject, match=r"row groups end|checksum|another row group"):
+        row_group.read(memory, KEY, first.place(), RECORD_SCHEMAS, "x")
+
+
+def test_a_file_of_another_writer_is_refused(memory):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": [1]}), sink)
+    memory.put(KEY, sink.getvalue().to_pybytes())
+    with pytest.raises(CorruptObject, match="no checksum"):
+        segment.scan(memory, KEY)
+
+
+# Right checksums, wrong contents
+
+
+def resealed(store, change):
+    """Write the file again with a changed `pyspark-log.segment`, which has to be as long as before."""
+    data = store.read(KEY)
+    position = parquet_footer.read(store, KEY).tail.position
+    tail = data[position:]
+    changed = change(tail)
+    assert len(changed) == len(tail)
+    mark = list(parquet_footer._MARK.finditer(changed))[-1].span(2)
+    changed = changed[: mark[0]] + b"0" * 8 + changed[mark[1] :]
+    store.put(KEY, data[:position] + parquet_footer.sealed(changed))
+
+
+def test_a_newer_version_is_distinguished_from_damage(memory):
+    resealed(memory, lambda tail: tail.replace(b'"version":1', b'"version":2'))
+    with pytest.raises(NewerFormat):
+        segment.scan(memory, KEY)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"[[3,", b"[[0,"),
+        (b"[[3,", b"[[4,"),
+        (b'"base_offset":1000', b'"base_offset":-100'),
+        (b'"row_groups":', b'"row_grouqs":'),
+        (b'"leader_epochs":[[3,', b'"leader_epochs":[{3,'),
+    ],
+)
+def test_impossible_metadata_is_damage(memory, old, new):
+    resealed(memory, lambda tail: tail.replace(old, new, 1) if old != b"[[3," else _in_groups(tail, old, new))
+    with pytest.raises(CorruptObject):
+        segment.scan(memory, KEY, RECORD_SCHEMAS)
+
+
+def _in_groups(tail, old, new):
+    begin = tail.index(b'"row_groups":')
+    return tail[:begin] + tail[begin:].replace(old, new, 1)
+
+
+def test_rows_that_would_take_too_much_memory_are_not_decoded(memory, monkeypatch):
+    monkeypatch.setattr(row_group, "DECODED_BYTES", 50)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("it was decoded"))
+    entry, *_ = entries_between(memory, KEY, BASE, BASE + 1)
+    with pytest.raises(CorruptObject, match=r"would take .* bytes; the maximum is 50"):
+        row_group.read(memory, KEY, entry.place(), RECORD_SCHEMAS, "x")
+
+
+def test_a_page_that_decompresses_to_too_much_is_not_decoded(monkeypatch):
+    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 2**30)
+    store = MemoryStore()
+    write(store, [(batch_of([(bytes(100 * 2**20), 1)]), 0, 3)], compression="zstd")
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("it was decoded"))
+    [entry] = parquet_footer.read(store, KEY).entries
+    assert entry.length < 2**20
+    with pytest.raises(CorruptObject, match=r"would take 1048\d+ bytes"):
+        row_group.read(store, KEY, entry.place(), RECORD_SCHEMAS, "x")
+
+
+@pytest.mark.parametrize(("rows", "refused"), [(10, False), (400, True)])
+def test_a_dictionary_that_is_repeated_too_often_is_not_decoded(monkeypatch, rows, refused):
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 2**30)
+    monkeypatch.setattr(row_group, "DECODED_BYTES", 2**23)
+    store = MemoryStore()
+    texts = [{"name": "a" * 500_000, "count": 1, "timestamp": START}, {"name": "b", "count": 1, "timestamp": START}]
+    batch = pa.RecordBatch.from_pylist(texts * (rows // 2), OLD)
+    write(store, [(batch, 0, 3)], schemas=(OLD,))
+    [entry] = parquet_footer.read(store, KEY).entries
+    assert entry.length < 2**20
+    if refused:
+        with pytest.raises(CorruptObject, match="would take"):
+            row_group.read(store, KEY, entry.place(), (OLD,), "x")
+    else:
+        monkeypatch.setattr(row_group, "_has_large_dictionary", lambda *_: True)
+        assert row_group.read(store, KEY, entry.place(), (OLD,), "x") == batch
+
+
+@settings(max_examples=100)
+@given(st.integers(0), st.integers(0, 7))
+def test_a_row_group_with_a_right_checksum_and_wrong_bytes_is_decoded_or_refused(place, bit):
+    store = MemoryStore("the url")
+    write(store, simple(40), compression="none")
+    footer = parquet_footer.read(store, KEY)
+    [entry] = footer.entries
+    data = bytearray(store.read(KEY, entry.position, entry.length))
+    data[place % len(data)] ^= 1 << bit
+    crc = google_crc32c.value(bytes(data))
+    forged = entry.place()
+    forged = msgspec.structs.replace(forged, crc=crc)
+    whole_file = store.read(KEY)
+    store.put(KEY, whole_file[: entry.position] + bytes(data) + whole_file[entry.position + entry.length :])
+    read = row_group.read_bytes(store, KEY, forged, "x")
+    try:
+        batch = row_group._decode(footer, forged, read, RECORD_SCHEMAS, "x")
+    except CorruptObject:
+        return
+    assert batch.num_rows == 40

@@ -1,0 +1,132 @@
+"""The evolution of a typed topic's columns."""
+
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log_storage import chunk, schema, schema_evolution
+from pyspark_log_storage.column_conversion import as_newest
+from pyspark_log_storage.column_ddl import parse
+from pyspark_log_storage.column_types import ddl
+from pyspark_log_storage.errors import InvalidRecord
+from tests.storage import random_columns
+
+
+@pytest.mark.parametrize("seed", range(10))  # 34 topics with 3 evolutions each
+def test_rows_of_every_version_read_as_the_newest(seed):
+    random = Random(seed)
+    for _ in range(34):
+        versions = [random_columns.columns(random)]
+        while len(versions) < 4:
+            versions.append(random_columns.evolved(random, versions[-1]))
+            assert schema_evolution.why_incompatible(versions[-2], versions[-1]) is None
+            assert schema_evolution.merge(versions[-2], versions[-1], relax=True).equals(versions[-1])
+        for version in versions:
+            batch = random_columns.rows(random, version, 5)
+            newest = as_newest(batch, versions[-1])
+            newest.validate(full=True)
+            assert newest.schema.equals(versions[-1])
+            assert newest.to_pylist() == [random_columns.read_as(row, versions[-1]) for row in batch.to_pylist()]
+
+
+def test_rows_of_any_columns_come_back_from_a_chunk():
+    random = Random(7)
+    for _ in range(50):
+        stored = schema.typed(random_columns.columns(random))
+        assert schema.decode_all([schema.encode(stored)], "x") == (stored,)
+        batch = random_columns.rows(random, stored, 20)
+        header, data = chunk.encode(batch, 0, random.choice(["none", "lz4", "zstd"]))
+        assert chunk.decode(pa.py_buffer(data), header, [stored], "x").equals(batch)
+
+
+def test_a_batch_of_the_newest_schema_is_not_copied():
+    batch = random_columns.rows(Random(1), parse("a int, b string"), 3)
+    assert as_newest(batch, batch.schema) is batch
+
+
+ALLOWED = [
+    ("a int", "a int, b string"),
+    ("a tinyint", "a smallint"),
+    ("a smallint", "a int"),
+    ("a int", "a bigint"),
+    ("a int", "a double"),
+    ("a float", "a double"),
+    ("a decimal(5,2)", "a decimal(7,3)"),
+    ("a int not null", "a int"),
+    ("a struct<x: int>", "a struct<x: bigint, y: string>"),
+    ("a array<struct<x: int>>", "a array<struct<x: int, y: int>>"),
+    ("a map<string, int>", "a map<string, bigint>"),
+]
+REFUSED = [
+    ("a int, b int", "a int", "column 'b' was dropped, renamed or moved"),
+    ("a int", "b int", "column 'a' was dropped, renamed or moved"),
+    ("a int, b int", "b int, a int", "column 'a' was dropped, renamed or moved"),
+    ("a bigint", "a int", "column 'a' is bigint and cannot become int"),
+    ("a bigint", "a double", "column 'a' is bigint and cannot become double"),
+    ("a int", "a float", "column 'a' is int and cannot become float"),
+    ("a double", "a float", "column 'a' is double and cannot become float"),
+    ("a int", "a string", "column 'a' is int and cannot become string"),
+    ("a date", "a timestamp_ntz", "column 'a' is date and cannot become timestamp_ntz"),
+    ("a decimal(5,2)", "a decimal(6,4)", "column 'a' is decimal(5,2) and cannot become decimal(6,4)"),
+    ("a int", "a int not null", "column 'a' may be null in older rows, and cannot become not null"),
+    ("a int", "a int, b int not null", "the new column 'b' is not null, and older rows do not have it"),
+    ("a struct<x: int>", "a struct<y: int>", "column 'a.x' was dropped, renamed or moved"),
+    ("a array<int>", "a array<string>", "column 'a.element' is int and cannot become string"),
+    ("a map<int, int>", "a map<bigint, int>", "column 'a' is map<int, int> and cannot become map<bigint, int>"),
+    ("a map<string, int>", "a map<string, string>", "column 'a.value' is int and cannot become string"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), ALLOWED)
+def test_a_compatible_step_is_allowed(old, new):
+    assert schema_evolution.why_incompatible(parse(old), parse(new)) is None
+
+
+@pytest.mark.parametrize(("old", "new", "why"), REFUSED)
+def test_an_incompatible_step_is_refused(old, new, why):
+    assert schema_evolution.why_incompatible(parse(old), parse(new)) == why
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "merged"),
+    [
+        ("a int, b string", "c date, a int", "a int, b string, c date"),
+        ("a bigint", "a int", "a bigint"),
+        ("a int", "a bigint", "a bigint"),
+        ("a int not null", "a bigint", "a bigint not null"),
+        ("a int", "b int not null, c struct<x: int not null>", "a int, b int, c struct<x: int>"),
+        ("A int", "a bigint", "A bigint"),
+        ("a decimal(5,0)", "a decimal(4,2)", "a decimal(7,2)"),
+        ("a struct<x: int, y: int>", "a struct<y: bigint, z: int>", "a struct<x: int, y: bigint, z: int>"),
+    ],
+)
+def test_columns_are_merged_with_those_of_a_frame(current, wanted, merged):
+    found = schema_evolution.merge(parse(current), parse(wanted))
+    assert ddl(found) == ddl(parse(merged))
+    assert schema_evolution.why_incompatible(parse(current), found) is None
+
+
+def test_what_a_merge_cannot_hold_is_refused_by_name():
+    with pytest.raises(InvalidRecord, match=r"column 's.x' is int and cannot become string; cast it before the write"):
+        schema_evolution.merge(parse("s struct<x: int>"), parse("s struct<x: string>"))
+    with pytest.raises(InvalidRecord, match=r"cannot become decimal\(38,38\)"):
+        schema_evolution.merge(parse("a decimal(38,0)"), parse("a decimal(38,38)"))
+
+
+def test_a_change_is_told_by_its_columns():
+    assert schema_evolution.added(parse("a int, b int"), parse("a bigint, b int, c date")) == "a BIGINT, c DATE"
+
+
+def test_a_number_that_does_not_fit_a_narrower_column_is_an_error():
+    wide = pa.record_batch({"a": pa.array([1, 2**40])})
+    with pytest.raises(ValueError, match=r"column 'a'.*1099511627776"):
+        as_newest(wide, parse("a int"))
+    assert as_newest(wide.slice(0, 1), parse("a int")).to_pylist() == [{"a": 1}]
+
+
+def test_a_null_in_a_column_without_nulls_is_an_error():
+    with pytest.raises(ValueError, match="column 'a' has a null"):
+        as_newest(pa.record_batch({"a": pa.array([1, None])}), parse("a bigint not null"))
+    with pytest.raises(ValueError, match="column 'b' has a null"):
+        as_newest(pa.record_batch({"a": pa.array([1])}), parse("b bigint not null"))
