@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pyspark_log_coordinator.model import settings
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ T = TypeVar("T")
 BACKOFF_SECONDS_MAX = 1.0
 """Kafka's default of retry.backoff.max.ms. A longer retry.backoff.ms takes precedence."""
 
-_logger = logging.getLogger("pyspark_log")
-
 
 class RetryPolicy(msgspec.Struct, frozen=True):
     """Kafka's options of these names."""
@@ -33,8 +31,18 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """How long a node may be unreachable before a writer that waits elects leaders in its place."""
 
 
+def is_retriable(error: LogError) -> bool:
+    """Return whether the same call may succeed later without any action."""
+    return error.retriable
+
+
 def retry(
-    environment: Environment, policy: RetryPolicy, attempt: Callable[[], T], *, failed: LogError | None = None
+    environment: Environment,
+    policy: RetryPolicy,
+    attempt: Callable[[], T],
+    *,
+    failed: LogError | None = None,
+    is_retriable: Callable[[LogError], bool] = is_retriable,
 ) -> T:
     """Return the result of `attempt`; call it again after a retriable `LogError`, within the bounds of the policy.
 
@@ -50,10 +58,10 @@ def retry(
             except LogError as error:
                 failed = error
         attempts += 1
-        if not failed.retriable or attempts > policy.retries or environment.monotonic() >= deadline:
+        if not is_retriable(failed) or attempts > policy.retries or environment.monotonic() >= deadline:
             raise failed
         if attempts == 1:
-            _logger.warning("retrying for up to %g s: %s", timeout, failed)
+            logs.warning("retrying for up to %(seconds)g s: %(error)s", seconds=timeout, error=failed)
         longest = max(backoff, min(BACKOFF_SECONDS_MAX, backoff * 2 ** min(attempts, 32)))
         environment.sleep(min(environment.uniform(backoff, longest), max(0.0, deadline - environment.monotonic())))
         failed = None

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from pyspark_log_storage.errors import StoreError
-from tests.memory_store import MemoryStore, MemoryWriter
+from pyspark_log_storage.store import ObjectWriter
+from tests.elsewhere import PlainStore
 
 
-class BreakableStore(MemoryStore):
+class BreakableStore(PlainStore):
     """Raises `broken` from whatever it is asked, as long as that is set; `broken_writes` from what writes alone."""
 
     broken: type[StoreError] | None = None
@@ -53,6 +54,6 @@ class BreakableStore(MemoryStore):
         self._check(key, writes=True)
         super().delete(key)
 
-    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> ObjectWriter:
         self._check(key, writes=True)
         return super().open_write(key, durable=durable, replace=replace)

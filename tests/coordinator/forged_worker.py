@@ -20,6 +20,7 @@ from pyspark_log_coordinator.replication.isr import IsrShrunk
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.segments import orphans
+from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
 from pyspark_log_coordinator.topic import machine as topic
@@ -95,6 +96,10 @@ OF_A_TOPIC: dict[str, Any] = {
     "the log start of partition -1": LogStartMoved(-1, 1, 0),
     "a log start behind the log's end": LogStartMoved(0, END + 1, 0),
     "a log start that goes back": Entries([LogStartMoved(0, 4 * ROWS, 0), LogStartMoved(0, 0, 0)]),
+    "the first offset of a partition that there is not": FirstOffsetsSet({1: 7}),
+    "the first offset of partition -1": FirstOffsetsSet({-1: 7}),
+    "a first offset of a partition that has rows": FirstOffsetsSet({0: END + 1}),
+    "a first offset that no row can have": FirstOffsetsSet({0: 2**63}),
     "rows lost of a partition that there is not": RowsLost(1, 0, 1, ()),
     "rows lost from inside a chunk on": RowsLost(0, END - 1, END, ()),
     "rows lost from behind the log's end on": RowsLost(0, END + 1, END + 2, ()),

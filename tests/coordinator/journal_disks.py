@@ -10,7 +10,7 @@ from pyspark_log_storage.errors import (
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.several_nodes import one_after_another
 from tests.coordinator.troubled_store import TroubledStore
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 URLS = ("/disk/a", "/disk/b", "/disk/c")
 
@@ -19,11 +19,11 @@ class Disks:
     """Stores by address, the same for every process; some may be unreachable."""
 
     def __init__(self, *urls):
-        self.at = {url: MemoryStore(url) for url in urls or URLS}
+        self.at = {url: PlainStore(url) for url in urls or URLS}
         self.away = set()
 
     def open(self, url):
-        store = TroubledStore(self.at.setdefault(url, MemoryStore(url)))
+        store = TroubledStore(self.at.setdefault(url, PlainStore(url)))
         reading, creating = store.read, store.create
 
         def check():
@@ -44,10 +44,10 @@ class Disks:
     def found(self, *urls):
         return bootstrap.mark([self.open(url) for url in urls or URLS], fake_environment())
 
-    def log(self, *urls, create=False):
+    def log(self, *urls, create=False, environment=None):
         """Return the log of a process that was given these addresses."""
         stores = [self.open(url) for url in urls or URLS]
-        log = Log(stores, fake_environment(), open_node=self.open, probe=one_after_another)
+        log = Log(stores, environment or fake_environment(), open_node=self.open, probe=one_after_another)
         log.open(create=create)
         return log
 

@@ -16,14 +16,14 @@ from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.item_list import FOLDER, MACHINE
 from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.three_stores import mark
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore, wipe
 
 
 class Killed(BaseException):
     """The process has ended."""
 
 
-class Store(MemoryStore):
+class Store(PlainStore):
     """A store in memory that may be away, for all processes at once."""
 
     def __init__(self, url):
@@ -60,10 +60,10 @@ class Store(MemoryStore):
         super().delete(key)
 
     def keys(self, folder=""):
-        return sorted(key for key in self._objects if key.startswith(folder))
+        return [key for key in PlainStore.list(self, "") if key.startswith(folder)]
 
     def get(self, key):
-        return self._objects[key]
+        return PlainStore.read(self, key)
 
 
 class Cluster:
@@ -93,7 +93,7 @@ class Cluster:
             store.away = i in stores
 
     def wipe(self, store):
-        self.stores[store]._objects.clear()
+        wipe(self.stores[store])
 
 
 def assert_whole(cluster, items):

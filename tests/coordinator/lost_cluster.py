@@ -19,7 +19,9 @@ from pyspark_log_coordinator.rebuild.survey import Survey, survey
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage.store import Store, open_store
+from pyspark_log_storage import layout
+from pyspark_log_storage.addresses import open_store
+from pyspark_log_storage.store import Store
 from tests.coordinator.replicated_topic import ALL, write
 from tests.lost_folders import lose_folder
 
@@ -28,6 +30,9 @@ KEEP = {"retention.ms": "-1", "compression.type": "none"}
 
 class LostCluster:
     """Nodes 0 (the root), 1 and 2, each in a folder."""
+
+    parquet = False
+    """Whether `roll` writes Parquet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -67,7 +72,7 @@ class LostCluster:
         handle = self.log.topic(topic)
         one = handle.refresh().partitions[partition]
         taken = tuple(one.chunks[:chunks])
-        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, self.parquet)
         swap = run_roll(self.log.store_at, roll_task_of(handle, job), self.log.environment)
         handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
@@ -82,7 +87,7 @@ class LostCluster:
         return found
 
     def segment(self, node: str, topic: str, name: str, partition: int = 0) -> Path:
-        return self.folder(node, topic) / str(partition) / f"{name}.log"
+        return self.folder(node, topic) / str(partition) / layout.segment_file(name)
 
     def lose_journals(self) -> None:
         """Remove every journal."""

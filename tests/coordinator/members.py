@@ -12,7 +12,7 @@ from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 GUARD = 600
 """Seconds of the clock after which a group that does not settle fails."""
@@ -106,7 +106,7 @@ class Processes:
     """The processes. Time passes only in `run`, and where the journal waits."""
 
     def __init__(self, store=None, partitions=None, delay_ms=0, **config):
-        self.store = store or MemoryStore()
+        self.store = store or PlainStore()
         self.now = 1000.0
         self.topics = partitions or {"t": 6}
         self._nonces = count(1)

@@ -13,7 +13,7 @@ from pyspark_log_storage.node import Marker
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.troubled_store import TroubledStore
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 JOURNAL = "journal/"
 FOLDER = f"{JOURNAL}entries/"
@@ -24,7 +24,7 @@ class Stores:
     """Three stores, a node each, and processes that open the journal on them."""
 
     def __init__(self) -> None:
-        self.inner = [MemoryStore(f"store-{letter}") for letter in "abc"]
+        self.inner = [PlainStore(f"store-{letter}") for letter in "abc"]
         for i, store in enumerate(self.inner):
             mark(store, i)
 

@@ -57,6 +57,7 @@ from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.staged_chunk import StagedChunk
 from tests.coordinator.replica_disks import NOTHING, Disk, Known, Node, State, by_epoch, by_high_watermark, words
 from tests.coordinator.replica_invariants import INVARIANTS, entry_violation
+from tests.coordinator.topics import SCHEMAS
 
 
 class Result(NamedTuple):
@@ -112,7 +113,7 @@ class Model:
             "t",
             "1",
             TopicConfig(min_insync_replicas=min_insync),
-            (),
+            SCHEMAS,
             {each: f"{each}0" for each in nodes},
             (tuple(nodes),),
         )

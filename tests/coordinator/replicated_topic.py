@@ -53,7 +53,7 @@ class ReplicatedTopic:
         """Return the keys of the files and segments that a node has, without the topic's folder."""
         folder = topic_folder("t", self.handle.topic_id)
         keys = (key.removeprefix(folder) for key in self.log.node_store(node).list(folder))
-        return [key for key in keys if key.startswith("append/") or key.endswith((".log", ".index"))]
+        return [key for key in keys if key.startswith("append/") or key.endswith((".log", ".parquet", ".index"))]
 
     def content(self, node: str) -> dict[str, bytes]:
         """Return what a node has of the topic's rows."""
@@ -74,7 +74,8 @@ class ReplicatedTopic:
         """Roll the oldest chunks of a partition into a segment on one node; return its name."""
         one = self.partition(partition)
         taken = tuple(one.chunks[:chunks])
-        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        parquet = self.handle.journal.state.config.segment_format == "parquet"
+        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
         work = msgspec.structs.replace(roll_job.roll_task_of(self.handle, job), targets=(on,))
         swap = roll_run.run_roll(self.log.store_at, work, self.log.environment)
         self.handle.submit(MaintainSegments((swap,)))

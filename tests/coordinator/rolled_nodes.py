@@ -29,7 +29,8 @@ def fill(topic, batches, on=ALL):
 def job(topic, chunks=None):
     one = topic.partition()
     taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
-    return roll_plan.RollJob(0, one.leader_epoch, 1, (), taken, one.epoch_starts)
+    parquet = topic.handle.journal.state.config.segment_format == "parquet"
+    return roll_plan.RollJob(0, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
 
 
 def roll(topic, chunks=None):

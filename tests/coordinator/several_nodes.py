@@ -9,13 +9,13 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.store import Store
 from tests.coordinator.fake_environment import fake_environment
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 
 class Stores:
     """The stores of a cluster, by address; the root is at /cluster."""
 
-    def __init__(self, make: Callable[[str], Store] = MemoryStore) -> None:
+    def __init__(self, make: Callable[[str], Store] = PlainStore) -> None:
         self._make = make
         self.at: dict[str, Store] = {}
 

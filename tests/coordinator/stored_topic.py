@@ -23,7 +23,7 @@ from pyspark_log_storage import schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, topic_folder
 from pyspark_log_storage.store import Store
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 AT_ONCE = {"file.delete.delay.ms": "0", "orphan.retention.ms": "0", "retention.ms": "-1"}
 """Settings under which nothing waits."""
@@ -47,13 +47,15 @@ class StoredTopic:
 
     def __init__(self, store: Store | None = None, partitions: int = 1, **settings: str) -> None:
         """`settings` are of the topic, with "_" for each "." of Kafka's names."""
-        self.store = store or MemoryStore("the url")
+        self.store = store or PlainStore("the url")
         self.clock = Clock()
         self.log = self.open()
         config = {name.replace("_", "."): value for name, value in settings.items()}
         self.handle = self.log.create_topic("t", partitions, parse(config))
         self.expected: dict[int, list[bytes]] = defaultdict(list)
         self._batches = itertools.count()
+        self.parquet = config.get("segment.format") == "parquet"
+        """Whether `roll` and `merge` write Parquet, however small the segment is."""
 
     def open(self) -> Log:
         """Return the log as another process would open it."""
@@ -107,13 +109,13 @@ class StoredTopic:
         """Return the job of rolling the oldest chunks of a partition, all where no number is given."""
         one = self.handle.refresh().partitions[partition]
         taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
-        return roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts)
+        return roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, self.parquet)
 
     def merge_job(self, segments: int | None = None, partition: int = 0) -> roll_plan.RollJob:
         """Return the job of merging the oldest segments of a partition."""
         one = self.handle.refresh().partitions[partition]
         taken = one.segments[: len(one.segments) if segments is None else segments]
-        return roll_plan.RollJob(partition, one.leader_epoch, 2, taken, (), one.epoch_starts)
+        return roll_plan.RollJob(partition, one.leader_epoch, 2, taken, (), one.epoch_starts, self.parquet)
 
     def carry_out(self, job: roll_plan.RollJob) -> SwapSegments:
         """Write a job's segment, and swap nothing in."""

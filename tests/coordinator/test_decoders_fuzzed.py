@@ -9,42 +9,42 @@ import io
 import random
 import resource
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from pyspark_log.cli import describe, dump
+from pyspark_log.cli import describe, describe_group, dump
+from pyspark_log.client import partition_health
 from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.handover import handover_of
 from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log.client.write.staging import destination_of
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest
-from pyspark_log_coordinator.group.state import MemberDetails, Protocol
-from pyspark_log_coordinator.journal import journal_entry, journal_nodes, manifest, registers, snapshot
+from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
+from pyspark_log_coordinator.journal import journal_entry, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_coordinator.journal.paxos import NIL, Register
-from pyspark_log_coordinator.journal.place import OneStore
-from pyspark_log_coordinator.journal.replay import Replay
-from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import topic_cleanup, topic_description, topic_roll
-from pyspark_log_coordinator.membership import join_requests
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import MemberSettings
+from pyspark_log_coordinator.membership.session import Session
+from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.sync import catch_up, failure_detector
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, ElectPreferred, Holder
-from pyspark_log_storage import checkpoints, decoding, layout, node, schema
+from pyspark_log_coordinator.topic.machine import ElectLeaders, ElectPreferred, Holder
 from pyspark_log_storage.errors import LogError
 from tests.coordinator.forged import forge, within
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic, write
+from tests.coordinator.members import Topics
+from tests.coordinator.replicated_topic import write
 from tests.coordinator.several_nodes import Stores
+from tests.decoders import ENVELOPED, FILLED, GROUP, HANDLE, OBJECTS, PLAIN, Decode
 from tests.memory_store import MemoryStore
 from tests.mutations import arbitrary, changed, cut_or_flipped, resealed
 
@@ -55,88 +55,6 @@ FORGERIES = 150
 SECONDS_MAX = 10.0
 """Of what is done with one of them, on a busy machine."""
 MEGABYTES_MAX = 300
-
-Decode = Callable[[bytes], object]
-
-
-def filled() -> ReplicatedTopic:
-    """Return a topic with segments and chunks, which are on three nodes, and with rows that are not on all of them."""
-    made = ReplicatedTopic(replicas=(ALL, ("1", "2", "0")), retention_ms="-1")
-    for _ in range(6):
-        made.append({0: [b"a"] * 3, 1: [b"b"]}, on=ALL, acks="all")
-    made.roll(3)
-    made.append({0: [b"a"] * 3, 1: [b"b"]}, on=ALL[:2])
-    return made
-
-
-FILLED = filled()
-OBJECTS = {url: {key: store.read(key) for key in store.list("")} for url, store in FILLED.stores.at.items()}
-HANDLE = FILLED.handle
-FOLDER = layout.topic_folder("t", HANDLE.topic_id)
-
-
-def entry_of(journal: Journal[Any, Any]) -> bytes:
-    """Return a journal's newest entry."""
-    return journal.entries.read(journal.number) or b""
-
-
-def snapshot_of(journal: Journal[Any, Any]) -> bytes:
-    return journal.encoded_snapshot()[1]
-
-
-def as_entry(journal: Journal[Any, Any]) -> Decode:
-    """Return what reads an entry as one that follows all but the newest of a journal's entries."""
-
-    def read(data: bytes) -> object:
-        past = journal.begin()
-        while past.number < journal.number - 1:
-            past.take_next()
-        past._fold(data, past._decode(data, "the entry"))
-        return past.state
-
-    return read
-
-
-def as_snapshot(journal: Journal[Any, Any], machine: Machine[Any, Any]) -> Decode:
-    past = Replay(OneStore(MemoryStore()), "j/", machine, real_environment())
-    return lambda data: past.state_in(snapshot.decode_of(journal.number, data, "the snapshot"))
-
-
-def as_manifest(machine: Machine[Any, Any]) -> Decode:
-    return lambda data: decoding.decode(machine.decode_events, manifest.decode(data, "the manifest"), "the manifest")
-
-
-NODES = JournalNodes("c", tuple(JournalNode(name, f"/{name}", name) for name in "abc"), 2)
-VOTE, CLAIM = Register(1), Register(1, is_claim=True)
-MARKER = node.Marker("c", "0", "i", root=True)
-OFFSETS = checkpoints.encode_offsets({("t", 0): 5, ("t", 1): 7})
-EPOCHS = checkpoints.encode_epochs([(0, 0), (3, 7)])
-EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
-
-REQUEST = JoinRequest(JoinGroup(MemberDetails("m", (Protocol("range", b"a", b"b"),)), "consumer"), 3, 7)
-
-ENVELOPED: dict[str, tuple[bytes, Decode]] = {
-    "entry of a topic": (entry_of(HANDLE.journal), as_entry(HANDLE.journal)),
-    "entry of a cluster": (entry_of(FILLED.log.cluster), as_entry(FILLED.log.cluster)),
-    "snapshot of a topic": (snapshot_of(HANDLE.journal), as_snapshot(HANDLE.journal, topic.MACHINE)),
-    "snapshot of a cluster": (snapshot_of(FILLED.log.cluster), as_snapshot(FILLED.log.cluster, cluster.MACHINE)),
-    "manifest": (manifest.encode(EVENTS), as_manifest(topic.MACHINE)),
-    "vote": (registers.encode(VOTE, b"a value"), lambda data: registers.decode(VOTE, data, "it")),
-    "empty vote": (registers.encode(VOTE, NIL), lambda data: registers.decode(VOTE, data, "it")),
-    "claim": (registers.encode(CLAIM, b"f" * 32), lambda data: registers.decode(CLAIM, data, "it")),
-    "node marker": (node.encode(MARKER), lambda data: node.decode(data, "it")),
-    "journal nodes": (journal_nodes.encode(NODES), lambda data: journal_nodes.decode(data, "it")),
-    "description": (
-        topic_description.encode(topic_description.of(HANDLE)),
-        lambda data: topic_description.decode(data, "it"),
-    ),
-    "join request": (join_requests.encode_request(REQUEST), lambda data: join_requests.decode_request(data, "it")),
-}
-PLAIN: dict[str, tuple[bytes, Decode]] = {
-    "offset checkpoint": (OFFSETS, lambda data: checkpoints.decode_offsets(data, "it")),
-    "epoch checkpoint": (EPOCHS, lambda data: checkpoints.decode_epochs(data, "it")),
-    "schema": (schema.encode(schema.RECORD_WITH_HEADERS), lambda data: schema.decode(data, "it")),
-}
 
 
 @contextlib.contextmanager
@@ -192,7 +110,7 @@ def test_a_changed_file_is_dumped_or_refused(tmp_path):
 
 def copied() -> Stores:
     """Return the stores of the filled topic, for one test to forge in."""
-    stores = Stores()
+    stores = Stores(MemoryStore)
     for url, objects in OBJECTS.items():
         store = stores.open(url)
         for key, data in objects.items():
@@ -205,7 +123,7 @@ def use(log: Log, handle: TopicHandle) -> None:
     state = handle.journal.state
     for step in (
         lambda: describe._print(handle, describe._document(handle), all_configs=True),
-        lambda: [describe._troubles(each, state.config) for each in state.partitions],
+        lambda: [partition_health.troubles(each, state.config) for each in state.partitions],
         lambda: [read(log, handle, number) for number in range(len(state.partitions))],
         *(lambda command=command: handle.submit(command) for command in commands(state)),
         lambda: destination_of(handle, None, 10**6),
@@ -242,8 +160,32 @@ def events_of(journal: Journal[Any, Any]) -> list[Any]:
     return [event for each in entries for event in msgspec.msgpack.decode(each.events)]
 
 
-EVENTS_OF = {"topic": events_of(HANDLE.journal), "cluster": events_of(FILLED.log.cluster)}
-TYPES_OF = {"topic": get_args(topic.Event), "cluster": get_args(cluster.Event)}
+def use_group(log: Log) -> None:
+    """Do with a group what members, observers and operators do."""
+    consumer = Topics({"t": 2})
+    session = Session(log, "g", 3000)
+    member = consumer.member = GroupMember(
+        session, SharedPartitions(("range",), consumer), MemberSettings(), log.environment
+    )
+    for step in (
+        lambda: log.group("g", create=True),
+        lambda: [handover_of(each) for at in log.group("g").journal.state.offsets.values() for each in at.values()],
+        lambda: log.group("g").submit(OffsetCommit({HANDLE.topic_id: {0: Offset(4)}})),
+        lambda: log.group("g").submit(ResetOffsets({HANDLE.topic_id: {0: Offset(1)}}, running=True)),
+        member.poll,
+        member.poll,
+        member.leave,
+        lambda: describe_group._print(describe_group._look(log, "g"), everything=True, members=True),
+        lambda: verify.verify_cluster(log),
+        lambda: log.group("g").submit(DeleteGroup()),
+    ):
+        with contextlib.suppress(LogError):
+            step()
+
+
+JOURNALS = {"topic": HANDLE.journal, "cluster": FILLED.log.cluster, "group": GROUP}
+EVENTS_OF = {kind: events_of(journal) for kind, journal in JOURNALS.items()}
+TYPES_OF = {"topic": get_args(topic.Event), "cluster": get_args(cluster.Event), "group": get_args(group.Event)}
 
 
 def forge_events(journal: Journal[Any, Any], kind: str, dice: random.Random, stores: Stores) -> None:
@@ -263,7 +205,7 @@ def forge_snapshot(journal: Journal[Any, Any], kind: str, dice: random.Random, s
     stores.open("/cluster").put(key, snapshot.encode(forged))
 
 
-@pytest.mark.parametrize("kind", ["topic", "cluster"])
+@pytest.mark.parametrize("kind", JOURNALS)
 @pytest.mark.parametrize("forge_one", [forge_events, forge_snapshot])
 def test_whatever_is_forged_the_log_works_or_says_what_is_wrong(kind, forge_one, capsys):
     dice = random.Random(f"{kind} {forge_one.__name__}")
@@ -273,11 +215,16 @@ def test_whatever_is_forged_the_log_works_or_says_what_is_wrong(kind, forge_one,
             stores = copied()
             log = stores.log()
             try:
-                forge_one(log.cluster if kind == "cluster" else log.topic("t").journal, kind, dice, stores)
+                journals = {"cluster": log.cluster, "topic": log.topic("t").journal, "group": log.group("g").journal}
+                forge_one(journals[kind], kind, dice, stores)
             except OverflowError:
                 continue  # msgpack has no such number
             with within(SECONDS_MAX), contextlib.suppress(LogError):
                 log = stores.log()
-                use(log, log.topic("t"))
+                if kind == "group":
+                    log.group("g", create=True)
+                    use_group(log)
+                else:
+                    use(log, log.topic("t"))
                 worked += 1
     assert 0 < worked < FORGERIES

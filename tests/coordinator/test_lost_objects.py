@@ -14,7 +14,7 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from tests.coordinator.several_nodes import one_after_another
 from tests.coordinator.stand_in_threads import ShuffledThreads
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 from tests.processes.small_topic import SNAPSHOT_EVERY, TopicClient, error_of, make_constants_small, rows_of_all, seeded
 
 ROOT = ("/root",)
@@ -30,7 +30,7 @@ class Cluster:
     """The stores of a cluster in memory, and the processes that use them."""
 
     def __init__(self, contents: Contents) -> None:
-        self.stores = {url: MemoryStore(url) for url in contents}
+        self.stores = {url: PlainStore(url) for url in contents}
         for url, objects in contents.items():
             for key, data in objects.items():
                 self.stores[url].put(key, data)

@@ -20,9 +20,11 @@ from pyspark_log_coordinator.topic.machine import (
     StartTopic,
     Topic,
 )
+from pyspark_log_storage import schema
 from pyspark_log_storage.layout import born_name, segment_name
 from pyspark_log_storage.staged_chunk import StagedChunk
 
+SCHEMAS = tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS)
 _names = itertools.count(1)
 
 
@@ -32,7 +34,7 @@ def started(partitions: int = 1, replicas: Sequence[str] = ("A",), min_insync: i
         name="t",
         topic_id="1",
         config=TopicConfig(min_insync_replicas=min_insync, **config),
-        schemas=(),
+        schemas=SCHEMAS,
         incarnations={node: incarnation(node) for node in replicas},
         assignments=(tuple(replicas),) * partitions,
     )
@@ -61,9 +63,11 @@ def claim(
     return ProducerClaim(app or query, query, run, batch, take_over)
 
 
-def commit(claimed: ProducerClaim | None, *files: SequencedFile, acks: Acks = "all") -> CommitBatch:
+def commit(
+    claimed: ProducerClaim | None, *files: SequencedFile, acks: Acks = "all", begins: dict[int, int] | None = None
+) -> CommitBatch:
     """Return the command that appends the files' rows."""
-    return CommitBatch(claimed, files, acks)
+    return CommitBatch(claimed, files, acks, begins=begins)
 
 
 def decide(state: Topic, command: topic.Command) -> list[Any]:
@@ -105,9 +109,10 @@ def swap(
     log_bytes: int = 100,
     max_timestamp: int = 0,
     on: Sequence[str] = ("A",),
+    parquet: bool = False,
 ) -> SwapSegments:
     """Return the swap that puts a segment in the place of rows `[start, end)`."""
-    name = segment_name(start, born, f"{next(_names):032x}")
+    name = segment_name(start, born, f"{next(_names):032x}", parquet=parquet)
     holders = tuple(Holder(node, incarnation(node)) for node in on)
     made = SegmentRef(name, holders, start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp)
     return SwapSegments(partition, epoch, made)

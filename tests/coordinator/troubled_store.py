@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from pyspark_log_storage.errors import StoreError, StoreRefused, StoreUnavailable
-from tests.memory_store import MemoryStore, MemoryWriter
+from pyspark_log_storage.store import ObjectWriter
+from tests.elsewhere import PlainStore
 
 ALWAYS = 10**9
 
@@ -23,10 +24,10 @@ class Trouble(msgspec.Struct):
 
 
 class TroubledStore:
-    """Passes everything on to a `MemoryStore`, which several of these may share."""
+    """Passes everything on to a `PlainStore`, which several of these may share."""
 
-    def __init__(self, inner: MemoryStore | None = None) -> None:
-        self.inner = inner or MemoryStore()
+    def __init__(self, inner: PlainStore | None = None) -> None:
+        self.inner = inner or PlainStore()
         self.url = self.inner.url
         self.reads: list[str] = []
         self.lists: list[str] = []
@@ -109,7 +110,7 @@ class TroubledStore:
     def remove_folders(self, prefix: str) -> None:
         self.inner.remove_folders(prefix)
 
-    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> ObjectWriter:
         return self.inner.open_write(key, durable=durable, replace=replace)
 
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:

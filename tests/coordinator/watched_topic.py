@@ -2,10 +2,10 @@
 
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_storage import layout
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 
-class Watched(MemoryStore):
+class Watched(PlainStore):
     """Records reads of append files and segments, and may call something else first."""
 
     def __init__(self, url):

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.log.log import TopicHandle

@@ -15,7 +15,7 @@ from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.lifecycle import StartGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import Group
-from pyspark_log_coordinator.journal.journal import Outcome
+from pyspark_log_coordinator.journal.state_machine import Outcome
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS, MemberSettings
 from pyspark_log_coordinator.membership.session import Session

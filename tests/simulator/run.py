@@ -245,11 +245,11 @@ def _small(settings: Settings) -> Iterator[None]:
 def _simulated(world: World) -> Iterator[None]:
     """Let what the product takes from its process come from the simulated one."""
 
-    def open_log(path: str, *, create: bool = False) -> Log:
+    def open_log(path: str, options: object = None, *, create: bool = False) -> Log:
         world.process.open(create=create)
         return world.process.log
 
-    def stores_at(address: str) -> Callable[[str], Any]:
+    def stores_at(address: str, options: object = None) -> Callable[[str], Any]:
         return world.process.log.store_at
 
     reads: weakref.WeakKeyDictionary[Any, lanes.InlineReads] = weakref.WeakKeyDictionary()

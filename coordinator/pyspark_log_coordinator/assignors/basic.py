@@ -20,7 +20,12 @@ Shares = dict[str, list[TopicPartition]]
 
 
 def assign_range(partitions: Mapping[str, int], members: Sequence[Subscriber]) -> Shares:
-    """Share the `partitions` (how many each topic has) out as ranges."""
+    """Share the `partitions` (how many each topic has) out as ranges.
+
+    >>> members = [Subscriber(name, Subscription(("t",))) for name in ("a", "b")]
+    >>> {name: [each.partition for each in share] for name, share in assign_range({"t": 3}, members).items()}
+    {'a': [0, 1], 'b': [2]}
+    """
     shares: Shares = {each.member_id: [] for each in members}
     for topic in sorted(partitions):
         takers = _takers(members, topic)
@@ -33,7 +38,12 @@ def assign_range(partitions: Mapping[str, int], members: Sequence[Subscriber]) -
 
 
 def assign_roundrobin(partitions: Mapping[str, int], members: Sequence[Subscriber]) -> Shares:
-    """Deal the `partitions` (how many each topic has) out in turn, past members that do not want the topic."""
+    """Deal the `partitions` (how many each topic has) out in turn, past members that do not want the topic.
+
+    >>> members = [Subscriber(name, Subscription(("t",))) for name in ("a", "b")]
+    >>> {name: [each.partition for each in share] for name, share in assign_roundrobin({"t": 3}, members).items()}
+    {'a': [0, 2], 'b': [1]}
+    """
     shares: Shares = {each.member_id: [] for each in members}
     turn = sorted(members, key=lambda each: each.order)
     position = 0

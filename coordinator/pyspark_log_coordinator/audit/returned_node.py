@@ -22,18 +22,16 @@ from pyspark_log_storage import checkpoints, layout, recovery, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.index import Index
 from pyspark_log_storage.node import require_marker
-from pyspark_log_storage.segment import EpochStarts
+from pyspark_log_storage.segment_file import EpochStarts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_storage.store import Store
 
 T = TypeVar("T")
-
-_LOG = ".log"
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -86,7 +84,7 @@ def inspect(handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
     marks = {partition: offset for (_, partition), offset in offsets.items()}
     found = []
     for number, partition in enumerate(state.partitions):
-        here = [key.removesuffix(_LOG) for key in keys if _is_segment(key, f"{folder}{number}/")]
+        here = _segments(keys, f"{folder}{number}/")
         if here or node_id in partition.replicas:
             segments = {key: _epochs_and_end(store, key) for key in here}
             key = f"{folder}{number}/{checkpoints.LEADER_EPOCH}"
@@ -101,8 +99,8 @@ def remove_strays(log: Log, node_id: NodeId, found: list[ReturnedNode]) -> int:
     store = log.node_store(node_id)
     strays = [stray for each in found for stray in each.strays]
     for each in strays:
-        store.delete(f"{each.key}{_LOG}")
-        store.delete(f"{each.key}.index")
+        for key in layout.segment_files(each.key):
+            store.delete(key)
     return len(strays)
 
 
@@ -128,7 +126,7 @@ def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
     """Return the leader epochs in a segment's header, and its end; no epochs if it is damaged."""
     base_offset = layout.base_offset_of(key)
     try:
-        _, epochs, _ = segment.read_header(store, f"{key}{_LOG}", f"segment {store.url}/{key}{_LOG}")
+        _, epochs = segment.epochs_of(store, key)
     except (CorruptObject, ObjectMissing):
         return (), base_offset  # `recover` reports it
     with contextlib.suppress(CorruptObject, ObjectMissing):
@@ -144,6 +142,7 @@ def _read(store: Store, key: str, decode: Callable[[bytes, str], T], default: T)
     return default
 
 
-def _is_segment(key: str, folder: str) -> bool:
-    name = key.removeprefix(folder)
-    return key.startswith(folder) and name.endswith(_LOG) and layout.is_segment_name(name.removesuffix(_LOG))
+def _segments(keys: Sequence[str], folder: str) -> list[str]:
+    """Return the keys of the segments in a partition's folder."""
+    found = (layout.segment_in(key) for key in keys if key.startswith(folder))
+    return [key for key in found if key is not None and "/" not in key.removeprefix(folder)]

@@ -79,7 +79,7 @@ def check(store: Store, folder: TopicFolder, topic: Topic, number: int, start: i
 
     If `node` is None, missing files are no damage, because the node is not known. Raises `NewerFormat`, `StoreError`.
     """
-    schemas = [schema.decode_records(data, f"topic {topic.name!r}") for data in topic.schemas]
+    schemas = schema.decode_all(topic.schemas, f"topic {topic.name!r}")
     files: dict[str, None] = {}
     good, bad = [], []
     for chunk in topic.partitions[number].chunks:

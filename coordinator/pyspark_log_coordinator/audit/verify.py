@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.index import IndexEntry
+    from pyspark_log_storage.segment_file import EpochStarts
     from pyspark_log_storage.store import Store
 
 
@@ -168,15 +169,15 @@ class _Audit:
         if not self._copies.is_single:
             where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}, {where}"
         rows = _Rows(where, number, ref.base_offset, ref.log_bytes, ref.holders)
-        whole: dict[NodeId, tuple[segment.EpochStarts, list[IndexEntry]]] = {}
+        whole: dict[NodeId, tuple[EpochStarts, list[IndexEntry]]] = {}
 
         def read(name: NodeId, store: Store) -> None:
             entries = segment.scan(store, key, self._handle.schemas)
-            check_segment(ref, entries)
+            check_segment(ref, entries, store.size(layout.segment_file(key)))
             if not segment.index_is_right(store, key, entries):
                 index = msgspec.structs.replace(rows, where=f"{where}.index")
-                self._add(index, "it does not match the .log", name, repairable=True)
-            epochs = () if self._copies.is_single else segment.read_header(store, f"{key}.log", where)[1]
+                self._add(index, f"it does not match the {layout.ending(key)}", name, repairable=True)
+            epochs = () if self._copies.is_single else segment.epochs_of(store, key)[1]
             whole[name] = epochs, entries
 
         self._report.segments += 1

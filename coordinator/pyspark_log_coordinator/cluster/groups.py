@@ -9,17 +9,14 @@ is deleted keeps its journal, whose generation a member that slept cannot outliv
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 
 from pyspark_log_storage.errors import UnknownGroup
+from pyspark_log_storage.layout import is_id
 from pyspark_log_storage.names import check_group
 from pyspark_log_storage.ranges import Int64
-
-_JOURNAL_ID = re.compile(r"[0-9A-Za-z_-]+")
-"""It is a part of the path of the group's journal; `group.id` is not."""
 
 
 class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -28,6 +25,7 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     group_id: str
     """Kafka's `group.id`: the group's name."""
     journal_id: str
+    """A part of the path of the group's journal; `group_id` is none."""
     created_ms: Int64
 
 
@@ -62,7 +60,7 @@ def check(name: str, group: GroupRecord) -> None:
     if group.group_id != name:
         raise ValueError(f"group {group.group_id!r} is stored as {name!r}")
     check_group(name)
-    if not _JOURNAL_ID.fullmatch(group.journal_id):
+    if not is_id(group.journal_id):
         raise ValueError(f"group {name!r} has the journal {group.journal_id[:300]!r}")
 
 

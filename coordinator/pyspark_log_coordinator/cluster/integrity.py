@@ -6,21 +6,18 @@ Names of topics and nodes become paths, and node ids lead to stores, so they mus
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.cluster import groups
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.journal.journal_nodes import LEAST
 from pyspark_log_coordinator.model import topic_config
+from pyspark_log_storage.layout import is_id
 from pyspark_log_storage.names import check_node, check_rack, check_topic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
     from pyspark_log_coordinator.cluster.nodes import Node
-
-_TOPIC_ID = re.compile(r"[0-9A-Za-z_-]+")
-"""A topic's id is a part of the path of all its files."""
 
 
 def check_entry(before: Cluster, events: list[Any], after: Cluster, number: int) -> None:
@@ -61,7 +58,7 @@ def _check_topic(name: str, topic: TopicRecord) -> None:
     if topic.name != name:
         raise ValueError(f"topic {topic.name!r} is stored as {name!r}")
     check_topic(name)
-    if not _TOPIC_ID.fullmatch(topic.topic_id):
+    if not is_id(topic.topic_id):
         raise ValueError(f"topic {name!r} has the id {topic.topic_id[:300]!r}")
     topic_config.check(topic.config)
     for nodes in topic.assignments:

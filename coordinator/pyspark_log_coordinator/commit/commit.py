@@ -12,7 +12,6 @@ leaders and brings replicas back into the ISR.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -22,18 +21,17 @@ from pyspark_log_coordinator.commit import commit_catch_up, inline_maintenance, 
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError, NotEnoughReplicas, OutcomeUnknown, UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.inbox import Inbox
-    from pyspark_log_coordinator.journal.journal import Outcome
+    from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.batch import Acks, StagedFile
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_coordinator.topic.machine import Command, Topic
-
-_logger = logging.getLogger("pyspark_log")
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -46,6 +44,8 @@ class Batch(msgspec.Struct, frozen=True):
     acks: Acks = "all"
     swaps: tuple[SwapSegments, ...] | None = None
     """What the tasks rolled or merged; None if they could not know the topic: then the commit rolls."""
+    begins: dict[int, int] | None = None
+    """The offset that the first row of each partition must get; None: wherever the partition ends."""
 
 
 def commit(
@@ -60,7 +60,8 @@ def commit(
     if any(file.topic_id != handle.topic_id for file in batch.files):
         name = handle.name
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
-    inbox = None if batch.claim is None else handle.inbox
+    # Of a batch that must begin at some offset, no process may take it up that knows nothing of such batches.
+    inbox = None if batch.claim is None or batch.begins is not None else handle.inbox
     try:
         outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms, inbox))
     except LogError as error:
@@ -73,6 +74,13 @@ def commit(
     finally:
         if inbox is not None:
             inbox.withdraw()
+    logs.debug(
+        "topic %(topic)r: batch %(batch)s of producer %(producer)r is in the log, in entry %(entry)d or before",
+        topic=handle.name,
+        producer=None if batch.claim is None else batch.claim.producer,
+        batch=None if batch.claim is None else batch.claim.batch_id,
+        entry=handle.journal.number,
+    )
     inline_maintenance.run_inline(handle, cleans_up=cleans_up)
     return _offsets(batch, outcome)
 
@@ -118,7 +126,7 @@ class _Attempt:
             try:
                 failure_detector_of(handle, self._session_timeout_ms).look_now_and_then(handle)
             except LogError as error:
-                _logger.warning("failure detection for topic %r failed: %s", handle.name, error)
+                logs.warning("failure detection for topic %(topic)r failed: %(error)s", topic=handle.name, error=error)
         return self._outcome
 
     def _prepare(self) -> CommitBatch:
@@ -129,7 +137,8 @@ class _Attempt:
             swaps = inline_maintenance.roll_one_inline(handle)
             if swaps:
                 handle.refresh()  # a roll takes time
-        return CommitBatch(batch.claim, tuple(each.file for each in batch.files), batch.acks, swaps)
+        files = tuple(each.file for each in batch.files)
+        return CommitBatch(batch.claim, files, batch.acks, swaps, batch.begins)
 
 
 def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:

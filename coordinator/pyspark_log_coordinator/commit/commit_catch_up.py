@@ -14,7 +14,6 @@ With a single node nothing is read and nothing is copied.
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_probe import has_newest
-from pyspark_log_storage import transfer
+from pyspark_log_storage import logs, transfer
 from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError, is_node_failure
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.node import require_marker, require_written
@@ -44,8 +43,6 @@ CATCH_UP_SECONDS = 10.0
 """How long a commit copies to one lagging in-sync replica before that leaves the ISR."""
 FOLLOW_SECONDS = 1.0
 """How long a commit with acks=1 copies to one follower."""
-
-_logger = logging.getLogger("pyspark_log")
 
 
 def has_several_nodes(state: Topic) -> bool:
@@ -165,7 +162,13 @@ def _with_holders(
         def failed(_source: NodeId, error: CorruptObject | StoreError, node: NodeId = node) -> None:
             if not is_node_failure(error):
                 raise error
-            _logger.warning("%s of topic %r is not on node %r: %s", file.name, handle.name, node, error)
+            logs.warning(
+                "%(file)s of topic %(topic)r is not on node %(node)r: %(error)s",
+                file=file.name,
+                topic=handle.name,
+                node=node,
+                error=error,
+            )
 
         with contextlib.suppress(AllCopiesFailed):
             first_readable([holder.node for holder in holders], partial(_copy, handle, file, node), failed)
@@ -191,7 +194,7 @@ def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
     except (StoreError, CorruptObject) as error:
         if not is_node_failure(error):
             raise
-        _logger.warning("node %r is behind in topic %r: %s", node, handle.name, error)
+        logs.warning("node %(node)r is behind in topic %(topic)r: %(error)s", node=node, topic=handle.name, error=error)
 
 
 _reached: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, int]] = weakref.WeakKeyDictionary()

@@ -9,11 +9,11 @@ Except past the hard cap, an error is logged and the work is left for later: it 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.maintenance import roll_job, roll_run
 from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ CLUSTER_CLEAN_UP_EVERY_ENTRIES = 64 * CLEAN_UP_EVERY_ENTRIES
 CLUSTER_CLEAN_UP_OBJECTS_MAX = 1_000
 """Objects of deleted topics that one cleanup deletes, which bounds how long a batch waits."""
 
-_logger = logging.getLogger("pyspark_log")
-
 
 def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
     """Return the rolls and merges for the tasks of the next batch: one each, the most urgent first."""
@@ -47,8 +45,11 @@ def roll_inline(store_at: Callable[[str], Store], work: RollTask, environment: E
     try:
         return (roll_run.run_roll(store_at, work, environment),)
     except LogError as error:
-        _logger.warning(
-            "maintenance of topic %r, partition %d was left for later: %s", work.topic, work.job.partition, error
+        logs.warning(
+            "maintenance of topic %(topic)r, partition %(partition)d was left for later: %(error)s",
+            topic=work.topic,
+            partition=work.job.partition,
+            error=error,
         )
         return ()
 
@@ -75,12 +76,12 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
             try:
                 swaps.append(roll_run.run_roll(handle.log.store_at, work, handle.log.environment))
             except (CorruptObject, ObjectMissing) as error:
-                _logger.warning(
-                    "topic %r, partition %d is past its cap of unrolled chunks and cannot be rolled, so it grows; find "
-                    "the damage with pyspark-log verify and repair it: %s",
-                    work.topic,
-                    work.job.partition,
-                    error,
+                logs.warning(
+                    "topic %(topic)r, partition %(partition)d is past its cap of unrolled chunks and cannot be rolled, "
+                    "so it grows; find the damage with pyspark-log verify and repair it: %(error)s",
+                    topic=work.topic,
+                    partition=work.job.partition,
+                    error=error,
                 )
         if not swaps:
             return
@@ -106,7 +107,12 @@ def clean_up(handle: TopicHandle) -> None:
     log = handle.log
 
     def failed(node: NodeId, error: LogError) -> None:
-        _logger.warning("cleanup of topic %r on node %r was left for later: %s", handle.name, node, error)
+        logs.warning(
+            "cleanup of topic %(topic)r on node %(node)r was left for later: %(error)s",
+            topic=handle.name,
+            node=node,
+            error=error,
+        )
 
     is_clusters_turn = handle.journal.number % CLUSTER_CLEAN_UP_EVERY_ENTRIES == 0
     try:
@@ -114,4 +120,4 @@ def clean_up(handle: TopicHandle) -> None:
         if is_clusters_turn:
             cluster_cleanup.clean_up_cluster(log, objects_max=CLUSTER_CLEAN_UP_OBJECTS_MAX)
     except LogError as error:
-        _logger.warning("cleanup of topic %r was left for later: %s", handle.name, error)
+        logs.warning("cleanup of topic %(topic)r was left for later: %(error)s", topic=handle.name, error=error)

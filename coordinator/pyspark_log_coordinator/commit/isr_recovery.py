@@ -12,12 +12,12 @@ on them. If all replicas are in sync nothing is read.
 
 from __future__ import annotations
 
-import logging
 import weakref
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ INLINE_SECONDS = 0.2
 INLINE_BYTES_MAX = 64 * 1024 * 1024
 """A node that lacks a larger object is left to a follower."""
 
-_logger = logging.getLogger("pyspark_log")
 
 _turns: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, float]] = weakref.WeakKeyDictionary()
 """When a node had its last turn, or was found out of sync if it had none."""
@@ -88,4 +87,6 @@ def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
     try:
         catch_up.catch_up(handle, node, deadline=handle.log.environment.monotonic() + seconds)
     except LogError as error:
-        _logger.warning("node %r stays out of sync in topic %r: %s", node, handle.name, error)
+        logs.warning(
+            "node %(node)r stays out of sync in topic %(topic)r: %(error)s", node=node, topic=handle.name, error=error
+        )

@@ -6,6 +6,7 @@ There is no broker here, so each group stores its own. What a member chooses for
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SESSION_TIMEOUT_MS = 45_000
 """A member expires when nothing was heard of it for this long."""
@@ -26,13 +27,25 @@ class _Field(NamedTuple):
     name: str
     """Kafka's name."""
     lowest: int
+    meaning: str
 
 
 _FIELDS = {
-    "initial_rebalance_delay_ms": _Field("group.initial.rebalance.delay.ms", 0),
-    "min_session_timeout_ms": _Field("group.min.session.timeout.ms", 1),
-    "max_session_timeout_ms": _Field("group.max.session.timeout.ms", 1),
-    "offset_metadata_max_bytes": _Field("offset.metadata.max.bytes", 0),
+    "initial_rebalance_delay_ms": _Field(
+        "group.initial.rebalance.delay.ms",
+        0,
+        "How long the first rebalance of an empty group waits for more members, in ms; each that joins extends the"
+        " wait.",
+    ),
+    "min_session_timeout_ms": _Field(
+        "group.min.session.timeout.ms", 1, "Smallest `session.timeout.ms` with which a member may join, in ms."
+    ),
+    "max_session_timeout_ms": _Field(
+        "group.max.session.timeout.ms", 1, "Largest `session.timeout.ms` with which a member may join, in ms."
+    ),
+    "offset_metadata_max_bytes": _Field(
+        "offset.metadata.max.bytes", 0, "Maximum size in bytes of the text that a member commits beside an offset."
+    ),
 }
 
 
@@ -42,14 +55,44 @@ class GroupConfig(
     rename={field: each.name for field, each in _FIELDS.items()}.get,
     forbid_unknown_fields=True,
 ):
-    """The settings of a group."""
+    """The settings of a group; `_FIELDS` says what each means."""
 
     initial_rebalance_delay_ms: int = 3_000
-    """How long the first rebalance of an empty group waits for more members; each that joins extends the wait."""
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     offset_metadata_max_bytes: int = 4_096
-    """Maximum size of the text that a member commits beside an offset."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A setting as the docs list it: Kafka's name, the values that it takes, its default and its meaning."""
+
+    name: str
+    takes: str
+    default: int
+    meaning: str
+
+
+def all_settings() -> tuple[Setting, ...]:
+    """Return all settings of a group."""
+    default = show(GroupConfig())
+    return tuple(
+        Setting(name, f"a whole number, {lowest} to {INT_MAX}", default[name], meaning)
+        for name, lowest, meaning in _FIELDS.values()
+    )
+
+
+def show(config: GroupConfig) -> dict[str, int]:
+    """Return the configuration by Kafka's names."""
+    return {each.name: getattr(config, field) for field, each in _FIELDS.items()}
+
+
+def defaults(names: Iterable[str]) -> dict[str, str]:
+    """Return the default values of these settings, for `alter`. Raise `InvalidOption` for an unknown name."""
+    known = show(GroupConfig())
+    for name in names:
+        if name not in known:
+            raise _unknown(name)
+    return {name: str(known[name]) for name in names}
 
 
 def alter(config: GroupConfig, settings: Mapping[str, str]) -> GroupConfig:
@@ -58,7 +101,7 @@ def alter(config: GroupConfig, settings: Mapping[str, str]) -> GroupConfig:
     values: dict[str, int] = {}
     for name, text in settings.items():
         if name not in fields:
-            raise InvalidOption(name, f"unknown group configuration {name!r}; choose one of {', '.join(fields)}")
+            raise _unknown(name)
         lowest = _FIELDS[fields[name]].lowest
         if not (text.isdecimal() and lowest <= int(text) <= INT_MAX):
             raise InvalidOption(
@@ -77,7 +120,14 @@ def alter(config: GroupConfig, settings: Mapping[str, str]) -> GroupConfig:
 
 def check(config: GroupConfig) -> None:
     """Raise `ValueError` for a stored number that no user can have set."""
-    for field, (name, lowest) in _FIELDS.items():
+    for field, (name, lowest, _) in _FIELDS.items():
         value = getattr(config, field)
         if not lowest <= value <= INT_MAX:
             raise ValueError(f"the group's {name} is {value}")
+
+
+def _unknown(name: str) -> InvalidOption:
+    known = [each.name for each in _FIELDS.values()]
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
+    return InvalidOption(name, f"unknown group configuration {name!r}; {hint}")

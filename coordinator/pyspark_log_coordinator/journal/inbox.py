@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.envelope import HEADER_BYTES, seal, unseal
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing
 
 if TYPE_CHECKING:
@@ -47,6 +47,20 @@ _MAGIC = b"PLIB"
 _VERSION = 1
 
 C = TypeVar("C")
+
+
+def delete_left_behind(place: JournalPlace, journal: str) -> int:
+    """Delete all commands from a place that the journal, named by its folder, has left; return how many.
+
+    A process that waits there finds that the journal has gone on elsewhere, and submits its command itself. Raises
+    `StoreError`.
+    """
+    store, folder = place.stores[0], layout.inbox(journal)
+    names = [key.removeprefix(folder) for key in store.list(folder)]
+    left = [name for name in names if layout.is_born_name(name)]
+    for name in left:
+        store.delete(folder + name)
+    return len(left)
 
 
 class Inbox(Generic[C]):
@@ -174,7 +188,7 @@ class Inbox(Generic[C]):
     def _command(self, store: Store, key: str) -> tuple[C, int] | None:
         """Return a command and its bytes, or None if it is being written, was removed, or cannot be read."""
         try:
-            body = unseal(_MAGIC, _VERSION, store.read(key), key)
+            body = unseal(_MAGIC, _VERSION, store.read(key, 0, HEADER_BYTES + BYTES_MAX), key)
             return decoding.decode(self._decode, body, key), len(body)
         except (CorruptObject, NewerFormat, ObjectMissing, LogError):
             return None

@@ -17,7 +17,7 @@ read here.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -27,7 +27,7 @@ from pyspark_log_coordinator.journal.gaps import has_more
 from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, Entry, ManifestName, digest
 from pyspark_log_coordinator.journal.pace import Pace
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS, Replay
-from pyspark_log_coordinator.journal.state_machine import Machine
+from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
 from pyspark_log_storage.layout import born_name
 
@@ -40,19 +40,9 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY = 256
 _CONFLICT_BACKOFF_SECONDS, _CONFLICT_BACKOFF_SECONDS_MAX = 0.002, 0.1
 _POLL_SECONDS, _POLL_SECONDS_MAX = 0.002, 0.02
-FRESH_SECONDS = 1.0
-"""For so long a process proposes the next entry without looking first. Safety does not depend on it."""
 
 S = TypeVar("S")
 C = TypeVar("C")
-
-
-class Outcome(msgspec.Struct, Generic[S], frozen=True):
-    """The result of a command: its events, none if nothing had to change, and the number and state after them."""
-
-    number: int
-    state: S
-    events: list[Any]
 
 
 class Journal(Replay[S, C]):
@@ -129,7 +119,11 @@ class Journal(Replay[S, C]):
         return not self._opened or self._has_moved or self.entries.may_have(self.number + 1)
 
     def _refresh(self) -> S:
+        end: int | None = None  # the newest entry that there was when this began, if one request tells
         while True:
+            if end is None and self._opened and not self._has_moved:
+                end = self.entries.end_after(self.number)
+            is_end = end is not None and end <= self.number
             if not self._opened:
                 self._reset()
                 self.load_newest()
@@ -138,9 +132,10 @@ class Journal(Replay[S, C]):
                 if self._follow is None:
                     return self.state
                 self._migrate(migration.next_place(self, self._follow))
-            elif (data := self.entries.read(self.number + 1)) is not None:
+                end = None
+            elif not is_end and (data := self.entries.read(self.number + 1)) is not None:
                 self._take(data)
-            elif (newest := self.entries.newest_snapshot()) > self.number:
+            elif not is_end and (newest := self.entries.newest_snapshot()) > self.number:
                 # This process was suspended: the next entry, or one before it, has been trimmed.
                 known = self.number
                 self._opened = False
@@ -153,6 +148,7 @@ class Journal(Replay[S, C]):
                 migration.require_begun(self)
                 if not self._is_gapless:
                     if has_more(self):
+                        end = None
                         continue
                     self._is_gapless, self._pace.is_contended = True, False
                 self._looked, self._seen = self._environment.monotonic(), self.number
@@ -281,14 +277,17 @@ class Journal(Replay[S, C]):
     @property
     def is_fresh(self) -> bool:
         """Whether not to refresh: the newest known entry was the newest a moment ago, and the store is slow."""
-        is_recent = self._opened and self._environment.monotonic() - self._looked < FRESH_SECONDS
-        return is_recent and self._pace.is_slow
+        return self.is_recent and self._pace.is_slow
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the newest known entry was the newest a moment ago."""
+        return self._opened and self._environment.monotonic() - self._looked < self.entries.fresh_seconds
 
     def _may_propose_unread(self, *, is_late: bool) -> bool:
         """Return whether to propose the next entry without looking first whether it exists.
 
-        A process that has not looked for long might find a slot that was trimmed, and not learn what became of its
-        entry.
+        A process that has not looked for long might find a trimmed slot, and not learn what became of its entry.
         """
         if not self._opened or self._has_moved:
             return False

@@ -46,6 +46,9 @@ LEAST = 3
 """With fewer, the journals would not survive the loss of one."""
 PATIENCE_SECONDS = 5.0
 """How long to wait if no store answers."""
+BYTES_MAX = 1024 * 1024
+"""More than any list has: a node takes its address and some 150 bytes. Of a larger object no more is read, and it is
+damaged."""
 _MAGIC = b"PLJN"
 _VERSION = 1
 
@@ -91,14 +94,14 @@ def read(store: Store) -> JournalNodes | None:
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     try:
-        newest = decode(store.read(JOURNAL_NODES), f"{store.url}/{JOURNAL_NODES}")
+        newest = decode(store.read(JOURNAL_NODES, 0, BYTES_MAX), f"{store.url}/{JOURNAL_NODES}")
     except ObjectMissing:
         return None
     for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES):
         if not key.startswith(JOURNAL_NODES):
             break
         if is_of_cluster(key):
-            newest = decode(store.read(key), f"{store.url}/{key}")
+            newest = decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}")
     return newest
 
 

@@ -12,6 +12,7 @@ from pyspark_log_coordinator.journal import manifest, registers, single_store, s
 from pyspark_log_coordinator.journal.obsolete import obsolete_keys
 from pyspark_log_storage import layout, spare
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
+from pyspark_log_storage.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,7 +65,9 @@ class OneStoreObjects:
         Of several stores a majority is asked, which knows every snapshot that entries were trimmed by; with
         `everywhere` all stores that answer within a second.
         """
-        folders = self._journal, f"{self._journal}{spare.FOLDER}"
+        folders = [self._journal]
+        if not is_object_store(self._store):
+            folders.append(f"{self._journal}{spare.FOLDER}")
         yield from sorted({each for folder in folders for each in snapshot.numbers(self._store, folder)}, reverse=True)
 
     def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 SLOW_SECONDS = 0.0002
 """A store is slow if it takes so long for a request: every one that flushes to a disk, or is reached by a network."""
+FRESH_SECONDS, FRESH_SECONDS_REMOTE = 1.0, 10.0
+"""For so long a process proposes the next entry without looking first; longer in an object store, where a look costs a
+request. Safety does not depend on it: it is only much shorter than the time in which the next slot could be trimmed.
+"""
 LOOK_EVERY = 8
 """A process that meets no other looks into the inbox at every 8th entry, so that a fast one lets the others in."""
 _REQUESTS_OF_A_PROPOSAL = 3

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pyspark_log_coordinator.journal import paxos, snapshot
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, Task
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS, BACKLOG_MAX
 from pyspark_log_storage import spare
@@ -91,6 +92,7 @@ class Registers:
     """Whether the last proposal may have been written although other bytes are decided."""
     loses_cheaply = False
     """Whether to propose for a slot that is filled costs no more than to read it first."""
+    fresh_seconds = FRESH_SECONDS
 
     def __init__(
         self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
@@ -162,6 +164,10 @@ class Registers:
             self._leads = self._led_newest = n + 1
             self._process = os.getpid()
         return decided
+
+    def end_after(self, n: int) -> int | None:
+        """Return None: no single request tells where a journal on several stores ends."""
+        return None
 
     def leads(self, n: int) -> bool:
         """Return whether this process, to its knowledge, decided the entry before `n`, and so may fill its vote 0."""

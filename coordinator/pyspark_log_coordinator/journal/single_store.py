@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, FRESH_SECONDS_REMOTE
 from pyspark_log_storage import spare
 from pyspark_log_storage.errors import LogError, NodeMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
+from pyspark_log_storage.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +44,8 @@ class EntryLog:
         self._folder = f"{journal}entries/"
         self._environment = environment
         self._patience_ms = patience_ms
+        self.fresh_seconds = FRESH_SECONDS_REMOTE if is_object_store(store) else FRESH_SECONDS
+        """For how long `propose` may go without a look at the newest entry."""
         self.may_have_written = False
         """Whether the last proposal may have been written although other bytes are decided."""
 
@@ -64,11 +68,29 @@ class EntryLog:
     def newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, or 0 if there is none."""
         newest = next(snapshot.numbers(self._store, self._journal), 0)
+        if is_object_store(self._store):
+            return newest
         return newest or next(snapshot.numbers(self._store, f"{self._journal}{spare.FOLDER}"), 0)
 
     def newest_after(self, n: int) -> int:
         """Return the newest entry after slot `n`, with or without gaps before it; 0 if there is none."""
         return max(self._listed(self._folder, after=n), default=0)
+
+    def end_after(self, n: int) -> int | None:
+        """Return the highest number of an entry or snapshot after `n`, or `n`; None if that takes several requests.
+
+        An object store tells by one: the keys of snapshots come after those of entries, the newest of them first. The
+        order matters: an entry that was trimmed before its folder is listed has a snapshot afterwards.
+        """
+        if not is_object_store(self._store):
+            return None
+        end, snapshots = n, snapshot.folder(self._journal)
+        for key in self._store.list(self._journal, self._key(n)):
+            slot = slot_of(key.removeprefix(self._folder)) if key.startswith(self._folder) else None
+            end = end if slot is None else max(end, slot)
+            if key.startswith(snapshots) and (number := snapshot.number_of(key.removeprefix(snapshots))) is not None:
+                return max(end, number)
+        return end
 
     def leads(self, n: int) -> bool:
         """Return whether this process may propose for slot `n` without reading it first: never on one store."""
@@ -83,6 +105,8 @@ class EntryLog:
         yield from self._numbers(after=n)
 
     def _numbers(self, after: int) -> list[int]:
+        if is_object_store(self._store):
+            return sorted(self._listed(self._folder, after))
         spares = spare.key(self._journal, self._folder)
         return sorted({*self._listed(self._folder, after), *self._listed(spares, after)})
 

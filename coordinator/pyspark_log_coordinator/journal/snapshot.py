@@ -11,7 +11,6 @@ entry write the same state.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,10 +49,23 @@ def key(journal: str, number: int) -> str:
 
 def numbers(store: Store, journal: str) -> Iterator[int]:
     """Yield the numbers of the snapshots on a store, newest first."""
-    folder = f"{journal}snapshots/"
-    for each in store.list(folder):
-        with contextlib.suppress(ValueError):  # a foreign file
-            yield number_of_newest_first(each.removeprefix(folder))
+    begin = folder(journal)
+    for each in store.list(begin):
+        if (number := number_of(each.removeprefix(begin))) is not None:
+            yield number
+
+
+def folder(journal: str) -> str:
+    """Return the folder of a journal's snapshots."""
+    return f"{journal}snapshots/"
+
+
+def number_of(name: str) -> int | None:
+    """Return the number of the entry of the snapshot of this name, or None for a foreign file."""
+    try:
+        return number_of_newest_first(name)
+    except ValueError:
+        return None
 
 
 def encode(snapshot: Snapshot) -> bytes:

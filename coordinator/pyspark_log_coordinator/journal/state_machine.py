@@ -47,3 +47,11 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """(state, number of its newest entry); raises `ValueError` if these are impossible."""
     generation: Callable[[S], int] = _the_first
     """The generation of the journal's stores in which the entry after the state belongs."""
+
+
+class Outcome(msgspec.Struct, Generic[S], frozen=True):
+    """The result of a command: its events, none if nothing had to change, and the number and state after them."""
+
+    number: int
+    state: S
+    events: list[Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal import inbox, snapshot
 from pyspark_log_coordinator.journal.objects import checked
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace) -> int:
     key = snapshot.key(journal.folder, number)
     there = journal.objects_at(place)
     there.create(key, journal.objects.read(key, checked(check)), check)
-    return there.delete_before(number, check)
+    return there.delete_before(number, check) + inbox.delete_left_behind(place, journal.folder)
 
 
 def delete_before(journal: Journal[Any, Any], oldest: int) -> int:

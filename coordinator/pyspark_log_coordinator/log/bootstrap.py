@@ -14,9 +14,11 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_storage import layout, node
+from pyspark_log_storage.addresses import inner_url
 from pyspark_log_storage.errors import InvalidOption, NoCluster, NodeMissing
 from pyspark_log_storage.layout import JOURNAL_NODES
 from pyspark_log_storage.node import Marker
+from pyspark_log_storage.self_test import self_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +44,7 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
             _check_marker(store, marker, cluster_id, str(number))
     for store, marker in zip(stores, markers, strict=True):
         if marker is None:
-            node.self_test(store, environment.nonce())
+            self_test(store, environment.nonce(), environment.store_threads)
     members = []
     for number, store in enumerate(stores):
         marker = create_marker(store, Marker(cluster_id, str(number), environment.nonce()))
@@ -70,7 +72,7 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
     root = journals.place.stores[0]
     marker = node.read_marker(root)
     if marker is None:
-        node.self_test(root, environment.nonce())
+        self_test(root, environment.nonce(), environment.store_threads)
         marker = create_marker(root, Marker(environment.nonce(), FIRST_NODE, environment.nonce(), root=True))
     check_root(root, marker)
     first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
@@ -102,11 +104,17 @@ def _check(stores: Sequence[Store]) -> None:
         raise _refused(
             f"need at least {journal_nodes.LEAST} (3 tolerate the failure of one, 5 of two); got {len(urls)}"
         )
-    for url, other in itertools.permutations(urls, 2):
-        if url == other:
+    for url, other in itertools.combinations(urls, 2):
+        if inner_url(url) == inner_url(other):
             raise _refused(f"{url} is given twice; use a store of its own for each")
-        if f"{other}/".startswith(f"{url}/"):
+        if overlap(url, other):
             raise _refused(f"{url} and {other} overlap: one contains the other; use separate directories")
+
+
+def overlap(url: str, other: str) -> bool:
+    """Return whether one of two addresses contains the other, so that keys of one store would appear in the other."""
+    inner, outer = sorted(f"{inner_url(each)}/" for each in (url, other))
+    return inner != outer and outer.startswith(inner)
 
 
 def _check_marker(store: Store, marker: Marker, cluster_id: str, expected: str) -> None:

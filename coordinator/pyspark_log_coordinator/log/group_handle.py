@@ -12,7 +12,8 @@ from pyspark_log_storage.errors import UnknownGroup
 if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.group.state import Group
-    from pyspark_log_coordinator.journal.journal import Journal, Outcome
+    from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.journal.state_machine import Outcome
 
 
 class GroupHandle:

@@ -5,6 +5,7 @@ Here the state machines meet the stores; the rules are in the machines.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,10 @@ from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout, node
+from pyspark_log_storage.addresses import open_store
 from pyspark_log_storage.errors import CorruptObject, NoCluster, NodeMissing, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
-from pyspark_log_storage.store import open_store
+from pyspark_log_storage.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,10 +37,15 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.inbox import Inbox
-    from pyspark_log_coordinator.journal.journal import Journal, Outcome
+    from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.store import Store
+
+
+FRESH_SECONDS = 30.0
+"""For so long a process that uses an object store relies on what it knows of topics and nodes: metadata.max.age.ms."""
 
 
 class TopicHandle:
@@ -62,7 +69,7 @@ class TopicHandle:
         stored = self.journal.state.schemas
         if self._schemas[0] != stored:
             name = f"topic {self.name!r}"
-            self._schemas = stored, tuple(schema.decode_records(data, name) for data in stored)
+            self._schemas = stored, schema.decode_all(stored, name)
         return self._schemas[1]
 
     def refresh(self) -> topic.Topic:
@@ -154,6 +161,7 @@ class Log:
         After `NodeMissing` and `StoreUnavailable` the cluster goes on without the node. `StoreRefused` means that only
         this process may not use the node: others may still rely on it.
         """
+        self._opened_at = -float("inf")
 
     def open(self, *, create: bool) -> None:
         """Open the cluster, or create it if there is none and `create` is true; then probe the nodes.
@@ -161,6 +169,8 @@ class Log:
         Raises `NoCluster`; `NodeMissing` if the marker of the only node is not the one that the journal names;
         `StoreUnfit` if the store of a new cluster fails its self-test.
         """
+        if self._is_fresh:
+            return
         self.locate()
         if not self.cluster.refresh().cluster_id:
             if not create:
@@ -178,6 +188,22 @@ class Log:
                 return
             self.journals.are_located = True
         self.probe_nodes()
+        self._opened_at = self.environment.monotonic()
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether the cluster was opened a moment ago, and a store is so far away that it is not worth a look again.
+
+        What a topic's journal says is always read anew; here are but the names of topics, and whether nodes are there.
+        A node that was missing is looked for each time.
+        """
+        is_recent = self.environment.monotonic() - self._opened_at < FRESH_SECONDS
+        return self.is_remote and is_recent and not self.missing_nodes
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a store of the cluster is an object store, where each look is a request."""
+        return any(is_object_store(each) for each in self._stores.all())
 
     def locate(self) -> None:
         """Find where the journals live, unless that is certain. Tasks call this instead of `open`.
@@ -241,9 +267,19 @@ class Log:
         """Return the present topics by name."""
         return self.cluster.refresh().topics
 
-    def topic(self, name: str) -> TopicHandle:
-        """Return the handle of a topic's present incarnation, refreshed. Raises `UnknownTopic`."""
+    def topic(self, name: str, *, recent_suffices: bool = False) -> TopicHandle:
+        """Return the handle of a topic's present incarnation, refreshed. Raises `UnknownTopic`.
+
+        With `recent_suffices` it may know less than the newest entry, as `Journal.submit` may (`Journal.is_fresh`).
+        """
         check_topic(name)
+        if self._is_fresh and (known := self.cluster.state.topics.get(name)) is not None:
+            handle = self._handle(known)
+            if recent_suffices and handle.journal.is_fresh and not handle.journal.state.deleted:
+                return handle
+            with contextlib.suppress(UnknownTopic):  # it was deleted, and may have been created again
+                handle.refresh()
+                return handle
         record = cluster.topic_of(self.cluster.refresh(), name)
         handle = self._handle(record)
         handle.refresh()
@@ -301,10 +337,11 @@ class Log:
         *,
         replication_factor: int | None = None,
         replicas: Sequence[Sequence[NodeId]] | None = None,
+        columns: pa.Schema | None = None,
     ) -> TopicHandle:
-        """Create a topic; `replicas` names the nodes of each partition if the caller chooses them.
+        """Create a topic, typed if it has `columns`; `replicas` names each partition's nodes if a caller chooses them.
 
-        Raises `TopicExists`, `InvalidName`, `InvalidOption`.
+        Raises `TopicExists`, `InvalidName`, `InvalidOption`, `InvalidRecord`.
         """
         from pyspark_log_storage import schema
 
@@ -313,7 +350,7 @@ class Log:
             topic_id=self.environment.nonce(),
             partitions=partitions,
             config=config or TopicConfig(),
-            schemas=tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS),
+            schemas=tuple(map(schema.encode, schema.first_schemas(columns))),
             replication_factor=replication_factor,
             replicas=None if replicas is None else tuple(tuple(each) for each in replicas),
         )
@@ -329,13 +366,15 @@ class Log:
         config: TopicConfig | None = None,
         *,
         replication_factor: int | None = None,
+        columns: pa.Schema | None = None,
     ) -> TopicHandle:
         """Return a topic; create it if it does not exist. Of many concurrent callers one creates it."""
         try:
             return self.topic(name)
         except UnknownTopic:
             try:
-                return self.create_topic(name, partitions, config, replication_factor=replication_factor)
+                factor = replication_factor
+                return self.create_topic(name, partitions, config, replication_factor=factor, columns=columns)
             except TopicExists:
                 return self.topic(name)
 

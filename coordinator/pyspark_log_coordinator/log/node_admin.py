@@ -21,11 +21,12 @@ from pyspark_log_coordinator.cluster.machine import (
     SetRack,
     UnfenceNode,
 )
-from pyspark_log_coordinator.log.bootstrap import create_marker
+from pyspark_log_coordinator.log.bootstrap import create_marker, overlap
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, UnknownTopic
 from pyspark_log_storage.node import Marker
+from pyspark_log_storage.self_test import self_test
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
@@ -159,7 +160,7 @@ def has_replicas(log: Log, topic: str, node_id: NodeId) -> bool:
 
 def _mark(log: Log, store: Store, mine: Marker) -> Marker:
     """Test the store and give it a marker; return the stored one, which another process may have created first."""
-    node.self_test(store, log.environment.nonce())
+    self_test(store, log.environment.nonce(), log.environment.store_threads)
     return create_marker(store, mine)
 
 
@@ -175,7 +176,7 @@ def _check_overlap(log: Log, url: str) -> None:
     """Raise `InvalidOption` if one address contains the other: keys of one store would appear in the other."""
     for each in log.cluster.state.nodes.values():
         other = log.store.url if each.url == AT_THE_ROOT else each.url
-        if url.startswith(f"{other}/") or other.startswith(f"{url}/"):
+        if overlap(url, other):
             raise _refused(
                 f"{url} and node {each.node_id!r} at {other} overlap: one contains the other; use separate directories"
             )

@@ -6,13 +6,13 @@ committed offsets of deleted topics, and the heartbeats and join requests of pro
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_coordinator.membership.join_requests import JoinRequests
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log
 
-_logger = logging.getLogger("pyspark_log")
 
 CLEAN_UP_EVERY_ENTRIES = 64
 
@@ -58,7 +57,7 @@ def clean_up_inline(handle: GroupHandle) -> None:
     try:
         _clean_up(handle)
     except LogError as error:
-        _logger.warning("cleaning up the journal of group %r failed: %s", handle.group_id, error)
+        logs.warning("cleaning up the journal of group %(group)r failed: %(error)s", group=handle.group_id, error=error)
 
 
 def _clean_up(handle: GroupHandle) -> int:

@@ -24,6 +24,7 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, UnknownTopic
+from pyspark_log_storage.self_test import self_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,4 +137,4 @@ def _check_stores(log: Log, to: Sequence[NodeId]) -> None:
         known = node_of(log.cluster.state.nodes, each)
         store = log.store_at(known.url)
         node.require_marker(store, known.node_id, known.incarnation)
-        node.self_test(store, log.environment.nonce())
+        self_test(store, log.environment.nonce(), log.environment.store_threads)

@@ -19,11 +19,14 @@ from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
 from pyspark_log_storage.fan_out import FanOutWriter
 from pyspark_log_storage.node import require_marker, require_written
+from pyspark_log_storage.segment_file import RowTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_storage.parquet_segment import ParquetSegmentWriter
+    from pyspark_log_storage.segment_file import SegmentPlace
     from pyspark_log_storage.store import Store
 
 SMALL_CHUNK_BYTES = CHUNK_BYTES // 8
@@ -35,18 +38,31 @@ TINY_CHUNK_BYTES = 32 * 1024
 def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> SwapSegments:
     """Write the job's segment; return the swap that puts it in its place.
 
-    `store_at` opens a node's store by its address. Keeps one or two chunks in memory. Raises `CorruptObject`,
-    `StoreError`; what was written by then is an orphan.
+    `store_at` opens a node's store by its address. Keeps one or two chunks in memory, for Parquet also the rows of a
+    row group and their encoded bytes. Raises `CorruptObject`, `StoreError`; what was written by then is an orphan.
     """
+    if work.job.parquet:
+        try:
+            return _run(store_at, work, environment, parquet=True)
+        except RowTooLarge:
+            pass  # its rows are stored as chunks, which may have any size
+    return _run(store_at, work, environment, parquet=False)
+
+
+def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environment, *, parquet: bool) -> SwapSegments:
     job = work.job
     folder = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/"
-    name = layout.segment_name(job.base_offset, work.born, environment.nonce())
+    name = layout.segment_name(job.base_offset, work.born, environment.nonce(), parquet=parquet)
     stores = {each: store_at(work.addresses[each]) for each in work.targets}
     fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
     place = fan_out or next(iter(stores.values()))
-    writer = segment.SegmentWriter(place, folder, name, job.base_offset, job.epoch_starts)
+    writer = _writer(place, folder, name, work)
     try:
-        _copy(RollInput(store_at, work), work, writer)
+        rows = RollInput(store_at, work)
+        if isinstance(writer, segment.SegmentWriter):
+            _copy(rows, work, writer)
+        else:
+            _decode(rows, work, writer)
         if writer.end_offset != job.end_offset:
             where = f"topic {work.topic!r}, partition {job.partition}, offset {writer.end_offset}"
             raise CorruptObject(where, "the files that the journal names lack it: one was cut")
@@ -57,9 +73,21 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
     written = {each: stores[each] for each in (fan_out.done if fan_out else stores)}
     if not written:
         raise StoreUnavailable("", name, f"no node has all of {name}: each failed at one of its two files; try again")
-    holders = _holders(written, work, f"{folder}{name}.log")
+    holders = _holders(written, work, layout.segment_file(f"{folder}{name}"))
     made = SegmentRef.of(done, holders, job.level, job.timestamp_reached)
     return SwapSegments(job.partition, job.leader_epoch, made)
+
+
+def _writer(
+    place: SegmentPlace, folder: str, name: str, work: RollTask
+) -> segment.SegmentWriter | ParquetSegmentWriter:
+    job = work.job
+    begin = place, folder, name, job.base_offset, job.epoch_starts
+    if not layout.is_parquet(name):
+        return segment.SegmentWriter(*begin)
+    from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter  # imports pyarrow.parquet
+
+    return ParquetSegmentWriter(*begin, ParquetRows(job.partition, work.schemas, work.compression))
 
 
 class _SegmentFanOut:
@@ -114,6 +142,12 @@ def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[
     if not found:
         raise errors[0]
     return tuple(found)
+
+
+def _decode(rows: RollInput, work: RollTask, writer: ParquetSegmentWriter) -> None:
+    """Write the rows of every chunk."""
+    for epoch, header, data, name in rows.chunks():
+        writer.append(chunk.decode(data, header, work.schemas, name), header.schema_id, epoch)
 
 
 def _copy(rows: RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:

@@ -1,4 +1,6 @@
-"""Cleans up a topic: expires rows, deletes files that are no longer needed, trims the journal, writes checkpoints.
+"""Cleans up a topic: expires rows, deletes files that are not needed, trims the journal, publishes what is derived.
+
+Derived are the checkpoints and the Delta table.
 
 Many processes may do this at once. Each result is one journal entry, which has no effect if another process was first.
 Files are deleted only after the entry that gives them up, on every reachable node. A node that fails is left out, and
@@ -15,6 +17,7 @@ import msgspec
 from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance.delta_table import publish_on_nodes
 from pyspark_log_coordinator.segments import retention
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloorRaised, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
@@ -81,6 +84,7 @@ def clean_up_topic(
         count += sum(len(orphaned[name]) for name in nodes.stores)
         count += handle.inbox.delete_before(handle.journal.place, handle.journal.state.orphan_floor)
     checkpoint_files.write_on_nodes(handle, nodes)
+    publish_on_nodes(handle, nodes)
     count += trimming.trim(handle.journal)
     spare_repair.repair(handle.journal)
     for name, error in nodes.failures.items():
@@ -144,4 +148,4 @@ def orphans(store: Store, handle: TopicHandle) -> list[str]:
 def _keys(handle: TopicHandle, name: str) -> list[str]:
     """Return the keys of the objects of a file, which is named by its key below the topic's folder."""
     key = f"{layout.topic_folder(handle.name, handle.topic_id)}{name}"
-    return [key] if name.startswith("append/") else [f"{key}.log", f"{key}.index"]
+    return [key] if name.startswith("append/") else list(layout.segment_files(key))

@@ -14,7 +14,6 @@ not end the session.
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -38,6 +37,7 @@ from pyspark_log_coordinator.membership.next_step import (
     is_joined,
     next_step,
 )
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
     FencedInstance,
     IllegalGeneration,
@@ -63,8 +63,6 @@ NEWS_SECONDS = 5.0
 """How often a working member asks whether the work has to be assigned anew."""
 BACKOFF_SECONDS = 0.1
 """How long a member waits after a store did not answer."""
-
-_logger = logging.getLogger("pyspark_log")
 
 
 class GroupMember:
@@ -137,7 +135,7 @@ class GroupMember:
             if not (error.retriable or isinstance(error, OutcomeUnknown)):
                 raise
             self._resting_until = self._environment.monotonic() + BACKOFF_SECONDS
-            _logger.warning("member %r of group %r tries again: %s", self.member_id, self.session.group_id, error)
+            self._warn(f"tries again: {error}")
 
     def pause(self) -> float:
         """Return after how many seconds `poll` has something to do again, if nothing else happens."""
@@ -184,13 +182,7 @@ class GroupMember:
 
     def _why_removed(self) -> str:
         """Return why this process believes that it was removed, empty if it does not know."""
-        return self.dropped or refusals.silent(self.silence(), self._settings.session_timeout_ms)
-
-    def silence(self) -> float:
-        """Return the longest time, in seconds, that the member has shown no sign of life."""
-        if self.session.beaten is None:
-            return self.session.longest_silence
-        return max(self.session.longest_silence, self._environment.monotonic() - self.session.beaten)
+        return self.dropped or refusals.silent(self.session.silence(), self._settings.session_timeout_ms)
 
     def stay(self) -> None:
         """Give a sign of life if that is due; for a second thread. Raises `LogError`.
@@ -206,7 +198,7 @@ class GroupMember:
             self.session.keep_alive()
         elif not self._settings.instance_id:
             self.dropped = refusals.not_polled(idle, self._settings.max_poll_interval_ms)
-            _logger.warning("member %r of group %r: %s", self.member_id, self.session.group_id, self.dropped)
+            self._warn(f"leaves: {self.dropped}")
             self._leave(standing)
 
     def until_due(self) -> float:
@@ -229,6 +221,10 @@ class GroupMember:
         finally:
             self.session.end()
             self._standing = self._new_standing()
+
+    def _warn(self, what: str) -> None:
+        message = "member %(member)r of group %(group)r %(what)s"
+        logs.warning(message, member=self.member_id, group=self.session.group_id, what=what)
 
     def _leave(self, standing: Standing) -> None:
         with contextlib.suppress(MemberError, UnknownGroup):

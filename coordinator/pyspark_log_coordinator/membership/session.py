@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group import machine as group
     from pyspark_log_coordinator.group.joining import JoinRequest
     from pyspark_log_coordinator.group.state import MemberId
-    from pyspark_log_coordinator.journal.journal import Outcome
+    from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log
 
@@ -208,6 +208,12 @@ class Session:
         known, self.group = self.group, state
         if (known.generation, known.barriers, known.state) != (state.generation, state.barriers, state.state):
             self._changed = self._environment.monotonic()
+
+    def silence(self) -> float:
+        """Return the longest time, in seconds, that the member has shown no sign of life."""
+        if self.beaten is None:
+            return self.longest_silence
+        return max(self.longest_silence, self._environment.monotonic() - self.beaten)
 
     def _show_life(self, now: float) -> None:
         if self.beaten is not None:

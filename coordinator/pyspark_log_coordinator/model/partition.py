@@ -17,7 +17,7 @@ from pyspark_log_storage.stored_names import SegmentName
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.segment import SegmentFile
+    from pyspark_log_storage.segment_file import SegmentFile
 
 NodeId = str
 BEFORE_ALL_TIMES = -(2**63)
@@ -93,6 +93,11 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     def rows(self) -> int:
         """The number of rows."""
         return self.end_offset - self.base_offset
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the rows are in a .parquet, which the name says."""
+        return layout.is_parquet(self.name)
 
     @property
     def length(self) -> int:

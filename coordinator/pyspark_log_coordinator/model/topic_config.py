@@ -48,6 +48,11 @@ _FIELDS = {
         1,
         "Maximum size in bytes of a merged segment. A partition with this many unrolled bytes, or 32 MB, is rolled.",
     ),
+    "segment_format": _Field(
+        "segment.format",
+        ("log", "parquet"),
+        "Format of the segments that will not be merged again; parquet: other engines can read these files, too.",
+    ),
     "segment_ms": _Field(
         "segment.ms", 1, "A partition is rolled when its oldest unrolled row was written this many ms ago."
     ),
@@ -116,6 +121,7 @@ class TopicConfig(
     unclean_leader_election_enable: bool = False
     replication_mode: Literal["isr", "quorum"] = "isr"
     replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS
+    segment_format: Literal["log", "parquet"] = "log"
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -122,7 +122,7 @@ class _Rebuild:
                 journal = store.list(layout.topic_journal(*each.plan.folder))
                 keys += [key for key in journal if layout.is_of_topic(key, folder)]
                 stems = each.plan.segments_aside.get(name, ())
-                keys += [f"{folder}{stem}{end}" for stem in stems for end in (".log", ".index")]
+                keys += [key for stem in stems for key in layout.segment_files(f"{folder}{stem}")]
                 keys += [f"{folder}append/{file}" for file in each.plan.files_aside.get(name, ())]
             for key in keys:
                 quarantine.set_aside(store, key, self.aside)

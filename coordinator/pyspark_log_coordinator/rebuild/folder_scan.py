@@ -19,7 +19,8 @@ from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import append_file, checkpoints, layout, recovery, segment, spare
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
-from pyspark_log_storage.segment import EpochStarts, SegmentFile
+from pyspark_log_storage.names import is_topic
+from pyspark_log_storage.segment_file import EpochStarts, SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 T = TypeVar("T")
-
-_LOG = ".log"
 
 
 class TopicFolder(NamedTuple):
@@ -84,9 +83,9 @@ class FolderContents(msgspec.Struct, frozen=True):
 
 
 def topic_folders(store: Store) -> Iterator[TopicFolder]:
-    """Yield the folder of every topic incarnation."""
-    for name in store.folders(layout.TOPICS):
-        for topic_id in store.folders(f"{layout.TOPICS}{name}/"):
+    """Yield the folder of every topic incarnation. Folders whose names no topic can have are not the product's."""
+    for name in filter(is_topic, store.folders(layout.TOPICS)):
+        for topic_id in filter(layout.is_id, store.folders(f"{layout.TOPICS}{name}/")):
             yield TopicFolder(name, topic_id)
 
 
@@ -163,15 +162,16 @@ class _Reading:
         self.damaged: list[str] = []
 
     def segment(self, name: str, progress: Callable[[int], object]) -> FoundSegment:
-        partition, stem = name.removesuffix(_LOG).split("/")
+        """Read the segment in the file `name` of the topic's folder."""
+        partition, stem = (layout.segment_in(name) or name).split("/")
         key = f"{self._prefix}{partition}/{stem}"
         named = layout.base_offset_of(stem)
-        size = self._store.size(f"{key}{_LOG}")
+        size = self._store.size(layout.segment_file(key))
         epochs: EpochStarts = ()
         try:
-            name = f"segment {self._store.url}/{key}{_LOG}"
-            begin, epochs, _ = segment.read_header(self._store, f"{key}{_LOG}", name)
+            begin, epochs = segment.epochs_of(self._store, key)
             if begin != named:
+                name = f"segment {self._store.url}/{layout.segment_file(key)}"
                 raise CorruptObject(name, f"it begins at offset {begin}, not {named} as its name says")
             entries, why = recovery.good_chunks(self._store, key)
         except CorruptObject as error:
@@ -212,7 +212,7 @@ class _Reading:
 
 def _is_segment(name: str) -> bool:
     number, _, last = name.partition("/")
-    return _is_number(number) and last.endswith(_LOG) and layout.is_segment_name(last.removesuffix(_LOG))
+    return _is_number(number) and "/" not in last and layout.segment_in(last) is not None
 
 
 def _is_number(text: str) -> bool:

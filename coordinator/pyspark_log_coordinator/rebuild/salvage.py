@@ -7,7 +7,8 @@
     salvaged  chunk 0   chunk 1   chunk 2   chunk 3      of any node, up to the first that no node has whole
 
 Copies are equal byte for byte, so the next chunk begins at the same byte on every node. The salvaged chunks are written
-as a segment whose name follows from its content, so doing it again writes the same segment.
+as a segment whose name follows from its content, so doing it again writes the same segment. Row groups of a Parquet
+segment are salvaged as chunks, if a node has the whole footer.
 """
 
 from __future__ import annotations
@@ -17,24 +18,26 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 
 from pyspark_log_coordinator.model.partition import NodeId
-from pyspark_log_storage import append_file, layout, segment
+from pyspark_log_storage import append_file, chunk, layout, parquet_footer, row_group, schema, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
-from pyspark_log_storage.segment import EpochStarts, SegmentFile, SegmentWriter
+from pyspark_log_storage.segment import SegmentWriter
+from pyspark_log_storage.segment_file import EpochStarts, SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa
 
     from pyspark_log_storage.chunk import Header
     from pyspark_log_storage.store import Store
 
 
-_Header = tuple[int, EpochStarts, int]
-"""Base offset, leader epochs, and the position of the first chunk."""
+_Header = tuple[int, EpochStarts]
+"""Base offset and leader epochs."""
+_COMPRESSION = "lz4"
+"""That of row groups which are salvaged. Always the same one: doing it again must write the same bytes."""
 
 
 class Salvage(msgspec.Struct, frozen=True):
@@ -55,14 +58,15 @@ def find(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str)
 
     `folder` is the topic's, and ends with "/". Raises `NewerFormat`, `StoreError`.
     """
-    key = f"{folder}{partition}/{name}.log"
+    key = f"{folder}{partition}/{name}"
     found, stores = _header(stores, key)
     if found is None:
         return None
-    base_offset, epochs, start = found
+    base_offset, epochs = found
+    chunks = _chunks(stores, key)
     end_offset, count, size = base_offset, 0, 0
     low, high = [], []
-    for header, _ in _chunks(stores, key, start):
+    for header, _ in chunks:
         end_offset += header.rows
         count += 1
         size += header.length
@@ -81,12 +85,11 @@ def find(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str)
 def write(salvage: Salvage, stores: Mapping[NodeId, Store], folder: str, target: Store) -> None:
     """Write the segment to `target`. Raises `CorruptObject` if chunks were damaged since `find`, `StoreError`."""
     into, file = f"{folder}{salvage.partition}/", salvage.file
-    key = f"{into}{salvage.source}.log"
+    key = f"{into}{salvage.source}"
     sources = {node: stores[node] for node in salvage.nodes}
     writer = SegmentWriter(target, into, file.name, file.base_offset, salvage.epochs)
     try:
-        found, _ = _header(sources, key)
-        for header, data in _chunks(sources, key, found[2]) if found is not None else ():
+        for header, data in _chunks(sources, key):
             if writer.end_offset < file.end_offset:
                 writer.append(header, data)
         if writer.end_offset != file.end_offset:
@@ -99,12 +102,12 @@ def write(salvage: Salvage, stores: Mapping[NodeId, Store], folder: str, target:
 
 
 def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, dict[NodeId, Store]]:
-    """Return the header of a .log, and the stores without those that have another file under its name."""
+    """Return the header of a segment, and the stores without those that have another file under its name."""
     headers: dict[NodeId, _Header] = {}
     others: set[NodeId] = set()
     for node, store in stores.items():
         with contextlib.suppress(CorruptObject, ObjectMissing):
-            header = segment.read_header(store, key, f"segment {store.url}/{key}")
+            header = segment.epochs_of(store, key)
             if header[0] == layout.base_offset_of(key):
                 headers[node] = header
             else:
@@ -112,22 +115,40 @@ def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, d
     return next(iter(headers.values()), None), {node: each for node, each in stores.items() if node not in others}
 
 
-def _chunks(stores: Mapping[NodeId, Store], key: str, position: int) -> Iterator[tuple[Header, pa.Buffer]]:
-    """Yield the chunks of a .log from a byte on, each from the first node that has it whole, until no node has."""
-    while (found := _first(stores, key, position)) is not None:
-        yield found
-        position += found[0].length
+def _chunks(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, pa.Buffer]]:
+    """Yield the chunks of a segment, each from the first node that has it whole, until no node has."""
+    yield from _row_groups(stores, key) if layout.is_parquet(key) else _of_log(stores, layout.segment_file(key))
 
 
-def _first(stores: Mapping[NodeId, Store], key: str, position: int) -> tuple[Header, pa.Buffer] | None:
+def _of_log(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, pa.Buffer]]:
+    def start_of(store: Store) -> int:
+        return segment.read_header(store, key, f"segment {store.url}/{key}")[2]
+
     def chunk_of(store: Store) -> tuple[Header, pa.Buffer]:
         for _, header, data in append_file.scan(store, key, position):
             return header, data
         raise CorruptObject(f"segment {store.url}/{key}", f"it has no chunk at byte {position}")
 
     with contextlib.suppress(AllCopiesFailed):
-        return first_readable(stores.values(), chunk_of, stop_unless_damaged)
-    return None
+        position = first_readable(stores.values(), start_of, stop_unless_damaged)
+        while True:
+            header, data = first_readable(stores.values(), chunk_of, stop_unless_damaged)
+            yield header, data
+            position += header.length
+
+
+def _row_groups(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, pa.Buffer]]:
+    """Yield the row groups of a .parquet as chunks."""
+
+    def rows_of(store: Store) -> pa.RecordBatch:
+        return row_group.read_by(store, key, footer, entry, schema.RECORD_SCHEMAS)
+
+    with contextlib.suppress(AllCopiesFailed):
+        footer = first_readable(stores.values(), lambda store: parquet_footer.read(store, key), stop_unless_damaged)
+        for entry in footer.entries:
+            batch = first_readable(stores.values(), rows_of, stop_unless_damaged)
+            header, data = chunk.encode(batch, entry.schema_id, _COMPRESSION)
+            yield header, pa.py_buffer(data)
 
 
 def _nonce(name: str, end_offset: int) -> str:

@@ -97,7 +97,7 @@ class TopicRebuild:
         nodes = self._segments[number, chosen.file.name]
         if target in nodes:
             return
-        if not transfer.has_object(self._stores[target], f"{key}.log"):
+        if not transfer.has_object(self._stores[target], layout.segment_file(key)):
             transfer.copy_segment(self._stores[nodes[0]], self._stores[target], key, chosen.file)
         nodes.append(target)
 

@@ -153,7 +153,7 @@ def newest_held(topic: Topic, node: NodeId) -> str | None:
     if numbers:
         return f"append/{topic.file(max(numbers)).name}"
     segments = (
-        (one.born, f"{number}/{one.name}.log")
+        (one.born, layout.segment_file(f"{number}/{one.name}"))
         for number, each in enumerate(topic.partitions)
         for one in each.all_segments
         if replicas.is_held(one.holders, node)

@@ -4,8 +4,11 @@
     level 2    `MERGE_COUNT` neighbours of level 1, merged
     level 3    `MERGE_COUNT` neighbours of level 2, merged
 
-So each byte is rewritten at most three times, however long the log is. A job is bounded by a budget of bytes, so that
-inline maintenance does not delay a writer for long, and by the rows that one segment can hold.
+So each byte is rewritten at most three times, however long the log is. With segment.format=parquet a segment that will
+not be merged again is written as Parquet: one of level 3, or one so large that 16 like it exceed segment.bytes. A
+Parquet segment is never merged; smaller segments that one follows cannot become more, and are merged to Parquet as they
+are. A job is bounded by a budget of bytes, so that inline maintenance does not delay a writer for long, and by the rows
+that one segment can hold.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class RollJob(msgspec.Struct, frozen=True):
     segments: tuple[SegmentRef, ...]
     chunks: tuple[ChunkRef, ...]
     epoch_starts: tuple[tuple[int, int], ...]
+    parquet: bool = False
+    """Whether the segment is written as Parquet."""
 
     @property
     def base_offset(self) -> int:
@@ -103,11 +108,25 @@ def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> Ro
     level = 1
     if not chunks:
         newest = partition.segments[max(0, len(partition.segments) - look_back) :]
-        segments = _to_merge(newest, min(budget, topic.config.segment_bytes))
+        size_max = min(budget, topic.config.segment_bytes)
+        segments = _to_merge(newest, size_max)
+        if not segments and topic.config.segment_format == "parquet":
+            segments = _left_between(newest, size_max)
         if not segments:
             return None
         level = max(each.level for each in segments) + 1
-    return RollJob(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts)
+    job = RollJob(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts)
+    return msgspec.structs.replace(job, parquet=_is_last(topic, partition, job))
+
+
+def _is_last(topic: Topic, partition: Partition, job: RollJob) -> bool:
+    """Return whether the job's segment will not be merged again, and is Parquet in this topic."""
+    if topic.config.segment_format != "parquet":
+        return False
+    if job.level >= LEVEL_MAX or job.bytes * MERGE_COUNT >= topic.config.segment_bytes:
+        return True
+    following = partition.segments_between(job.end_offset, job.end_offset + 1)
+    return bool(following) and following[0].is_parquet
 
 
 def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:
@@ -142,15 +161,33 @@ def _is_time_to_roll(topic: Topic, partition: Partition, now: int) -> bool:
     return sum(chunk.length for chunk in chunks) >= min(ROLL_BYTES, config.segment_bytes)
 
 
+def _left_between(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
+    """Return the oldest neighbours below the last level that a Parquet segment follows, as many as fit."""
+    run: list[SegmentRef] = []
+    for segment in segments:
+        if segment.is_parquet and run:
+            return tuple(run)
+        if segment.is_parquet or segment.level >= LEVEL_MAX or segment.log_bytes > size_max:
+            run = []
+            continue
+        run.append(segment)
+        while (
+            sum(each.log_bytes for each in run) > size_max or run[-1].end_offset - run[0].base_offset > SEGMENT_ROWS_MAX
+        ):
+            del run[0]
+    return ()
+
+
 def _to_merge(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
     """Return the oldest `MERGE_COUNT` neighbours of one level that fit into `size_max` bytes and one segment."""
     first = size = 0
     for last, segment in enumerate(segments):
-        if segment.level != segments[first].level or segment.level >= LEVEL_MAX:
+        is_final = segment.level >= LEVEL_MAX or segment.is_parquet
+        if segment.level != segments[first].level or segments[first].is_parquet or is_final:
             first, size = last, 0
-        if segment.level < LEVEL_MAX:
+        if not is_final:
             size += segment.log_bytes
-        if last + 1 - first == MERGE_COUNT and segment.level < LEVEL_MAX:
+        if last + 1 - first == MERGE_COUNT and not is_final:
             if size <= size_max and segment.end_offset - segments[first].base_offset <= SEGMENT_ROWS_MAX:
                 return tuple(segments[first : last + 1])
             size -= segments[first].log_bytes

@@ -11,7 +11,6 @@ not count, and the next catch-up of the node copies the file again.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.replication.damage import ReportDamage
@@ -19,7 +18,7 @@ from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import check_segment
-from pyspark_log_storage import append_file, recovery
+from pyspark_log_storage import append_file, logs, recovery
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 from pyspark_log_storage.node import require_marker
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
     from pyspark_log_storage.store import Store
-
-_logger = logging.getLogger("pyspark_log")
 
 
 def report_lost(handle: TopicHandle, node: NodeId) -> None:
@@ -105,7 +102,7 @@ def first_bad_byte(store: Store, file: ReplicaFile) -> int | None:
         return 0
     if why is None:
         try:
-            check_segment(file.segment, entries)
+            check_segment(file.segment, entries, store.size(file.stored_key))
         except CorruptObject:
             pass
         else:
@@ -120,10 +117,12 @@ def _submit(handle: TopicHandle, command: ReportDamage) -> bool:
     for event in damaged:
         count = len(event.files) + len(event.segments)
         if count == 1:
-            message = "topic %r: %d file on node %r is damaged or lost and no longer counts; it is copied again"
+            what = "is damaged or lost and no longer counts; it is copied again"
         else:
-            message = "topic %r: %d files on node %r are damaged or lost and no longer count; they are copied again"
-        _logger.warning(message, handle.name, count, command.node)
+            what = "are damaged or lost and no longer count; they are copied again"
+        files = "1 file" if count == 1 else f"{count} files"
+        message = "topic %(topic)r: %(files)s on node %(node)r %(what)s"
+        logs.warning(message, topic=handle.name, node=command.node, files=files, what=what)
     return bool(damaged)
 
 

@@ -14,7 +14,6 @@ A wrong observation loses no row acknowledged with acks=all, because the journal
 
 from __future__ import annotations
 
-import logging
 import weakref
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
 from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.replica_probe import has_required_files, live
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import is_node_failure
 
 if TYPE_CHECKING:
@@ -117,8 +117,6 @@ class FailureDetector:
         return elected
 
 
-_logger = logging.getLogger("pyspark_log")
-
 _detectors: weakref.WeakKeyDictionary[TopicHandle, FailureDetector] = weakref.WeakKeyDictionary()
 
 
@@ -141,11 +139,29 @@ def elect_leaders(handle: TopicHandle, command: ElectLeaders) -> list[Elected]:
     if election.is_unclean(handle.journal.state, command):
         command = msgspec.structs.replace(command, set_back=damage_reports.set_back(handle))
     events: list[Elected] = handle.submit(command).events
-    leaders = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
-    for each in events:
-        if isinstance(each, RowsLost):
-            message = "topic %r, partition %d: the new leader, node %r, lacks rows: offsets %d to %d are lost"
-            _logger.warning(message, handle.name, each.partition, leaders[each.partition], each.start, each.end - 1)
+    leaders = {each.partition: each for each in events if isinstance(each, LeaderElected)}
+    for each in leaders.values():
+        logs.info(
+            "topic %(topic)r, partition %(partition)d: node %(node)r leads from epoch %(epoch)d on"
+            if each.leader is not None
+            else "topic %(topic)r, partition %(partition)d has no leader from epoch %(epoch)d on",
+            topic=handle.name,
+            partition=each.partition,
+            epoch=each.leader_epoch,
+            node=each.leader,
+        )
+    for lost in events:
+        if isinstance(lost, RowsLost):
+            logs.warning(
+                "topic %(topic)r, partition %(partition)d: the new leader, node %(node)r, lacks rows: offsets "
+                "%(offset)d to %(last)d are lost",
+                topic=handle.name,
+                partition=lost.partition,
+                epoch=leaders[lost.partition].leader_epoch,
+                node=leaders[lost.partition].leader,
+                offset=lost.start,
+                last=lost.end - 1,
+            )
     return events
 
 

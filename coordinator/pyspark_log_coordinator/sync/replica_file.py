@@ -12,7 +12,7 @@ from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_storage import layout, transfer
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.segment import SegmentFile
+from pyspark_log_storage.segment_file import SegmentFile
 from pyspark_log_storage.staged_chunk import StagedChunk
 
 if TYPE_CHECKING:
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from pyspark_log_storage.store import Store
 
 
-def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry]) -> None:
-    """Raise `CorruptObject` if the chunks of a .log are not those that the journal names."""
+def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry], size: int) -> None:
+    """Raise `CorruptObject` if the chunks of a file of `size` bytes are not those that the journal names."""
     start, end = (entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0)
     if (start, end) != (ref.base_offset, ref.end_offset):
         told = f"[{ref.base_offset}, {ref.end_offset})"
         raise CorruptObject(f"segment {ref.name}", f"it holds rows [{start}, {end}), the journal says {told}")
-    if len(entries) != ref.chunks or entries[-1].position + entries[-1].length != ref.log_bytes:
-        size = entries[-1].position + entries[-1].length
+    if (len(entries), size) != (ref.chunks, ref.log_bytes):
         detail = f"it holds {len(entries)} chunks in {size} bytes, the journal says {ref.chunks} in {ref.log_bytes}"
         raise CorruptObject(f"segment {ref.name}", detail)
 
@@ -41,7 +40,7 @@ class ReplicaFile(msgspec.Struct, frozen=True):
     """An append file or a segment."""
 
     key: str
-    """The key of the file; of a segment without suffix."""
+    """The key of the file; of a segment as `layout.segment_name` ends it."""
     number: int
     """The file's number in the topic; of a segment its partition."""
     holders: tuple[Holder, ...]
@@ -54,7 +53,7 @@ class ReplicaFile(msgspec.Struct, frozen=True):
     @property
     def stored_key(self) -> str:
         """The key of the object that has the rows."""
-        return self.key if self.segment is None else f"{self.key}.log"
+        return self.key if self.segment is None else layout.segment_file(self.key)
 
 
 def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.journal.journal_move import JournalMoved
 from pyspark_log_coordinator.model import topic_config
+from pyspark_log_coordinator.topic import columns
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
     _check_topic(after, number)
     if after.config is not before.config:
         topic_config.check(after.config)
+    if before.started and after.schemas is not before.schemas:
+        columns.check_evolution(before.schemas, after.schemas)
     if len(after.partitions) < len(before.partitions):
         raise ValueError("it removes partitions")
     known = (*before.partitions, *[None] * (len(after.partitions) - len(before.partitions)))
@@ -68,6 +71,8 @@ def _check_state(state: Topic, number: int, *, rolled: bool) -> None:
 def _check_topic(topic: Topic, number: int) -> None:
     if not topic.started:
         raise ValueError("the topic has not been started")
+    if not topic.schemas:
+        raise ValueError("the topic has no schema")
     if topic.orphan_floor > number:
         raise ValueError(f"the orphan floor {topic.orphan_floor} is after the journal's newest entry, {number}")
     if topic.floor_mark is not None and topic.floor_mark.number > number:

@@ -6,9 +6,11 @@
     CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped, SegmentStaged ...
     MaintainSegments -> SegmentsSwapped, SegmentStaged ...
     ApplyRetention, DeleteRecords -> LogStartMoved ...
+    SetFirstOffsets  -> FirstOffsetsSet
     RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
     ConfirmDeletions -> DeletionsConfirmed
     AlterConfig      -> ConfigAltered
+    EvolveSchema     -> SchemaEvolved
     DeleteTopic      -> TopicDeleted                        the last entry, except that the journal may still move
     MoveJournal -> JournalMoved
 
@@ -38,11 +40,13 @@ from pyspark_log_coordinator.replication.isr import ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
-from pyspark_log_coordinator.segments import orphans, retention, swap
+from pyspark_log_coordinator.segments import first_offsets, orphans, retention, swap
+from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet, SetFirstOffsets
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
-from pyspark_log_coordinator.topic import integrity, replica_commands, restore, sequencing
+from pyspark_log_coordinator.topic import columns, integrity, replica_commands, restore, sequencing
+from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
@@ -108,9 +112,11 @@ Command = (
     | MaintainSegments
     | ApplyRetention
     | DeleteRecords
+    | SetFirstOffsets
     | RaiseOrphanFloor
     | ConfirmDeletions
     | AlterConfig
+    | EvolveSchema
     | DeleteTopic
     | MoveJournal
     | replica_commands.Command
@@ -122,8 +128,10 @@ Event = (
     | SegmentsSwapped
     | SegmentStaged
     | LogStartMoved
+    | FirstOffsetsSet
     | orphans.Event
     | ConfigAltered
+    | SchemaEvolved
     | TopicDeleted
     | JournalMoved
     | replica_commands.Event
@@ -149,15 +157,19 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
         raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
     match command:
         case CommitBatch():
-            events = sequencing.decide(state, command, now)
+            batch = sequencing.decide(state, command, now)
             # A replica that joins the ISR with the batch must hold a segment before that is swapped in.
-            return [*events, *swap.decide(_after(state, events), command.swaps, now)] if command.swaps else events
+            return [*batch, *swap.decide(_after(state, batch), command.swaps, now)] if command.swaps else batch
         case MaintainSegments():
             return list(swap.decide(state, command.swaps, now))
-        case ApplyRetention():
-            return list(retention.decide_retention(state, now))
-        case DeleteRecords():
-            return list(retention.decide_deletion(state, command, now))
+        case ApplyRetention() | DeleteRecords():
+            if isinstance(command, ApplyRetention):
+                moved = retention.decide_retention(state, now)
+            else:
+                moved = retention.decide_deletion(state, command, now)
+            return list(moved)
+        case SetFirstOffsets():
+            return list(first_offsets.decide(state, command))
         case RaiseOrphanFloor() | ConfirmDeletions():
             return list(orphans.decide(state, command, now))
         case AlterConfig():
@@ -165,6 +177,8 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             if changed.min_insync_replicas != state.config.min_insync_replicas:
                 topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
             return [] if changed == state.config else [ConfigAltered(changed)]
+        case EvolveSchema():
+            return list(columns.decide(state, command, now))
         case DeleteTopic():
             return [] if state.deleted else [TopicDeleted(now)]
         case _:
@@ -196,16 +210,18 @@ def evolve(state: Topic, event: Event) -> Topic:
             return _start(event) if isinstance(event, TopicStarted) else restore.evolve(event)
         case BatchSequenced():
             return sequencing.evolve(state, event)
-        case SegmentStaged():
-            return swap.evolve_staged(state, event)
-        case SegmentsSwapped():
-            return swap.evolve(state, event)
+        case SegmentStaged() | SegmentsSwapped():
+            return swap.evolve_staged(state, event) if isinstance(event, SegmentStaged) else swap.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
+        case FirstOffsetsSet():
+            return first_offsets.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
         case ConfigAltered() | JournalMoved():
             return msgspec.structs.replace(state, **msgspec.structs.asdict(event))
+        case SchemaEvolved():
+            return columns.evolve(state, event)
         case TopicDeleted():
             return _end(state, event)
         case _:
@@ -265,6 +281,7 @@ __all__ = [
     "ElectLeaders",
     "ElectPreferred",
     "Event",
+    "EvolveSchema",
     "FileRef",
     "HoldFiles",
     "Holder",
@@ -275,6 +292,7 @@ __all__ = [
     "ReportDamage",
     "RestoreTopic",
     "SequencedFile",
+    "SetFirstOffsets",
     "ShrinkIsr",
     "StartTopic",
     "Suspect",

@@ -25,7 +25,8 @@ from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.isr import IsrShrunk
 from pyspark_log_coordinator.segments import orphans
 from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
+from pyspark_log_coordinator.topic import columns
+from pyspark_log_storage.errors import BatchMismatch, InvalidRecord, NotEnoughReplicas
 from pyspark_log_storage.layout import born_of
 from pyspark_log_storage.ranges import Count, Int64
 
@@ -42,6 +43,8 @@ class CommitBatch(msgspec.Struct, frozen=True):
     acks: Acks = "all"
     swaps: tuple[SwapSegments, ...] = ()
     """What inline maintenance rolled and merged; stale ones are dropped."""
+    begins: dict[int, int] | None = None
+    """The offset that the first row of each partition must get; None: wherever the partition ends."""
 
     @property
     def rows(self) -> int:
@@ -63,8 +66,8 @@ class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, for
 def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     """Return the events of a batch: none for a replay and for a batch without rows.
 
-    Raises `ProducerFenced`, `BatchMismatch` (see `producers`), `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord`
-    for a partition that the topic does not have.
+    Raises `ProducerFenced`, `BatchMismatch` (see `producers`; also if a partition ends elsewhere than in `begins`),
+    `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord` for a partition or a schema that the topic does not have.
     """
     rows, claim = command.rows, command.claim
     if claim is not None and producers.is_replay(topic.producers.get(claim.producer), claim, rows, topic.name):
@@ -72,6 +75,8 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     if rows == 0:
         return []
     _check_partitions(topic, command)
+    _check_begins(topic, command)
+    columns.check_known(topic, command.files)
     orphans.check_born(topic, (file.name for file in command.files))
     files = tuple(
         msgspec.structs.replace(file, holders=replicas.of_current_incarnations(topic, file.holders))
@@ -201,7 +206,10 @@ def _grow(topic: Topic, partition: Partition, growth: Growth) -> Partition:
 
 
 def evolve(topic: Topic, event: BatchSequenced) -> Topic:
-    """Return the topic after the batch."""
+    """Return the topic after the batch. Raises `ValueError` for a chunk whose schema the topic does not have."""
+    schemas = len(topic.schemas)
+    if any(chunk.schema_id >= schemas for file in event.files for chunk in file.chunks):
+        raise ValueError(f"a chunk has a schema that the topic lacks, which has {schemas}")
     known = topic.producers
     if event.claim is not None:
         born = min((born_of(file.name) for file in event.files), default=0)
@@ -235,3 +243,18 @@ def _check_partitions(topic: Topic, command: CommitBatch) -> None:
                     f"topic {topic.name!r} has no partition {chunk.partition}: it has {count}, numbered "
                     "from 0; correct the column 'partition' or add partitions"
                 )
+
+
+def _check_begins(topic: Topic, command: CommitBatch) -> None:
+    """Refuse a batch whose rows would get other offsets than its writer counts on: somebody else has written rows."""
+    for number, begin in (command.begins or {}).items():
+        end = topic.partition(number).log_end
+        if end != begin:
+            claim = command.claim
+            raise BatchMismatch(
+                "" if claim is None else claim.producer,
+                0 if claim is None else claim.batch_id,
+                f"topic {topic.name!r}, partition {number}: the rows were to begin at offset {begin}, but the "
+                f"partition ends at offset {end}: another writer has added rows, or an election has cut some; stop the "
+                "other writer, look at the end of the partition, and start again",
+            )

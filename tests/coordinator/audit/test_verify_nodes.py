@@ -11,7 +11,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
-from pyspark_log_storage import segment, transfer
+from pyspark_log_storage import layout, segment, transfer
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from tests.coordinator.breakable_store import BreakableStore
@@ -21,10 +21,11 @@ from tests.coordinator.several_nodes import Stores
 HOW = ["flipped", "cut", "missing", "another"]
 
 
-@pytest.fixture
-def topic():
+@pytest.fixture(params=["log", "parquet"])
+def topic(request):
     """Three nodes with a segment of three chunks, and two append files."""
-    topic = ReplicatedTopic(Stores(BreakableStore), retention_ms="-1", orphan_retention_ms="0")
+    settings = {"retention_ms": "-1", "orphan_retention_ms": "0", "segment_format": request.param}
+    topic = ReplicatedTopic(Stores(BreakableStore), **settings)
     dice = random.Random(1)
     for _ in range(5):
         topic.append({0: [dice.randbytes(50_000), dice.randbytes(50_000)]}, on=ALL, acks="all")
@@ -65,7 +66,7 @@ def file_key(topic, number=0):
 
 
 def log_key(topic):
-    return f"{topic.handle.segment(0, topic.partition().segments[0].name)}.log"
+    return layout.segment_file(topic.handle.segment(0, topic.partition().segments[0].name))
 
 
 def other_of(topic, key):
@@ -234,6 +235,7 @@ def test_with_a_node_only_its_copies_are_repaired(topic):
     assert [each.node for each in audit(topic).findings] == ["0"]
 
 
+@pytest.mark.parametrize("topic", ["log"], indirect=True)
 def test_copies_that_are_whole_and_differ_are_named(topic):
     ref = topic.partition().segments[0]
     store = disk(topic, "2")
@@ -255,7 +257,7 @@ def test_copies_that_are_whole_and_differ_are_named(topic):
 def test_a_segment_that_waits_for_the_isr_is_read_too(topic):
     name = topic.roll(2)
     assert [each.name for each in topic.partition().staged] == [name]
-    spoil(topic, "0", f"{topic.handle.segment(0, name)}.log", "flipped")
+    spoil(topic, "0", layout.segment_file(topic.handle.segment(0, name)), "flipped")
     [found] = audit(topic).findings
     assert name in found.what
 

@@ -9,7 +9,13 @@ from tests.coordinator.three_stores import ThreeStores
 from tests.coordinator.troubled_store import TroubledStore
 
 
-@pytest.fixture(params=[TroubledStore, ThreeStores], ids=["one store", "three stores"])
+class TroubledBucket(TroubledStore):
+    """An object store: it needs no spares, and one list tells where a journal ends."""
+
+    is_object_store = True
+
+
+@pytest.fixture(params=[TroubledStore, ThreeStores, TroubledBucket], ids=["one store", "three stores", "a bucket"])
 def store(request):
     return request.param()
 

@@ -26,6 +26,7 @@ from tests.coordinator.journal_objects import (
     raw_entry,
 )
 from tests.coordinator.spares import lose_both, replace_both, spare_of
+from tests.coordinator.three_stores import ThreeStores
 from tests.coordinator.troubled_store import TroubledStore
 
 
@@ -159,6 +160,7 @@ def test_nothing_is_written_behind_an_entry_of_a_newer_version(journal, store):
 # Loss
 
 
+@pytest.mark.parametrize("store", [TroubledStore, ThreeStores], indirect=True)
 @pytest.mark.parametrize("n", [1, 5, 9])
 def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(journal, store, n):
     fill(journal, 9)

@@ -20,7 +20,7 @@ from pyspark_log_storage.errors import CorruptObject
 from tests.coordinator.forged import forge, within
 from tests.coordinator.forged_worker import OF_A_NEW_TOPIC, OF_A_TOPIC, OF_THE_CLUSTER
 from tests.coordinator.stored_topic import StoredTopic
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 PATIENCE_SECONDS = 20
 NO_VERSION = {"an event that no version knows", "an event that is none"}
@@ -42,7 +42,7 @@ def test_an_impossible_entry_is_an_error_that_names_it(outcomes, what):
 
 @pytest.fixture
 def stored() -> StoredTopic:
-    return StoredTopic(MemoryStore("the url"), partitions=2)
+    return StoredTopic(PlainStore("the url"), partitions=2)
 
 
 def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored):

@@ -21,7 +21,7 @@ from tests.coordinator.journal_objects import (
     snapshots_in,
 )
 from tests.coordinator.spares import lose_both, replace_both, spare_of
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -107,7 +107,7 @@ def test_asking_for_a_version_changes_nothing(store):
 
 
 def test_an_interrupted_trimming_and_a_void_entry_in_its_slot_are_no_damage(store):
-    journal, stranger = open_list(store), MemoryStore()
+    journal, stranger = open_list(store), PlainStore()
     fill(journal, 3 * KEPT)
     kept = {n: store.read(entry_key(n)) for n in entries_in(store)}
     trimming.trim(journal)

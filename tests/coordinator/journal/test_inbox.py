@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.journal import pace
 from pyspark_log_coordinator.journal.inbox import ABANDONED_SECONDS, BYTES_MAX, COMMANDS_MAX, Inbox
-from pyspark_log_coordinator.journal.journal import FRESH_SECONDS
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
 from pyspark_log_coordinator.journal.trimming import trim
 from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import StoreUnavailable

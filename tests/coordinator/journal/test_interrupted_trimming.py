@@ -10,7 +10,7 @@ from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
 from tests.coordinator.item_list import FOLDER, AddItems, open_list
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 SNAPSHOTS, ENTRIES = f"{FOLDER}snapshots/", f"{FOLDER}entries/"
 
@@ -19,7 +19,7 @@ class Killed(BaseException):
     """The process has ended."""
 
 
-class MortalStore(MemoryStore):
+class MortalStore(PlainStore):
     """Ends the process at a delete, and lets others act before a read."""
 
     def __init__(self):

@@ -20,7 +20,7 @@ from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
 from tests.coordinator.local_stores import begin, open_moving
 from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.three_stores import mark
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 ROOT = Path(__file__).parents[3]
 PROCESSES, EACH = 10, 40
@@ -33,7 +33,7 @@ class MovingJournal:
     """A list whose journal is on the first three of six stores in generations 1 and 3, and on the others in 2."""
 
     def __init__(self):
-        self.stores = [MemoryStore(f"store-{number}") for number in range(6)]
+        self.stores = [PlainStore(f"store-{number}") for number in range(6)]
         for number, store in enumerate(self.stores):
             mark(store, number)
 

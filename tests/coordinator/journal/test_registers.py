@@ -13,7 +13,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from tests.coordinator.register_stores import FOLDER, JOURNAL, Stores, fail, mark
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_two_stores_that_refuse_are_an_error_at_once_and_nothing_is_proposed(sto
 def test_a_store_in_another_incarnation_counts_for_nothing(stores, marker):
     slots = stores.open()
     slots.propose(1, b"one")
-    stores.inner[0] = MemoryStore("store-a")
+    stores.inner[0] = PlainStore("store-a")
     if marker == "another":
         mark(stores.inner[0], 0, "incarnation-of-a-new-disk")
     slots = stores.open()

@@ -24,7 +24,7 @@ from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, a
 from tests.coordinator.journal_stores import Cluster, Killed, assert_whole
 from tests.coordinator.spares import spare_of
 from tests.coordinator.three_stores import ThreeStores, marked_stores
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -239,7 +239,7 @@ def test_an_entry_that_two_of_three_stores_have_outlives_the_loss_of_a_register(
     fill(cluster.open(), 1)
     cluster.away()
     for key in [key for key in cluster.stores[1].keys(ENTRIES) if number(3) in key]:
-        MemoryStore.delete(cluster.stores[1], key)
+        PlainStore.delete(cluster.stores[1], key)
     other = cluster.open()
     other.submit(AddItems(("other",)))
     assert cluster.open().refresh().items == ("item-0", "item-1", "item-2", "other")
@@ -252,7 +252,7 @@ def test_a_former_leader_does_not_overrule_a_vote_that_was_closed_and_lost():
     cluster.away(2)
     fill(cluster.open(), 1, "other")
     cluster.away()
-    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(3)}.0")
+    PlainStore.delete(cluster.stores[1], f"{ENTRIES}{number(3)}.0")
     leader.submit(AddItems(("late",)))
     assert cluster.open().refresh().items == ("item-0", "item-1", "other-2", "late")
 
@@ -262,7 +262,7 @@ def test_a_register_that_is_lost_is_made_again_by_mending(cluster):
     fill(journal, 3)
     cluster.finish()
     before = cluster.stores[1].keys()
-    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
+    PlainStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
     assert spare_repair.repair(journal) == [f"store-b/{ENTRIES}{number(2)}.0"]
     assert cluster.stores[1].keys() == before
 

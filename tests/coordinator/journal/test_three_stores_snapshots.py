@@ -15,6 +15,7 @@ from pyspark_log_storage.layout import number
 from tests.coordinator.item_list import FOLDER
 from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, MANIFESTS, SNAPSHOTS, add, fill
 from tests.coordinator.journal_stores import Cluster, assert_whole
+from tests.elsewhere import PlainStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -39,7 +40,7 @@ def test_a_snapshot_on_one_store_is_good_to_read_and_stands_for_nothing(cluster,
     newest = snapshot.key(FOLDER, 28)
     for i, store in enumerate(cluster.stores):
         if i != one:
-            del store._objects[newest]
+            PlainStore.delete(store, newest)
     assert_whole(cluster, journal.state.items)
     # Who trims by it gives it to a majority first, or leaves everything where it is.
     refused = [i for i in range(3) if i != one]
@@ -104,7 +105,7 @@ def test_a_newest_snapshot_that_only_one_store_has_damaged_is_done_without(clust
     cluster.finish()
     newest = snapshot.key(FOLDER, 8)
     for store in cluster.stores[1:]:
-        del store._objects[newest]
+        PlainStore.delete(store, newest)
     cluster.stores[0].put(newest, b"rotten")
     assert cluster.open().refresh() == journal.state
     assert add(cluster.open(), "book").number == 11
@@ -130,7 +131,7 @@ def test_a_manifest_is_read_from_any_store_that_has_it_whole(cluster, monkeypatc
     cluster.finish()
     for i, key in enumerate(cluster.stores[lost].keys(MANIFESTS)):
         if i == 0:
-            del cluster.stores[lost]._objects[key]
+            PlainStore.delete(cluster.stores[lost], key)
         else:
             cluster.stores[lost].put(key, b"rotten")
     assert cluster.open().refresh() == journal.state

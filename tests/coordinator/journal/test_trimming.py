@@ -33,7 +33,7 @@ from tests.coordinator.local_stores import begin, open_at
 from tests.coordinator.spares import is_spare
 from tests.coordinator.trim_worker import STOP
 from tests.coordinator.troubled_store import TroubledStore
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = 10
@@ -234,7 +234,7 @@ def test_ten_processes_append_while_another_trims_as_fast_as_it_can(tmp_path, st
 
 
 def test_strange_files_beside_entries_and_manifests_are_left_alone():
-    store = MemoryStore()
+    store = PlainStore()
     strange = [f"{folder}{name}" for folder in (ENTRIES, MANIFESTS, SNAPSHOTS) for name in (".nfs1", "notes.txt")]
     for key in strange:
         store.create(key, b"mine")

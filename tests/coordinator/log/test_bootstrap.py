@@ -28,6 +28,7 @@ from pyspark_log_storage.errors import (
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.journal_disks import URLS, Disks, patient
 from tests.coordinator.several_nodes import one_after_another
+from tests.counting_store import CountingStore
 
 
 @pytest.fixture
@@ -314,3 +315,14 @@ def test_a_list_with_another_field_stops_this_version():
     body = b'{"cluster": "c", "nodes": [], "moved": true}'
     with pytest.raises(NewerFormat):
         journal_nodes.decode(journal_nodes.seal(b"PLJN", 1, body), "it")
+
+
+@pytest.mark.parametrize("key", [layout.JOURNAL_NODES, f"{layout.JOURNAL_NODES}.{layout.number(2)}"])
+def test_of_a_list_of_journal_nodes_that_is_too_large_only_a_part_is_read(key):
+    store = CountingStore()
+    members = tuple(JournalNode(str(each), f"/disk/{each}", f"{each:032x}") for each in range(3))
+    store.put(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", members)))
+    store.put(key, journal_nodes.encode(JournalNodes("c", members, 2)) + bytes(3 * journal_nodes.BYTES_MAX))
+    with pytest.raises(CorruptObject, match="journal-nodes"):
+        journal_nodes.read(store)
+    assert store.received < 2 * journal_nodes.BYTES_MAX

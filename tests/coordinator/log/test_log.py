@@ -180,8 +180,8 @@ def test_a_process_that_loses_the_race_to_create_a_topic_takes_the_other_ones(lo
     assert log.ensure_topic("flights", 2).topic_id == others[0]
 
 
-def test_of_many_processes_that_ensure_a_topic_at_once_one_creates_it(tmp_path):
-    command = [sys.executable, "-m", "tests.coordinator.ensure_worker", str(tmp_path / "root"), "flights"]
+def test_of_many_processes_that_ensure_a_topic_at_once_one_creates_it(root):
+    command = [sys.executable, "-m", "tests.coordinator.ensure_worker", str(root / "root"), "flights"]
     workers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
     answers = [worker.communicate()[0].strip() for worker in workers]
     assert [worker.returncode for worker in workers] == [0] * PROCESSES

@@ -24,14 +24,14 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.node import Marker
 from tests.coordinator.several_nodes import Stores
 from tests.coordinator.troubled_store import TroubledStore
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
 
 
 @pytest.fixture
 def stores():
-    return Stores(lambda url: TroubledStore(MemoryStore(url)))
+    return Stores(lambda url: TroubledStore(PlainStore(url)))
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_the_root_is_a_node_already(log):
 
 
 def test_a_store_that_would_lose_rows_is_refused_and_left_unchanged(log, stores):
-    class Overwriting(MemoryStore):
+    class Overwriting(PlainStore):
         def create(self, key, data):
             self.put(key, data)
             return True
@@ -201,7 +201,7 @@ def test_a_node_that_comes_back_is_no_longer_missing(stores):
     assert log.missing_nodes == {}
 
 
-class Hanging(MemoryStore):
+class Hanging(PlainStore):
     """Blocks reads until it is released."""
 
     def __init__(self, url):
@@ -216,7 +216,7 @@ class Hanging(MemoryStore):
 
 
 def test_a_hanging_store_is_given_up_and_not_probed_again_until_it_answers():
-    hanging, well = Hanging("/disk/1"), MemoryStore("/disk/2")
+    hanging, well = Hanging("/disk/1"), PlainStore("/disk/2")
     members = [(Node(name, store.url, "", "i"), store) for name, store in (("1", hanging), ("2", well))]
     for name, store in (("1", hanging), ("2", well)):
         store.create(layout.MARKER, node.encode(Marker("c", name, "i")))
@@ -234,7 +234,7 @@ def test_a_hanging_store_is_given_up_and_not_probed_again_until_it_answers():
 
 
 def test_threads_find_what_is_missing_as_one_after_another_does():
-    stores = {name: MemoryStore(f"/disk/{name}") for name in "123"}
+    stores = {name: PlainStore(f"/disk/{name}") for name in "123"}
     for name in "13":
         stores[name].create(layout.MARKER, node.encode(Marker("c", name, "i")))
     missing = NodeProbe(real_environment()).missing(
@@ -244,7 +244,7 @@ def test_threads_find_what_is_missing_as_one_after_another_does():
 
 
 def test_other_exceptions_pass_through_the_threads():
-    newer = MemoryStore("/disk/1")
+    newer = PlainStore("/disk/1")
     newer.create(layout.MARKER, seal(b"PLND", 2, b"{}"))
     with pytest.raises(NewerFormat):
         NodeProbe(real_environment()).missing([(Node("1", newer.url, "", "i"), newer)])
@@ -256,7 +256,7 @@ def test_other_exceptions_pass_through_the_threads():
 def test_a_wiped_node_comes_back_in_a_new_incarnation(stores):
     log = stores.with_nodes(3)
     before = log.cluster.state.nodes["1"]
-    stores.at["/disk/1"] = TroubledStore(MemoryStore("/disk/1"))
+    stores.at["/disk/1"] = TroubledStore(PlainStore("/disk/1"))
     log = stores.log()
     assert list(log.missing_nodes) == ["1"]
     after, renewed = node_admin.renew(log, "1")
@@ -284,7 +284,7 @@ def test_a_renewal_interrupted_after_the_marker_is_finished_by_the_next_process(
 def test_a_replaced_disk_cannot_come_back(stores):
     log = stores.with_nodes(3)
     old = stores.at["/disk/1"]
-    stores.at["/disk/1"] = TroubledStore(MemoryStore("/disk/1"))
+    stores.at["/disk/1"] = TroubledStore(PlainStore("/disk/1"))
     log = stores.log()
     node_admin.renew(log, "1")
     stores.at["/disk/1"] = old

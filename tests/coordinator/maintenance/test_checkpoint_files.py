@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
 from pyspark_log_storage import checkpoints
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 
@@ -26,7 +26,7 @@ def test_the_checkpoints_say_what_the_journal_says(topic):
 
 
 def test_checkpoints_that_have_not_changed_are_not_written_again():
-    class PuttingStore(MemoryStore):
+    class PuttingStore(PlainStore):
         def put(self, key, data):
             put.append(key.rsplit("/", 1)[1])
             super().put(key, data)

@@ -11,11 +11,12 @@ from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
+from pyspark_log_storage.faults import Fault
 from pyspark_log_storage.local import LocalStore
 from tests.coordinator.deleted_topics import DELAY_MS, LATER_MS, contents, delete, end_of, filled, left_of
 from tests.coordinator.spares import lose_both, replace_both
 from tests.coordinator.stored_topic import StoredTopic
-from tests.memory_store import MemoryStore
+from tests.countdown import Countdown
 
 LEFT = "f" * 32
 """The name of a temporary file."""
@@ -38,42 +39,21 @@ def deleted(topic):
 # What goes wrong
 
 
-class DyingStore(MemoryStore):
-    """Ends its process at one of its operations that change something."""
-
-    def __init__(self):
-        super().__init__("the url")
-        self.changes_left = 10**9
-
-    def _change(self, key):
-        self.changes_left -= 1
-        if self.changes_left < 0:
-            raise StoreUnavailable(self.url, key, "the process has ended")
-
-    def create(self, key, data):
-        self._change(key)
-        return super().create(key, data)
-
-    def delete(self, key):
-        self._change(key)
-        super().delete(key)
-
-
 def test_an_interrupted_cleanup_is_finished_by_the_next(monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
     for step in range(200):
-        store = DyingStore()
-        topic = filled(store)
+        ended = Countdown(Fault.UNAVAILABLE)
+        topic = filled(ended.store())
         delete(topic)
         topic.clock.now_ms = LATER_MS
-        store.changes_left = step
+        ended.left = step
         try:
             clean_up_cluster(topic.log)
         except StoreUnavailable:
             cut = True
         else:
             cut = False
-        store.changes_left = 10**9
+        ended.left = None
         other = topic.open()
         with pytest.raises(UnknownTopic):
             other.topic("t")

@@ -19,7 +19,7 @@ from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.journal_disks import URLS, patient
 from tests.coordinator.migrated_journals import NEW, cluster_of_six, finish, move, write, written
 from tests.coordinator.several_nodes import one_after_another
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def moving_entry(log):
 def test_the_remains_on_former_journal_nodes_do_not_prevent_a_rebuild(six, told):
     move(six, "3", "4", "5")
     for url in NEW:
-        six.at[url] = MemoryStore(url)
+        six.at[url] = PlainStore(url)
     if not told:
         forget_where_they_went(six, *URLS)
     found = survey([six.open(url) for url in URLS], fake_environment(), URLS, open_node=six.open)
@@ -156,7 +156,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
         for key in list(six.at[url].list("")):
             if "/entries" in key or "/snapshots/" in key:
                 six.at[url].delete(key)
-    old = MemoryStore("/disk/5")
+    old = PlainStore("/disk/5")
     for key in six.at["/disk/5"].list(""):
         old.put(key, six.at["/disk/5"].read(key))
     journal_nodes.write(log.journals.nodes, old)

@@ -10,16 +10,21 @@ from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage import segment
+from pyspark_log_storage import layout, parquet_segment, segment
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.rolled_nodes import breakable, disk, fill, holders, job, roll
 from tests.coordinator.stored_topic import StoredTopic
 
 
-@pytest.fixture
-def topic():
-    return breakable(retention_ms="-1", file_delete_delay_ms="0", orphan_retention_ms="0")
+@pytest.fixture(params=["log", "parquet"])
+def topic(request, monkeypatch):
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 50_000)  # each row is a row group, as it is a chunk
+    return breakable(retention_ms="-1", file_delete_delay_ms="0", orphan_retention_ms="0", segment_format=request.param)
+
+
+of_logs = pytest.mark.parametrize("topic", ["log"], indirect=True)
+"""Of merges: Parquet segments are not merged."""
 
 
 def flip(topic, name, key, position=-1):
@@ -36,7 +41,9 @@ def rolled(topic, *names):
     """Return the chunks of the only segment, after checking that they are the same on these nodes."""
     [ref] = topic.partition().segments
     key = topic.handle.segment(0, ref.name)
-    first, *others = [(disk(topic, name).read(f"{key}.log"), segment.scan(disk(topic, name), key)) for name in names]
+    first, *others = [
+        (disk(topic, name).read(layout.segment_file(key)), segment.scan(disk(topic, name), key)) for name in names
+    ]
     assert all(other == first for other in others)
     assert all(segment.index_is_right(disk(topic, name), key, first[1]) for name in names)
     return [(each.base_offset, each.rows) for each in first[1]]
@@ -103,6 +110,7 @@ def test_a_store_that_does_not_answer_is_asked_once_for_all_chunks(topic, monkey
     assert (holders(swap.segment), swap.segment.end_offset, len(asked)) == (["1", "2"], 4, 1)
 
 
+@of_logs
 def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     for _ in range(2):
         fill(topic, 3)
@@ -110,7 +118,7 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     first, second = topic.partition().segments
     key = topic.handle.segment(0, first.name)
     last = segment.scan(disk(topic, "0"), key)[-1].position
-    disk(topic, "0").put(f"{key}.log", disk(topic, "0").read(f"{key}.log")[:last])
+    disk(topic, "0").put(layout.segment_file(key), disk(topic, "0").read(layout.segment_file(key))[:last])
     flip(topic, "0", f"{topic.handle.segment(0, second.name)}.log", -5)
     one = topic.partition()
     merge = roll_plan.RollJob(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)

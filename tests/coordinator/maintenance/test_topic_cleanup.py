@@ -12,7 +12,7 @@ from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments
 from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StaleFile
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 HOUR = 3_600_000
 NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
@@ -176,7 +176,7 @@ def test_foreign_files_stay(topic, name):
 
 
 def test_inline_maintenance_lists_all_files_only_when_the_floor_has_risen():
-    class ListingStore(MemoryStore):
+    class ListingStore(PlainStore):
         def list(self, prefix, after=""):
             listed.append(prefix)
             return super().list(prefix, after)

@@ -10,7 +10,7 @@ from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.local import LocalStore
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 
@@ -52,7 +52,7 @@ def test_rolling_returns_what_it_did_and_reports_its_progress(topic):
     }
 
 
-class MeanwhileStore(MemoryStore):
+class MeanwhileStore(PlainStore):
     """Lets another process act before the next large object is begun."""
 
     def __init__(self):

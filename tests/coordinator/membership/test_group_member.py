@@ -89,7 +89,7 @@ def test_a_member_that_was_suspended_has_lost_everything_cannot_commit_and_joins
     former = b.member.member_id
     with pytest.raises(UnknownMember, match=former):
         b.member.commit({"t": {0: Offset(1)}})
-    assert b.member.silence() > SESSION
+    assert b.member.session.silence() > SESSION
     world.running.append(b.member)
     world.settle()
     assert len(told(b, "lost")) == 1

@@ -12,7 +12,7 @@ from pyspark_log_storage.errors import (
 )
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.members import SESSION, Processes, shares, told
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 
 def test_a_store_that_does_not_answer_for_a_while_costs_nobody_their_partitions():
@@ -180,7 +180,7 @@ def test_nobody_expires_while_heartbeats_cannot_be_listed(monkeypatch):
 
 
 def test_an_idle_member_asks_its_store_little():
-    class Counted(MemoryStore):
+    class Counted(PlainStore):
         calls = 0
 
         def __getattribute__(self, name):

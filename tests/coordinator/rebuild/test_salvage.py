@@ -8,7 +8,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode
-from pyspark_log_storage import segment
+from pyspark_log_storage import layout, parquet_segment, segment
 from tests.coordinator.lost_cluster import LostCluster
 from tests.coordinator.replicated_topic import ALL
 from tests.plain_log import flip_bit
@@ -44,11 +44,14 @@ class Spoiled(LostCluster):
                 flip_bit(self.path_of(number, node[-1]), 8 * (self.places[number][each].position + 100))
 
     def spoil_header(self, number, node):
-        flip_bit(self.path_of(number, node), 8 * 20)
+        size = self.path_of(number, node).stat().st_size
+        flip_bit(self.path_of(number, node), 8 * (size - 20 if self.parquet else 20))
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@pytest.fixture(params=["log", "parquet"])
+def cluster(tmp_path, request, monkeypatch):
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 80_000)  # each batch is a row group, as it is a chunk
+    monkeypatch.setattr(Spoiled, "parquet", request.param == "parquet")
     return Spoiled(tmp_path)
 
 
@@ -69,7 +72,8 @@ def test_damage_in_different_chunks_of_each_copy_loses_no_row(cluster):
         cluster.catch_up("t", node)
     assert cluster.log.topic("t").refresh().partitions[0].isr == ALL
     sound(cluster)
-    assert all(f"{cluster.names[1]}.log" in {each.name for each in cluster.set_aside(node)} for node in ALL)
+    file = layout.segment_file(cluster.names[1])
+    assert all(file in {each.name for each in cluster.set_aside(node)} for node in ALL)
 
 
 def test_the_log_ends_before_the_first_chunk_that_no_node_has_whole(cluster):

@@ -32,7 +32,7 @@ from pyspark_log_coordinator.topic.machine import (
 from pyspark_log_storage import index, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 PARTITIONS = 2
 HOUR_MS = 3_600_000
@@ -58,7 +58,7 @@ class SegmentedLog(RuleBasedStateMachine):
         ):
             self.patches.enter_context(mock.patch.object(module, name, value))
         self.now = 10 * HOUR_MS
-        self.store = MemoryStore()
+        self.store = PlainStore()
         self.nonces = map("{:032x}".format, itertools.count(1))
         self.rows: list[list[tuple[bytes, int]]] = [[] for _ in range(PARTITIONS)]
         self.starts = [0] * PARTITIONS

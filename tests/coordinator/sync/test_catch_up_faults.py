@@ -17,7 +17,7 @@ from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
 from tests.coordinator.troubled_store import TroubledStore
 from tests.coordinator.watched_topic import Watched, copy, reads
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_a_catch_up_without_a_reachable_holder_names_the_holders(topic):
 
 
 def test_a_node_that_cannot_be_written_ends_the_catch_up():
-    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))))
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(PlainStore(url))))
     topic.append()
     store = topic.log.node_store("1")
     store.open_write = refuse

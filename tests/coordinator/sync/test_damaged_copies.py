@@ -16,7 +16,7 @@ from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file,
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
-from pyspark_log_storage import transfer
+from pyspark_log_storage import layout, transfer
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
 from tests.coordinator.lost_cluster import KEEP, LostCluster
 from tests.coordinator.replicated_topic import ALL, write
@@ -24,10 +24,11 @@ from tests.lost_folders import lose_folder
 from tests.plain_log import flip_bit
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@pytest.fixture(params=["log", "parquet"])
+def cluster(tmp_path, request):
     """Topic t, which node 0 leads, with a segment of two batches and two unrolled batches, all on all nodes."""
     cluster = LostCluster(tmp_path)
+    cluster.parquet = request.param == "parquet"
     cluster.create("t")
     cluster.append("t", 4)
     cluster.roll("t", 2)
@@ -49,9 +50,10 @@ def reported(cluster):
 
 
 def paths(cluster, node):
-    """Return the .log and the newest append file of a node."""
+    """Return the file of the segment and the newest append file of a node."""
     folder = cluster.folder(node, "t")
-    return folder / "0" / f"{one(cluster).segments[0].name}.log", folder / "append" / state_of(cluster).files[-1].name
+    rolled = folder / "0" / layout.segment_file(one(cluster).segments[0].name)
+    return rolled, folder / "append" / state_of(cluster).files[-1].name
 
 
 def is_sound(cluster):

@@ -1,0 +1,36 @@
+"""Typed topics from a writer's point of view: created with columns, and evolved to hold others.
+
+Before anybody writes rows of a new schema, the nodes have it in the topic's description: the rows of a chunk cannot be
+read without, and nothing else on a node tells it if all journals are lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.topic.columns import EvolveSchema
+from pyspark_log_storage import schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+
+
+def describe_on_nodes(handle: TopicHandle) -> None:
+    """Write the topic's schemas to its nodes, those that can be reached."""
+    checkpoint_files.write_on_nodes(handle)
+
+
+def evolve(handle: TopicHandle, columns: pa.Schema, *, relax: bool = False) -> bool:
+    """Let the topic hold rows with these columns; return whether it had to change. See `topic.columns`.
+
+    Raises `InvalidRecord`, which names the topic and the column.
+    """
+    before = handle.journal.state.schemas
+    after = handle.submit(EvolveSchema(schema.encode(columns), relax)).state.schemas
+    if after == before:
+        return False
+    describe_on_nodes(handle)
+    return True

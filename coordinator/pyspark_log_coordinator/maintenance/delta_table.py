@@ -1,0 +1,159 @@
+"""The Delta table of a topic: on each node, over the Parquet segments that the node holds, with no copy of a row.
+
+    topics/<topic>/<topic id>/_delta_log/       see `delta_log`; paths are relative, so each node has a whole table
+
+The journal is the truth, and the table is derived from it. Whoever cleans the topic up publishes what has changed. The
+table notes the number of the journal's entry that it was derived from, as a transaction of the topic's id, so a
+process that knows less never takes it back, and publishing again changes nothing.
+
+Of each partition the table has the rows from the first segment on up to the first that is no Parquet segment, or that
+the node does not hold: so no row is missing between two others, and none is there twice. Rows below the log start
+stay visible until their segment is deleted.
+
+A table that another program has changed, or that is damaged, is made right by the next version.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_storage import column_types, delta_log, layout, logs, schema
+from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
+from pyspark_log_storage.delta_log import PROTOCOL, DeltaTable
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.parquet_segment import file_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.log.reachable_stores import ReachableStores
+    from pyspark_log_coordinator.model.partition import NodeId, SegmentRef
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_storage.store import Store
+
+ATTEMPTS = 5
+"""How often a version is tried that other processes publish at the same time; then it is theirs, or the next one's."""
+_TABLES = uuid.UUID("5b0f4a0e-4f0c-4c57-9c0e-7b9f6f1f9a41")
+"""The namespace of the tables' ids."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def publish_on_nodes(handle: TopicHandle, nodes: ReachableStores) -> None:
+    """Publish what has changed on each node, by the known state, if the topic has Parquet segments or will have."""
+    state = handle.journal.state
+    has_some = any(each.is_parquet for partition in state.partitions for each in partition.segments)
+    if has_some or state.config.segment_format == "parquet":
+        entry, now = handle.journal.number, handle.now_ms()
+        nodes.each(lambda name, store: publish(store, handle.topic_id, state, name, entry=entry, now=now))
+
+
+def publish(store: Store, topic_id: str, state: Topic, node: NodeId, *, entry: int, now: int) -> bool:
+    """Make a node's table that of the topic's state at a journal entry, at `now` (ms). Return whether it was changed.
+
+    Raises `StoreError`.
+    """
+    folder = layout.topic_folder(state.name, topic_id)
+    wanted = content(state, node, now)
+    for _ in range(ATTEMPTS):
+        table, is_damaged = _read(store, folder, state.name, node)
+        known = table.transactions.get(topic_id, 0)
+        if known > entry:
+            return False
+        if table.foreign:
+            logs.warning(
+                "the Delta table of topic %(topic)r on node %(node)r was changed by another program, in its versions "
+                "%(versions)s; the log is as it was, and the table is made right again",
+                topic=state.name,
+                node=node,
+                versions=", ".join(map(str, table.foreign)),
+            )
+        actions = changes(table, wanted, metadata_of(state, topic_id), now)
+        if not actions and not is_damaged:
+            return False
+        noted = [delta_log.commit_info(now, "WRITE"), Action(txn=Transaction(topic_id, entry)), *actions]
+        if delta_log.publish(store, folder, table.version + 1, noted):
+            table.apply(noted)
+            if is_damaged or table.version - table.checkpoint >= delta_log.CHECKPOINT_EVERY:
+                delta_log.write_checkpoint(store, folder, table)
+                delta_log.delete_versions(store, folder, table.version if is_damaged else table.checkpoint)
+            return True
+    return False
+
+
+def content(state: Topic, node: NodeId, now: int) -> dict[str, AddFile]:
+    """Return the files of a node's table, by path."""
+    found = {}
+    for number, partition in enumerate(state.partitions):
+        for segment in partition.segments:
+            if not segment.is_parquet or not replicas.is_held(segment.holders, node):
+                break
+            path = f"{number}/{segment.name}"
+            found[path] = AddFile(
+                path=path,
+                size=segment.log_bytes,
+                modification_time=now,
+                data_change=True,
+                partition_values={},
+                stats=_stats(number, segment),
+            )
+    return found
+
+
+def metadata_of(state: Topic, topic_id: str) -> Metadata:
+    """Return what the table is: the columns of the newest schema's files."""
+    newest = schema.decode_all(state.schemas, f"topic {state.name!r}")[-1]
+    return Metadata(
+        id=str(uuid.uuid5(_TABLES, topic_id)),
+        name=state.name,
+        schema_string=json.dumps(column_types.to_json(pa.schema(list(file_schema(newest))))),
+    )
+
+
+def changes(table: DeltaTable, wanted: Mapping[str, AddFile], metadata: Metadata, now: int) -> list[Action]:
+    """Return what makes a table the wanted one; nothing if it is that already. A file never changes."""
+    found = []
+    if table.protocol != PROTOCOL:
+        found.append(Action(protocol=PROTOCOL))
+    if table.metadata != metadata:
+        found.append(Action(metadata=metadata))
+    found += [delta_log.removal(path, now) for path in table.files if path not in wanted]
+    found += [Action(add=each) for path, each in wanted.items() if path not in table.files]
+    return found
+
+
+def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTable, bool]:
+    """Return the table, or an empty one behind its newest version if it is damaged, and whether it is."""
+    try:
+        return delta_log.read(store, folder), False
+    except CorruptObject as error:
+        logs.warning(
+            "the Delta table of topic %(topic)r on node %(node)r is damaged, and is published again: %(error)s",
+            topic=topic,
+            node=node,
+            error=error,
+        )
+        return DeltaTable(delta_log.newest_version(store, folder)), True
+
+
+def _stats(partition: int, segment: SegmentRef) -> str:
+    """Return a file's statistics: the number of rows, and the smallest and largest values, JSON."""
+    low: dict[str, int | str] = {"partition": partition, "offset": segment.base_offset}
+    high: dict[str, int | str] = {"partition": partition, "offset": segment.end_offset - 1}
+    with suppress(OverflowError):  # before the year 1, or after 9999: then the file is read for each time
+        times = _time(segment.min_timestamp), _time(segment.max_timestamp + 999)
+        low["timestamp"], high["timestamp"] = times
+    nulls = dict.fromkeys(low, 0)
+    return json.dumps({"numRecords": segment.rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _time(microseconds: int) -> str:
+    """Return a time in ms, rounded down, as statistics have it."""
+    return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

@@ -1,0 +1,104 @@
+"""The columns of a typed topic, as its journal knows them: which change is an entry, and which is refused.
+
+    EvolveSchema -> SchemaEvolved    the columns wanted are merged with the newest ones; nothing if these hold them
+
+A writer says what it wants to write and not what the topic becomes. So of two writers that evolve a topic at once, the
+journal orders them: the second's columns are merged with the first's result, or refused by name. The rules of columns
+are in storage (`schema_evolution`), which needs Arrow: it is imported only where a schema changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log_storage.ranges import Int64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log_coordinator.model.batch import SequencedFile
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+SCHEMAS_MAX = 1000
+"""How many schemas a topic may have. Each of them is in every snapshot."""
+
+
+class EvolveSchema(msgspec.Struct, frozen=True):
+    """Let the topic hold rows with these columns."""
+
+    columns: bytes
+    """An Arrow schema: the columns without `timestamp`."""
+    relax: bool = False
+    """Whether columns that exist become nullable where these are. A writer's frame says nothing of that."""
+
+
+class SchemaEvolved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """New chunks may have this schema, whose number is the next one. Older rows are read as rows of it."""
+
+    schema: bytes
+    at_ms: Int64
+    """The writer's clock."""
+
+
+def decide(topic: Topic, command: EvolveSchema, now: int) -> list[SchemaEvolved]:
+    """Return the evolution, none if the newest schema holds such rows. Raises `InvalidRecord`."""
+    from pyspark_log_storage import schema, schema_evolution
+
+    where = f"topic {topic.name!r}"
+    known = schema.decode_all(topic.schemas[-1:], where)
+    if not known or not schema.is_typed(known[0]):
+        raise InvalidRecord(
+            f"{where} holds records (key and value), and has no columns to evolve; write key and value, or create "
+            "another topic with a schema"
+        )
+    wanted = schema.decode(command.columns, "the columns to write")
+    newest = schema.columns_of(known[0])
+    try:
+        merged = schema.typed(schema_evolution.merge(newest, wanted, relax=command.relax))
+    except InvalidRecord as error:
+        raise InvalidRecord(f"{where}: {error}") from error
+    if merged.equals(known[0]):
+        return []
+    if len(topic.schemas) >= SCHEMAS_MAX:
+        raise InvalidRecord(
+            f"{where} has {SCHEMAS_MAX} schemas, the maximum; create a new topic with all columns, and write there"
+        )
+    return [SchemaEvolved(schema.encode(merged), now)]
+
+
+def evolve(topic: Topic, event: SchemaEvolved) -> Topic:
+    """Return the topic with one more schema."""
+    return msgspec.structs.replace(topic, schemas=(*topic.schemas, event.schema))
+
+
+def check_known(topic: Topic, files: Sequence[SequencedFile]) -> None:
+    """Raise `InvalidRecord` if a chunk names a schema that the topic does not have."""
+    count = len(topic.schemas)
+    for file in files:
+        for chunk in file.chunks:
+            if chunk.schema_id >= count:
+                raise InvalidRecord(
+                    f"topic {topic.name!r}, partition {chunk.partition}: a chunk of the batch has schema "
+                    f"{chunk.schema_id}, and the topic has {count}, numbered from 0; start the write again"
+                )
+
+
+def check_evolution(before: Sequence[bytes], after: Sequence[bytes]) -> None:
+    """Raise `ValueError` unless the schemas after an entry are those before it and compatible new ones."""
+    from pyspark_log_storage import schema, schema_evolution
+
+    if tuple(after[: len(before)]) != tuple(before):
+        raise ValueError("it changes a schema that chunks may have")
+    if len(after) > SCHEMAS_MAX:
+        raise ValueError(f"the topic has {len(after)} schemas")
+    decoded = schema.decode_all(after[max(0, len(before) - 1) :], "its schema")
+    if not all(map(schema.is_typed, decoded)):
+        raise ValueError("it adds a schema to a topic of records")
+    for old, new in itertools.pairwise(decoded):
+        why = schema_evolution.why_incompatible(schema.columns_of(old), schema.columns_of(new))
+        if why is not None:
+            raise ValueError(why)

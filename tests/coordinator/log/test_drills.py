@@ -1,0 +1,69 @@
+"""Drills: a cluster whose stores have faults because an address says so."""
+
+import contextlib
+
+import pytest
+
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage.addresses import absolute_url, open_store
+from pyspark_log_storage.errors import InvalidOption, LogError, StoreUnfit
+from tests.coordinator.several_nodes import one_after_another
+from tests.processes.small_topic import TopicClient, seeded
+
+PATIENT = RetryPolicy(retries=50)
+
+
+def log_at(address):
+    """The log at an address, whose nodes are opened by theirs."""
+    return Log([open_store(absolute_url(str(address)))], seeded(1000), probe=one_after_another)
+
+
+def test_a_writer_and_a_reader_in_a_drill_do_their_work(tmp_path):
+    TopicClient(log_at(tmp_path)).create()
+    log = log_at(f"chaos+{tmp_path}?seed=3&lost_answers=0.02&slow_down=0.02&unavailable=0.02")
+    batch = tries = 0
+    while batch < 30:
+        tries += 1
+        assert tries < 200
+        with contextlib.suppress(LogError):
+            TopicClient(log).write("p", batch, PATIENT)
+            batch += 1
+    assert tries > 30, "nothing went wrong"
+    assert TopicClient(log_at(tmp_path)).check("p", 30) == 30
+
+
+def test_a_node_is_taken_into_a_drill_and_out_again(tmp_path):
+    log = log_at(tmp_path / "whole")
+    log.open(create=True)
+    node_admin.join(log, str(tmp_path / "disk"))
+    log.create_topic("t", 2)
+    faulty = absolute_url(f"chaos+{tmp_path}/disk?unavailable=1")
+    with pytest.raises(LogError, match="on purpose"):
+        node_admin.renew(log, "1", faulty)
+    faulty = absolute_url(f"chaos+{tmp_path}/disk?seed=1&lost_answers=0.01")
+    node, changed = node_admin.renew(log, "1", faulty)
+    assert (node.url, changed) == (faulty, True)
+    assert log.node_store("1").url == faulty
+    node, changed = node_admin.renew(log, "1", str(tmp_path / "disk"))
+    assert (node.url, changed) == (str(tmp_path / "disk"), True)
+
+
+@pytest.mark.parametrize("lie", ["stale_lists", "ignored_conditions", "torn_writes", "bit_rot", "bad_reads"])
+def test_a_store_that_lies_is_refused_as_a_cluster_and_as_a_node(tmp_path, lie):
+    faulty = absolute_url(f"chaos+{tmp_path}/faulty?seed=1&{lie}=1")
+    with pytest.raises(StoreUnfit, match="choose another kind of store"):
+        log_at(faulty).open(create=True)
+    log = log_at(tmp_path / "whole")
+    log.open(create=True)
+    with pytest.raises(StoreUnfit, match="choose another kind of store"):
+        node_admin.join(log, faulty)
+    assert list(log.cluster.state.nodes) == ["0"]
+
+
+def test_a_folder_of_a_node_is_no_other_node_with_faults(tmp_path):
+    log = log_at(tmp_path / "whole")
+    log.open(create=True)
+    with pytest.raises(InvalidOption, match="overlap: one contains the other"):
+        node_admin.join(log, absolute_url(f"chaos+{tmp_path}/whole/below?seed=1"))

@@ -1,0 +1,230 @@
+"""The Delta table of a topic has the rows of its Parquet segments, each once, on every node that holds them."""
+
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
+from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
+from pyspark_log_coordinator.replication.damage import ReportDamage
+from pyspark_log_coordinator.sync.catch_up import catch_up
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_storage import delta_log, schema
+from pyspark_log_storage.delta_actions import Action
+from pyspark_log_storage.layout import topic_folder
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+
+NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()} | {"segment_format": "parquet"}
+
+
+@pytest.fixture
+def topic():
+    return StoredTopic(partitions=2, **NOW)
+
+
+def clean_up(topic):
+    topic_cleanup.clean_up_topic(topic.handle)
+
+
+def table_of(topic):
+    return delta_log.read(topic.store, topic.folder)
+
+
+def rows_in(store, folder):
+    """Return the values of a table's rows by partition and offset, which no two rows share."""
+    found = {}
+    for path, each in delta_log.read(store, folder).files.items():
+        data = store.read(f"{folder}{path}")
+        assert each.size == len(data)
+        rows = pq.read_table(io.BytesIO(data)).to_pylist()
+        assert json.loads(each.stats)["numRecords"] == len(rows)
+        for row in rows:
+            assert (row["partition"], row["offset"]) not in found
+            found[row["partition"], row["offset"]] = row["value"]
+    return found
+
+
+def expected(topic, ends):
+    return {(p, offset): topic.expected[p][offset] for p, end in ends.items() for offset in range(end)}
+
+
+def test_a_topic_of_chunks_has_no_table():
+    topic = StoredTopic()
+    topic.fill(4)
+    topic.roll()
+    clean_up(topic)
+    assert not any("_delta_log" in key for key in topic.store.list(topic.folder))
+
+
+def test_the_table_has_the_rows_of_the_parquet_segments(topic):
+    topic.fill(5, partitions=(0, 1))
+    topic.roll(3)
+    clean_up(topic)
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: 9})
+    topic.roll(2)
+    topic.roll(5, partition=1)
+    clean_up(topic)
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: 15, 1: 15})
+
+
+def test_a_segment_behind_one_of_chunks_is_not_in_the_table_so_no_row_is_missing_between_two(topic):
+    topic.fill(9)
+    topic.roll(3)
+    topic.parquet = False
+    topic.roll(3)
+    topic.parquet = True
+    topic.roll(3)
+    clean_up(topic)
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: 9})
+
+
+def test_publishing_again_changes_nothing(topic):
+    topic.fill(5)
+    topic.roll(3)
+    clean_up(topic)
+    before = topic.keys("_delta_log/")
+    clean_up(topic)
+    topic.fill(1)
+    clean_up(topic)
+    assert topic.keys("_delta_log/") == before
+
+
+def test_a_process_that_knows_less_does_not_take_the_table_back(topic):
+    topic.fill(6)
+    topic.roll(3)
+    older, entry = topic.handle.refresh(), topic.handle.journal.number
+    topic.roll(3)
+    clean_up(topic)
+    assert not delta_table.publish(topic.store, topic.handle.topic_id, older, "0", entry=entry, now=0)
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: 18})
+
+
+def test_a_version_that_another_process_publishes_first_is_read_and_nothing_is_there_twice(topic, monkeypatch):
+    topic.fill(6)
+    topic.roll(3)
+    state, entry = topic.handle.refresh(), topic.handle.journal.number
+    topic_id = topic.handle.topic_id
+    topic.roll(3)
+    publish = delta_log.publish
+
+    def second(*arguments):
+        monkeypatch.setattr(delta_log, "publish", publish)
+        delta_table.publish(topic.store, topic_id, state, "0", entry=entry, now=0)
+        return publish(*arguments)
+
+    monkeypatch.setattr(delta_log, "publish", second)
+    clean_up(topic)
+    assert table_of(topic).version == 1
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: 18})
+
+
+def test_rows_that_retention_deletes_leave_the_table_with_their_segment(topic):
+    topic.fill(6)
+    topic.roll(3)
+    topic.roll(3)
+    clean_up(topic)
+    topic.handle.submit(DeleteRecords(0, 12))
+    clean_up(topic)
+    assert sorted(rows_in(topic.store, topic.folder)) == [(0, offset) for offset in range(9, 18)]
+
+
+def test_the_table_notes_the_entry_that_it_was_derived_from(topic):
+    topic.fill(3)
+    topic.roll()
+    topic.handle.refresh()
+    entry = topic.handle.journal.number
+    clean_up(topic)
+    assert entry <= table_of(topic).transactions[topic.handle.topic_id] <= topic.handle.journal.number
+
+
+def test_versions_are_kept_short_by_checkpoints(topic):
+    for _ in range(3 * delta_log.CHECKPOINT_EVERY):
+        topic.fill(1)
+        topic.roll()
+        clean_up(topic)
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: len(topic.expected[0])})
+    assert table_of(topic).version == 3 * delta_log.CHECKPOINT_EVERY - 1
+    assert len(topic.keys("_delta_log/")) <= 2 * delta_log.CHECKPOINT_EVERY + 4
+
+
+def test_what_another_program_did_to_the_table_is_reported_and_undone(topic, caplog):
+    topic.fill(6)
+    topic.roll(3)
+    topic.roll(3)
+    clean_up(topic)
+    before = rows_in(topic.store, topic.folder)
+    table = table_of(topic)
+    path, gone = next(iter(table.files.items()))
+    topic.store.put(f"{topic.folder}compacted.parquet", topic.store.read(f"{topic.folder}{path}"))
+    foreign = Action(add=delta_table.AddFile(**(_fields(gone) | {"path": "compacted.parquet"})))
+    topic.store.create(delta_log.commit_key(topic.folder, 1), delta_log.encode([delta_log.removal(path, 0), foreign]))
+    assert rows_in(topic.store, topic.folder) == before
+    clean_up(topic)
+    assert sorted(table_of(topic).files) == sorted(table.files)
+    assert rows_in(topic.store, topic.folder) == before
+    assert "changed by another program, in its versions 1;" in caplog.text
+    topic.check()
+
+
+@pytest.mark.parametrize("damage", ["cut", "lost", "flipped"])
+def test_a_damaged_table_is_published_again(topic, damage, caplog):
+    for _ in range(4):
+        topic.fill(3)
+        topic.roll()
+        clean_up(topic)
+    key = delta_log.commit_key(topic.folder, 2)
+    data = topic.store.read(key)
+    if damage == "lost":
+        topic.store.delete(key)
+    else:
+        topic.store.put(key, data[:-9] if damage == "cut" else data.replace(b"{", b"}", 3))
+    clean_up(topic)
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: 36})
+    assert "is damaged, and is published again" in caplog.text
+    topic.check()
+
+
+def test_the_table_of_a_deleted_topic_is_deleted_with_its_files(topic):
+    for _ in range(delta_log.CHECKPOINT_EVERY + 2):
+        topic.fill(1)
+        topic.roll()
+        clean_up(topic)
+    assert any(key.endswith(".checkpoint.parquet") for key in topic.keys("_delta_log/"))
+    topic.log.delete_topic("t")
+    clean_up_cluster(topic.log)
+    assert topic.keys("_delta_log/") == []
+
+
+def test_each_node_has_a_table_of_what_it_holds():
+    topic = ReplicatedTopic(**NOW)
+    for _ in range(4):
+        topic.append({0: [b"a"] * 3}, on=ALL, acks="all")
+    topic.roll(4, on="0")
+    folder = topic_folder("t", topic.handle.topic_id)
+
+    def rows():
+        topic_cleanup.clean_up_topic(topic.handle)
+        return {node: len(rows_in(topic.log.node_store(node), folder)) for node in ALL}
+
+    assert rows() == dict.fromkeys(ALL, 0)  # the segment takes the place of its chunks when the ISR holds it
+    for node in ALL[1:]:
+        catch_up(topic.handle, node)
+    assert rows() == dict.fromkeys(ALL, 12)
+    incarnation = topic.handle.journal.state.incarnations["2"]
+    lost = (0, topic.partition().segments[0].name, 0)
+    topic.handle.submit(ReportDamage("2", incarnation, segments=(lost,)))
+    assert rows() == {"0": 12, "1": 12, "2": 0}
+
+
+def test_the_columns_of_the_table_are_those_of_the_rows(topic):
+    clean_up(topic)
+    columns = json.loads(table_of(topic).metadata.schema_string)["fields"]
+    others = [name for name in schema.RECORD_WITH_HEADERS.names if name != "timestamp"]
+    assert [each["name"] for each in columns] == ["partition", "offset", "timestamp", *others]
+
+
+def _fields(added):
+    return {name: getattr(added, name) for name in added.__struct_fields__}

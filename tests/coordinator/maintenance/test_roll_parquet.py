@@ -1,0 +1,178 @@
+"""A roll to Parquet writes the same rows as one to a .log, on every node; what cannot be Parquet stays a .log."""
+
+import random
+
+import msgspec
+import pytest
+
+from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_coordinator.maintenance import roll_job, roll_run, topic_cleanup, topic_roll
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.sync import damage_reports, replica_file
+from pyspark_log_coordinator.sync.catch_up import catch_up
+from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
+from pyspark_log_storage import layout, parquet_segment, schema, segment
+from pyspark_log_storage.errors import CorruptObject
+from tests.coordinator.maintenance.test_roll_run import append_with_headers, damage
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+
+NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()} | {"segment_format": "parquet"}
+
+
+@pytest.fixture
+def topic():
+    return StoredTopic(**NOW)
+
+
+def entries(topic, number=0):
+    return segment.scan(topic.store, topic.segment_key(number), schema.RECORD_SCHEMAS)
+
+
+def test_rows_of_many_chunks_are_one_row_group_and_are_read_as_before(topic):
+    topic.fill(20)
+    topic.roll()
+    assert topic.segment_key().endswith(".parquet")
+    assert [(each.base_offset, each.rows, each.schema_id) for each in entries(topic)] == [(0, 60, 0)]
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_rows_with_and_without_headers_are_in_one_segment(topic):
+    topic.fill(2)
+    append_with_headers(topic, [b"x", b"y"])
+    topic.fill(2)
+    topic.roll()
+    assert [(each.schema_id, each.rows) for each in entries(topic)] == [(schema.RECORD_WITH_HEADERS_ID, 14)]
+    topic.check()
+
+
+def test_a_row_group_is_not_of_two_leader_epochs(topic):
+    topic.fill(4)
+    job = topic.job()
+    later = [msgspec.structs.replace(each, leader_epoch=1) for each in job.chunks[2:]]
+    job = msgspec.structs.replace(job, chunks=(*job.chunks[:2], *later), epoch_starts=((0, 0), (1, 6)))
+    topic.handle.submit(MaintainSegments((topic.carry_out(job),)))
+    assert [(each.leader_epoch, each.rows) for each in entries(topic)] == [(0, 6), (1, 6)]
+    topic.check()
+
+
+def test_segments_of_chunks_are_merged_to_parquet(topic):
+    topic.parquet = False
+    for _ in range(3):
+        topic.fill(3)
+        topic.roll()
+    topic.parquet = True
+    topic.merge(2)
+    names = [each.name for each in topic.handle.refresh().partitions[0].segments]
+    assert [layout.is_parquet(name) for name in names] == [True, False]
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_a_row_too_large_for_a_row_group_leaves_the_segment_a_log(topic, monkeypatch):
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 50_000)
+    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 100_000)
+    topic.fill(2)
+    topic.append({0: [random.Random(1).randbytes(200_000)]})
+    topic.roll()
+    assert [key.rpartition(".")[2] for key in topic.keys("0/")] == ["index", "log"]
+    topic.check()
+
+
+def test_a_damaged_chunk_fails_the_job_and_leaves_nothing(topic):
+    topic.fill(3)
+    file = topic.handle.journal.state.files[1].name
+    damage(topic, topic.handle.append_file(file))
+    with pytest.raises(CorruptObject, match=f"topic 't', partition 0, offset 3.*{file}"):
+        topic.carry_out(topic.job())
+    assert topic.keys("0/") == []
+
+
+def test_rows_are_found_by_time(topic):
+    for second in range(6):
+        topic.append({0: [b"a", b"b"]}, times_ms=[second * 1000, second * 1000 + 500])
+    topic.roll()
+    assert [offset_for_time(topic.handle, 0, ms) for ms in (0, 1, 500, 3000, 5500, 5501)] == [0, 1, 1, 6, 11, None]
+
+
+def test_deleted_records_and_expired_segments_are_gone(topic):
+    for _ in range(2):
+        topic.fill(2)
+        topic.roll()
+    topic.handle.submit(DeleteRecords(0, 8))
+    assert topic.read() == topic.expected[0][8:]
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert [key for key in topic.keys("0/") if "checkpoint" not in key] == [
+        f"0/{topic.handle.refresh().partitions[0].segments[0].name}{end}" for end in ("", ".index")
+    ]
+    topic.check()
+
+
+def test_a_segment_that_no_entry_names_is_deleted(topic):
+    topic.fill(2)
+    lost = topic.carry_out(topic.job()).segment.name
+    topic.roll()
+    topic.fill(1)
+    topic_cleanup.clean_up_topic(topic.handle)
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert not any(lost in key for key in topic.keys("0/"))
+    assert f"0/{topic.handle.refresh().partitions[0].segments[0].name}" in topic.keys("0/")
+    topic.check()
+
+
+# Which segments become Parquet
+
+
+def test_maintenance_writes_parquet_for_what_it_will_not_merge_again(monkeypatch):
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 4)
+    monkeypatch.setattr(roll_plan, "MERGE_COUNT", 2)
+    topic = StoredTopic(**NOW)
+    topic.parquet = False
+    for _ in range(9):
+        topic.fill(4)
+        topic_roll.roll_and_merge(topic.handle)
+    found = [(each.level, each.is_parquet) for each in topic.handle.refresh().partitions[0].segments]
+    assert found == [(3, True), (3, True), (1, False)]
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+# Several nodes
+
+
+def test_every_node_of_the_isr_gets_the_same_files():
+    topic = ReplicatedTopic(segment_format="parquet")
+    for _ in range(3):
+        topic.append(on=ALL, acks="all")
+    one = topic.partition()
+    job = roll_plan.RollJob(0, one.leader_epoch, 1, (), tuple(one.chunks), one.epoch_starts, parquet=True)
+    swap = roll_run.run_roll(topic.log.store_at, roll_job.roll_task_of(topic.handle, job), topic.log.environment)
+    topic.handle.submit(MaintainSegments((swap,)))
+    assert [each.node for each in swap.segment.holders] == list(ALL)
+    contents = [{key: data for key, data in topic.content(node).items() if swap.segment.name in key} for node in ALL]
+    assert sorted(contents[0]) == [f"0/{swap.segment.name}", f"0/{swap.segment.name}.index"]
+    assert contents[0] == contents[1] == contents[2]
+
+
+def test_a_follower_copies_a_parquet_segment_and_a_damaged_copy_is_replaced():
+    topic = ReplicatedTopic(segment_format="parquet")
+    for _ in range(3):
+        topic.append(on=ALL, acks="all")
+    name = topic.roll(3)
+    for node in ("1", "2"):
+        catch_up(topic.handle, node)
+    assert topic.partition().segments[0].name == name
+    assert topic.content("1")[f"0/{name}"] == topic.content("0")[f"0/{name}"]
+    key = topic.handle.segment(0, name)
+    store = topic.log.node_store("1")
+    data = bytearray(store.read(key))
+    data[10] ^= 1
+    store.put(key, bytes(data))
+    [found] = verify(topic.handle).findings
+    assert found.node == "1"
+    file = next(each for each in replica_file.held(topic.handle, "1") if each.segment is not None)
+    assert damage_reports.report(topic.handle, "1", file)
+    catch_up(topic.handle, "1")
+    assert verify(topic.handle).findings == []

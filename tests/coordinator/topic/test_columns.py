@@ -1,0 +1,154 @@
+"""The columns of a typed topic in its journal."""
+
+import itertools
+from random import Random
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.model import topic_state
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.topic import integrity
+from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema, SchemaEvolved
+from pyspark_log_coordinator.topic.machine import MACHINE, StartTopic, Topic
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
+from pyspark_log_storage import schema
+from pyspark_log_storage.column_ddl import parse
+from pyspark_log_storage.column_types import ddl
+from pyspark_log_storage.errors import InvalidRecord
+from tests.coordinator.topics import after, commit, decide, file, incarnation, started
+from tests.storage import random_columns
+
+
+def typed(columns: str) -> Topic:
+    """Return a typed topic without rows."""
+    command = StartTopic(
+        name="t",
+        topic_id="1",
+        config=TopicConfig(),
+        schemas=(schema.encode(schema.typed(parse(columns))),),
+        incarnations={"A": incarnation("A")},
+        assignments=(("A",),),
+    )
+    return after(Topic(), command)
+
+
+def evolution(columns: str, *, relax: bool = False) -> EvolveSchema:
+    return EvolveSchema(schema.encode(parse(columns)), relax)
+
+
+def columns_of(topic: Topic) -> list[str]:
+    return [ddl(schema.columns_of(each)) for each in schema.decode_all(topic.schemas, "t")]
+
+
+def with_schema_id(sequenced, number):
+    chunks = tuple(msgspec.structs.replace(each, schema_id=number) for each in sequenced.chunks)
+    return msgspec.structs.replace(sequenced, chunks=chunks)
+
+
+def test_each_evolution_adds_a_schema():
+    topic = after(typed("id INT"), evolution("id BIGINT, name STRING"))
+    topic = after(topic, evolution("at DATE"))
+    assert columns_of(topic) == ["id INT", "id BIGINT, name STRING", "id BIGINT, name STRING, at DATE"]
+
+
+def test_columns_that_the_topic_holds_change_nothing():
+    topic = typed("id BIGINT, name STRING")
+    for held in ("id BIGINT, name STRING", "name STRING", "id INT", "name STRING NOT NULL, id SMALLINT"):
+        assert decide(topic, evolution(held)) == []
+
+
+def test_the_same_evolution_twice_is_one_entry():
+    topic = after(typed("id INT"), evolution("id INT, name STRING"))
+    assert decide(topic, evolution("id INT, name STRING")) == []
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(["a INT, b STRING", "a BIGINT", "c DATE"])])
+def test_evolutions_of_several_writers_are_merged_in_any_order(order):
+    topic = typed("a INT")
+    for wanted in order:
+        topic = after(topic, evolution(wanted))
+    assert sorted(columns_of(topic)[-1].split(", ")) == ["a BIGINT", "b STRING", "c DATE"]
+
+
+def test_the_second_of_two_evolutions_that_contradict_is_refused_by_name():
+    topic = after(typed("a INT"), evolution("b STRING"))
+    with pytest.raises(InvalidRecord, match=r"topic 't': column 'b' is string and cannot become date; cast it"):
+        decide(topic, evolution("b DATE"))
+
+
+def test_not_null_is_relaxed_only_if_asked_for():
+    topic = typed("a INT NOT NULL")
+    assert decide(topic, evolution("a INT")) == []
+    assert columns_of(after(topic, evolution("a INT", relax=True)))[-1] == "a INT"
+
+
+def test_a_topic_of_records_has_no_columns_to_evolve():
+    with pytest.raises(InvalidRecord, match="topic 't' holds records"):
+        decide(started(), evolution("a INT"))
+
+
+def test_a_reserved_name_is_refused():
+    with pytest.raises(InvalidRecord, match="topic 't': column 'offset' cannot be stored"):
+        decide(typed("a INT"), EvolveSchema(schema.encode(schema.pa.schema([("offset", schema.pa.int64())]))))
+
+
+def test_the_number_of_schemas_is_limited():
+    topic = typed("a INT")
+    topic = msgspec.structs.replace(topic, schemas=topic.schemas * SCHEMAS_MAX)
+    assert decide(topic, evolution("a INT")) == []
+    with pytest.raises(InvalidRecord, match="has 1000 schemas, the maximum"):
+        decide(topic, evolution("b INT"))
+
+
+def test_a_chunk_of_a_schema_that_the_topic_lacks_is_refused():
+    topic = typed("a INT")
+    second = with_schema_id(file({0: 1}), 1)
+    with pytest.raises(InvalidRecord, match=r"topic 't', partition 0: a chunk of the batch has schema 1, and .* has 1"):
+        decide(topic, commit(None, second))
+    evolved = after(topic, evolution("a BIGINT"))
+    assert after(evolved, commit(None, second)).partitions[0].log_end == 1
+
+
+def test_a_forged_batch_of_a_schema_that_the_topic_lacks_is_refused():
+    with pytest.raises(ValueError, match="a chunk has a schema that the topic lacks"):
+        MACHINE.evolve(typed("a INT"), BatchSequenced(None, 1, "all", (with_schema_id(file({0: 1}), 1),), 0))
+
+
+@pytest.mark.parametrize(
+    ("forged", "why"),
+    [
+        ("b INT", "column 'a' was dropped, renamed or moved"),
+        ("a TINYINT", "column 'a' is int and cannot become tinyint"),
+        ("a INT, b INT NOT NULL", "the new column 'b' is not null"),
+    ],
+)
+def test_a_forged_evolution_is_refused(forged, why):
+    topic = typed("a INT")
+    event = SchemaEvolved(schema.encode(schema.typed(parse(forged))), 0)
+    with pytest.raises(ValueError, match=why):
+        integrity.check_entry(topic, [event], MACHINE.evolve(topic, event), 2)
+
+
+def test_a_topic_of_records_is_not_given_columns_by_a_forged_event():
+    topic = started()
+    event = SchemaEvolved(schema.encode(schema.typed(parse("a INT"))), 0)
+    with pytest.raises(Exception, match="columns"):
+        integrity.check_entry(topic, [event], MACHINE.evolve(topic, event), 2)
+
+
+def test_random_evolutions_pass_the_checks_of_replay_and_come_back_from_a_snapshot():
+    random = Random(5)
+    for _ in range(20):
+        columns = random_columns.columns(random)
+        topic = typed(ddl(columns))
+        columns = schema.columns_of(schema.decode_all(topic.schemas, "t")[0])
+        for number in range(2, 6):
+            columns = random_columns.evolved(random, columns)
+            command = EvolveSchema(schema.encode(columns), relax=True)
+            events = decide(topic, command)
+            new = after(topic, command)
+            integrity.check_entry(topic, events, new, number)
+            assert topic_state.decode(topic_state.encode(new)) == new
+            topic = new
+        assert schema.decode_all(topic.schemas, "t")[-1].equals(schema.typed(columns))
