@@ -1,0 +1,1 @@
+"""Metrics of a cluster in Prometheus' conventions: see docs/operations.md."""

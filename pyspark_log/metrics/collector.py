@@ -1,0 +1,71 @@
+"""A collector for prometheus-client: the metrics of a cluster, measured anew for each scrape.
+
+    from prometheus_client import REGISTRY
+    from pyspark_log.metrics.collector import ClusterCollector
+
+    REGISTRY.register(ClusterCollector("/data/log"))
+
+So a program with a Producer or a Consumer serves them beside its own metrics, with the requests that it makes itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pyspark_log.client.opening import own_log
+from pyspark_log.metrics.cluster_metrics import measure
+from pyspark_log.metrics.family import Kind
+from pyspark_log_storage import logs
+from pyspark_log_storage.errors import InvalidInput, LogError
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+except ImportError as missing:
+    raise InvalidInput(
+        f"an endpoint for Prometheus needs prometheus-client, and it cannot be imported ({missing}); "
+        "pip install 'pyspark-log[metrics]'"
+    ) from None
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from pyspark_log_storage.storage_options import StorageOptions
+
+
+class ClusterCollector(Collector):
+    """Measures the cluster at an address. For any number of threads."""
+
+    def __init__(self, path: str, options: StorageOptions | None = None) -> None:
+        """Read nothing yet. `options` of the stores are those of the environment unless given.
+
+        Raises `InvalidOption`.
+        """
+        self._log = own_log(path, options)
+        self._lock = threading.Lock()
+
+    def describe(self) -> list[Metric]:
+        """Return nothing, so that registering does not measure."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics as they are now. What cannot be read is logged, and left out."""
+        with self._lock:
+            families = measure(self._log, _warn)
+        for family in families:
+            made: Metric
+            if family.kind is Kind.COUNTER:
+                made = CounterMetricFamily(family.name, family.help, labels=family.labels)
+            else:
+                made = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+            for labels, value in family.samples:
+                made.add_metric(labels, value)
+            if family.samples:
+                yield made
+
+
+def _warn(what: str, error: LogError) -> None:
+    logs.warning("%(what)s could not be measured: %(error)s", what=what, error=error)
