@@ -1,0 +1,164 @@
+"""The profiles: the one place from which `configure` and the files in spark-conf/ come.
+
+The gains in ms are medians of micro-batches of 10 rows on a machine with nothing else to do, Spark 4.2, two cores.
+`python -m benchmarks.spark_settings` measures them on another machine, and what shuffle partitions cost (Spark 4.3).
+It does not run the profiles `s3` and `delta`: their own lines make something possible or safe, and were not timed.
+"""
+
+from __future__ import annotations
+
+from pyspark_log.spark_conf.setting import Profile, Setting
+
+_FASTER_WORKERS = Setting(
+    name="spark.python.unix.domain.socket.enabled",
+    value="true",
+    why="Talk to Python workers over Unix sockets instead of TCP: about 40 ms less for each micro-batch.",
+)
+_FASTER_CHECKPOINT = Setting(
+    name="spark.sql.streaming.checkpointFileManagerClass",
+    value="org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    why=(
+        "Write checkpoints without Hadoop's forked shell commands: about 40 ms less for each micro-batch. For"
+        " checkpoints on a local disk only: leave it out if a checkpoint lies on HDFS or an object store."
+    ),
+)
+_TIME_ZONE = Setting(
+    name="spark.sql.session.timeZone",
+    value="UTC",
+    why="Timestamps reach Python in the session's time zone: the same on every machine.",
+)
+_FEW_SHUFFLE_PARTITIONS = Setting(
+    name="spark.sql.shuffle.partitions",
+    value="2",
+    why=(
+        "200 by default, each of them a task with state files of its own in a query that aggregates: on two cores its"
+        " micro-batches took nine times as long. A checkpoint keeps the number with which it began."
+    ),
+)
+_LOOPBACK = Setting(
+    name="spark.driver.host",
+    value="127.0.0.1",
+    why="No name to look up: works on a machine whose own name does not resolve.",
+)
+_QUIET = Setting(
+    name="spark.ui.showConsoleProgress",
+    value="false",
+    why="No progress bar among the lines that the program prints.",
+)
+
+TESTS = Profile(
+    name="tests",
+    about="what the tests, the demo and the benchmarks of pyspark_log run with, by SPARK_CONF_DIR",
+    settings=(
+        Setting(name="spark.master", value="local[2]", why="Two task threads in this process."),
+        _LOOPBACK,
+        Setting(
+            name="spark.ui.enabled",
+            value="false",
+            why="No web server: several drivers run at once.",
+        ),
+        _QUIET,
+        _FEW_SHUFFLE_PARTITIONS,
+        _TIME_ZONE,
+        _FASTER_WORKERS,
+        _FASTER_CHECKPOINT,
+    ),
+)
+LOCAL = Profile(
+    name="local",
+    about="one process on one machine, with checkpoints on its disk",
+    settings=(
+        _LOOPBACK,
+        _QUIET,
+        _FEW_SHUFFLE_PARTITIONS,
+        _TIME_ZONE,
+        _FASTER_WORKERS,
+        _FASTER_CHECKPOINT,
+    ),
+)
+LOW_LATENCY = Profile(
+    name="low-latency",
+    about="the shortest micro-batches, with checkpoints on a local disk; add it to another profile",
+    settings=(
+        _FASTER_WORKERS,
+        _FASTER_CHECKPOINT,
+        _FEW_SHUFFLE_PARTITIONS,
+    ),
+)
+STANDALONE = Profile(
+    name="standalone",
+    about="a standalone cluster whose machines mount the log and the checkpoints under the same paths",
+    settings=(
+        Setting(
+            name="spark.master",
+            value="spark://master:7077",
+            why="The cluster's address.",
+            example=True,
+        ),
+        Setting(
+            name="spark.submit.pyFiles",
+            value="/opt/packages.zip",
+            why=(
+                "Ships the three packages to the executors if they are not installed there. The driver finds them by"
+                " PYTHONPATH: docs/clusters.md."
+            ),
+            example=True,
+        ),
+        _TIME_ZONE,
+        _FASTER_WORKERS,
+        Setting(
+            name="spark.sql.shuffle.partitions",
+            value="16",
+            why=(
+                "Two to three for each core of the cluster, instead of 200. A checkpoint keeps the number with which it"
+                " began. Not measured on a cluster."
+            ),
+            example=True,
+        ),
+    ),
+)
+S3 = Profile(
+    name="s3",
+    about="checkpoints on S3, through Hadoop's s3a; add it to another profile",
+    settings=(
+        Setting(
+            name="spark.jars.packages",
+            value="org.apache.spark:spark-hadoop-cloud_2.13:4.3.0",
+            why="Hadoop's S3 client, in Spark's own version. For checkpoints only: the log's rows do not use it.",
+            example=True,
+        ),
+        Setting(
+            name="spark.sql.streaming.checkpointFileManagerClass",
+            value="org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
+            why=(
+                "Writes a checkpoint's file with one upload that can be aborted. Spark's default renames each file,"
+                " which S3 does by copying it, and not atomically. What it gains in time was not measured."
+            ),
+        ),
+        _TIME_ZONE,
+        _FASTER_WORKERS,
+    ),
+)
+DELTA = Profile(
+    name="delta",
+    about="a change feed into Delta tables; add it to another profile",
+    settings=(
+        Setting(
+            name="spark.jars.packages",
+            value="io.delta:delta-spark_4.2_2.13:4.4.0",
+            why="Delta Lake for Spark 4.2.",
+            example=True,
+        ),
+        Setting(
+            name="spark.sql.extensions",
+            value="io.delta.sql.DeltaSparkSessionExtension",
+            why="Delta's SQL: MERGE, DELETE, UPDATE, VACUUM.",
+        ),
+        Setting(
+            name="spark.sql.catalog.spark_catalog",
+            value="org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            why="Delta tables by name.",
+        ),
+    ),
+)
+PROFILES: dict[str, Profile] = {profile.name: profile for profile in (LOCAL, STANDALONE, S3, DELTA, LOW_LATENCY, TESTS)}

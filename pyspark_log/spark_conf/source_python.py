@@ -1,0 +1,71 @@
+"""The Python in which Spark looks for data sources, and the hint if it lacks this package.
+
+Spark's JVM takes PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else `python3` (PythonUtils.defaultPythonExec), on
+the driver and in every executor. That is not the Python of the program that is running, unless the variables say so or
+its venv is activated. Without the package there, Spark says only DATA_SOURCE_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark_log_storage.errors import SourceNotFound
+
+_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+
+
+class SourceNotFoundWarning(UserWarning):
+    """Spark looks for data sources with a Python that lacks pyspark_log."""
+
+
+def source_python(environment: Mapping[str, str]) -> str:
+    """Return the Python in which Spark looks for data sources, as its variable names it."""
+    return next((environment[name] for name in _VARIABLES if environment.get(name)), "python3")
+
+
+def is_chosen(environment: Mapping[str, str]) -> bool:
+    """Return whether a variable names the Python in which Spark looks for data sources."""
+    return any(environment.get(name) for name in _VARIABLES)
+
+
+def lacks_package(python: str) -> bool:
+    """Return whether the Python cannot be started, or cannot import pyspark_log. Starts it if it is another one."""
+    found = shutil.which(python)
+    if found is None:
+        return True
+    if Path(found).absolute() == Path(sys.executable).absolute():  # unresolved: a venv links to another's Python
+        return False
+    # As Spark's own processes do, it also finds the package in the working folder.
+    command = [found, "-c", "import pyspark_log.datasource"]
+    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 -- Spark starts this Python too
+    return done.returncode != 0
+
+
+def hint(environment: Mapping[str, str]) -> str:
+    """Return what to do if Spark does not find the source."""
+    python = source_python(environment)
+    named = next((name for name in _VARIABLES if environment.get(name)), "")
+    why = f"{named} names it" if named else "neither PYSPARK_DRIVER_PYTHON nor PYSPARK_PYTHON is set"
+    return (
+        f"Spark looks for data sources with {python!r} ({why}), and pyspark_log cannot be imported there. Before the"
+        f" session starts set PYSPARK_PYTHON={sys.executable}, or activate the venv, or call"
+        " pyspark_log.configure(builder). If the package is shipped with --py-files, put its zip on the driver's"
+        " PYTHONPATH too"
+    )
+
+
+@contextmanager
+def source_is_found() -> Iterator[None]:
+    """Turn Spark's DATA_SOURCE_NOT_FOUND into `SourceNotFound`, which says what to do."""
+    try:
+        yield
+    except Exception as error:  # Spark's own for it is a Java error that pyspark does not translate
+        if "[DATA_SOURCE_NOT_FOUND]" not in str(error):
+            raise
+        raise SourceNotFound(hint(os.environ)) from None

@@ -1,0 +1,108 @@
+"""Profiles of settings: one table, from which the files and `configure` come; and the Python that Spark uses."""
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import pyspark_log
+from pyspark_log.spark_conf import page
+from pyspark_log.spark_conf.profiles import PROFILES
+from pyspark_log.spark_conf.source_python import SourceNotFoundWarning
+from pyspark_log_storage.errors import InvalidInput
+from tests.bare_venv import bare_environment, bare_python
+
+FILES = Path(__file__).parents[3] / "spark-conf"
+
+
+class Builder:
+    """What `configure` needs of a session's builder."""
+
+    def __init__(self):
+        self.settings = {}
+
+    def config(self, name, value):
+        self.settings[name] = value
+        return self
+
+
+@pytest.fixture
+def outside_the_packages(monkeypatch, tmp_path):
+    """As in a program elsewhere: neither its folder nor PYTHONPATH leads to the packages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON")
+    monkeypatch.setenv("PYTHONPATH", bare_environment().get("PYTHONPATH", ""))
+
+
+def settings_in(text):
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return dict(line.split(None, 1) for line in lines)
+
+
+def test_the_files_are_those_that_the_profiles_make():
+    written = {str(file.relative_to(FILES)): file.read_text() for file in FILES.rglob("spark-defaults.conf")}
+    assert written == page.files(), "run python -m pyspark_log.spark_conf.page spark-conf"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_configure_sets_what_the_file_of_the_profile_sets(profile):
+    builder = Builder()
+    assert pyspark_log.configure(builder, profile) is builder
+    path = "spark-defaults.conf" if profile == "tests" else f"{profile}/spark-defaults.conf"
+    assert builder.settings == settings_in(page.files()[path])
+    assert builder.settings
+
+
+def test_no_profile_sets_what_each_installation_chooses():
+    set_by_all = {name for profile in PROFILES if profile != "tests" for name in configured(profile)}
+    assert not set_by_all & {"spark.master", "spark.jars.packages", "spark.submit.pyFiles"}
+
+
+def configured(profile):
+    return pyspark_log.configure(Builder(), profile).settings
+
+
+def configured_silently():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pyspark_log.configure(Builder())
+
+
+def test_an_unknown_profile_is_refused_with_those_that_exist():
+    with pytest.raises(InvalidInput, match=r"no profile 'fast'; choose one of delta, local, low-latency"):
+        pyspark_log.configure(Builder(), "fast")
+
+
+def test_spark_looks_for_sources_in_this_programs_python_if_nothing_is_said(outside_the_packages, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    configured_silently()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_python_without_the_package_is_warned_of_with_what_to_do(outside_the_packages, monkeypatch, tmp_path):
+    bare = bare_python(tmp_path / "venv")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
+    with pytest.warns(SourceNotFoundWarning) as caught:
+        pyspark_log.configure(Builder())
+    said = str(caught[0].message)
+    assert f"{str(bare)!r} (PYSPARK_PYTHON names it)" in said
+    assert f"set PYSPARK_PYTHON={sys.executable}" in said
+    assert caught[0].filename == __file__
+
+
+def test_the_drivers_python_counts_first_as_in_spark(outside_the_packages, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/no/such/python")
+    with pytest.warns(SourceNotFoundWarning, match="PYSPARK_DRIVER_PYTHON names it"):
+        pyspark_log.configure(Builder())
+
+
+def test_a_python_with_the_package_is_not_warned_of(monkeypatch, tmp_path):
+    other = tmp_path / "python"  # another name of it, so that it is looked into
+    other.symlink_to(sys.executable)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", str(other))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    configured_silently()
