@@ -3,6 +3,7 @@
     df.writeStream.format("pyspark_log").option("topic", "t").option("checkpointLocation", c).start("/data/log")
     spark.readStream.format("pyspark_log").option("subscribe", "t").load("/data/log")
 
+    spark = pyspark_log.configure(SparkSession.builder).getOrCreate()      settings of Spark that suit this source
     pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
 
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from pyspark_log.datasource import DefaultSource
     from pyspark_log.source.replay import replay
+    from pyspark_log.spark_conf.configure import configure
     from pyspark_log_storage.errors import LogError
 
 __version__ = "0.1.0"
@@ -51,6 +53,7 @@ __all__ = [
     "RecordMetadata",
     "TopicPartition",
     "__version__",
+    "configure",
     "replay",
 ]
 _MODULES = {
@@ -59,6 +62,7 @@ _MODULES = {
     "DefaultSource": "pyspark_log.datasource",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
+    "configure": "pyspark_log.spark_conf.configure",
     "replay": "pyspark_log.source.replay",
 }
 _RECORDS = "pyspark_log.clients.records"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_log.options import check_source, parse_sink, parse_source
+from pyspark_log.options import check_source, is_table_without_options, parse_sink, parse_source
 from pyspark_log.spark_calls import spark_entry
 
 if TYPE_CHECKING:
@@ -27,15 +27,22 @@ class DefaultSource(DataSource):
 
     @spark_entry
     def schema(self) -> StructType:
-        """Return the schema of Spark's Kafka source. Spark does not call this if the user gives a schema."""
+        """Return the schema of Spark's Kafka source, or of a typed topic. Not called if the user gives a schema."""
         from pyspark_log.source.row import row_schema
-        from pyspark_log_storage.store import absolute_urls, open_store
+        from pyspark_log_storage.addresses import absolute_urls, open_store
 
+        if is_table_without_options(self.options):
+            return row_schema(include_headers=False)
         # Called by `load()`, before it is known whether a batch or a stream will be read.
-        check_source(self.options)
-        for url in absolute_urls(self.options["path"]):
+        options = check_source(self.options)
+        for url in absolute_urls(options.path):
             open_store(url)
-        return row_schema(include_headers=self.options.get("includeHeaders", "false").strip().lower() == "true")
+        from pyspark_log.source import topic_columns, typed_row
+
+        found = topic_columns.typed_columns(options)
+        if found is not None:
+            return typed_row.typed_schema(found[1])
+        return row_schema(include_headers=options.include_headers)
 
     @spark_entry
     def reader(self, schema: StructType) -> BatchReader:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+
 if TYPE_CHECKING:
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.retry import RetryPolicy
@@ -35,3 +37,9 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int | None
     """None: the default, which depends on the number of nodes."""
     request_timeout_ms: int
+    storage_options: StorageOptions = NO_OPTIONS
+    has_columns: bool = False
+    """Whether a topic that the write creates is typed."""
+    merge_schema: bool = False
+    key_column: str | None = None
+    """None: rows of a typed topic have no key."""

@@ -5,6 +5,7 @@ The positions of `reset-offsets` are those of `kafka-consumer-groups`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log.client.read.positions import offset_for_time
 from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets, decide
+from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,14 +75,36 @@ def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> No
 
     Members that are Spark queries take it up while they run.
     """
+    group = log.group(group_id, create=True)
+    group.submit(_reset(log, group.journal.state, offsets))
+
+
+def check_reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Raise what `reset` would raise, and change nothing."""
+    with contextlib.suppress(UnknownGroup):
+        group = log.group(group_id).journal.state
+        decide(group, _reset(log, group, offsets), log.environment.now_ms())
+
+
+def _reset(log: Log, group: Group, offsets: Mapping[tuple[str, int], int]) -> ResetOffsets:
     new: dict[str, dict[int, Offset]] = {}
     for (topic, number), offset in offsets.items():
         handle = log.topic(topic)
         epoch = handle.journal.state.partitions[number].leader_epoch
         new.setdefault(handle.topic_id, {})[number] = Offset(offset, epoch)
-    group = log.group(group_id, create=True)
-    is_running = group.journal.state.protocol_type == QUERY_PROTOCOL_TYPE
-    group.submit(ResetOffsets(new, running=is_running))
+    return ResetOffsets(new, running=group.protocol_type == QUERY_PROTOCOL_TYPE)
+
+
+def within_log(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Return the offsets, sorted, each outside the log replaced by the nearest one in it, as Kafka's tool does.
+
+    Raises `UnknownTopic`, and `InvalidInput` for a partition that does not exist.
+    """
+    found = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        partition = log.topic(topic).journal.state.partition(number)
+        found[topic, number] = min(max(offset, partition.log_start), partition.high_watermark)
+    return found
 
 
 def offsets_at(handle: TopicHandle, numbers: Iterable[int], ms: int) -> dict[int, int]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_storage.addresses import absolute_urls, open_store
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.store import absolute_urls, open_store
+from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,52 +29,57 @@ def canonical(path: str) -> str:
     return ",".join(absolute_urls(path))
 
 
-def own_stores_at(address: str) -> Callable[[str], Store]:
+def own_stores_at(address: str, options: StorageOptions | None = None) -> Callable[[str], Store]:
     """Return a function that opens the stores of the cluster's nodes by address, each once, for one thread.
 
-    `address` is canonical. Does no I/O. The function raises `InvalidOption`, `CorruptObject`.
+    `address` is canonical; `options` are those of the environment unless given. Does no I/O. The function raises
+    `InvalidOption`, `CorruptObject`.
     """
 
     @functools.cache
     def store_at(url: str) -> Store:
         if url != AT_THE_ROOT:
-            return open_store(url)
+            return open_store(url, options)
         if "," in address:  # with several journal nodes, no node is at the root
             raise CorruptObject(f"the journal of the cluster at {address}", f"a node's address in it is {url!r}")
-        return open_store(address)
+        return open_store(address, options)
 
     return store_at
 
 
-stores_at = functools.lru_cache(maxsize=16)(own_stores_at)
-"""As `own_stores_at`, with the same stores for the whole process."""
+_shared_stores_at = functools.lru_cache(maxsize=16)(own_stores_at)
+
+
+def stores_at(address: str, options: StorageOptions | None = None) -> Callable[[str], Store]:
+    """As `own_stores_at`, with the same stores for the whole process."""
+    return _shared_stores_at(address, StorageOptions.of_environment() if options is None else options)
 
 
 @functools.lru_cache(maxsize=16)
-def log_at(address: str) -> Log:
+def log_at(address: str, options: StorageOptions = NO_OPTIONS) -> Log:
     """Return this process's log at the canonical `address`; it may not be open yet.
 
     Raises `InvalidOption`, `StoreError`.
     """
-    from pyspark_log_coordinator.log.log import Log
-
-    log = Log([open_store(url) for url in address.split(",")], real_environment())
+    log = own_log(address, options)
     log.locate()
     return log
 
 
-def own_log(path: str) -> Log:
+def own_log(path: str, options: StorageOptions | None = None) -> Log:
     """Return a new log at `path`, not open and not shared, for another thread. Raises `InvalidOption`."""
     from pyspark_log_coordinator.log.log import Log
 
-    return Log([open_store(url) for url in canonical(path).split(",")], real_environment())
+    open_node = functools.partial(open_store, options=StorageOptions.of_environment() if options is None else options)
+    return Log([open_node(url) for url in canonical(path).split(",")], real_environment(), open_node=open_node)
 
 
-def open_log(path: str, *, create: bool = False) -> Log:
+def open_log(path: str, options: StorageOptions | None = None, *, create: bool = False) -> Log:
     """Return the log at `path`, open. The same address gives the same object, which keeps its journals in memory.
 
-    Raises `NoCluster` if there is none and `create` is false; `InvalidOption`, `NodeMissing`, `StoreError`.
+    `options` are those of the environment unless given. Raises `NoCluster` if there is none and `create` is false;
+    `InvalidOption`, `NodeMissing`, `StoreError`.
     """
-    log = log_at(canonical(path))
+    log = log_at(canonical(path), StorageOptions.of_environment() if options is None else options)
     log.open(create=create)
     return log

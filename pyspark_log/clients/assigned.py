@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.fetch import fetch, newest_rows
 from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log.clients.records import ConsumerBatch, TopicPartition
 from pyspark_log_storage.errors import DataLoss, InvalidInput, ObjectMissing
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pyspark_log.client.read.fetch import Split
     from pyspark_log.options.consumer import ConsumerOptions
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -158,10 +159,16 @@ class AssignedPartition:
                 log = self.handle.log
                 split = split_of(self.handle, Range(*self.key, start, end), self._options.rack)
                 again, joined = partial(find_again, log, split), self._options.partition_fetch_bytes
-                self._fetched = fetch(log.store_at, split, again, joined)
+                # A `map` keeps none of the rows that it has returned, as a generator would.
+                self._fetched = map(partial(_as_newest, split), fetch(log.store_at, split, again, joined))
                 self._fetched_epoch = self.state.leader_epoch
             for offset, batch in self._fetched:
                 assert offset == self._offset
                 self._batch = batch
                 return True
             self._fetched = None
+
+
+def _as_newest(split: Split, fetched: tuple[int, pa.RecordBatch]) -> tuple[int, pa.RecordBatch]:
+    offset, rows = fetched
+    return offset, newest_rows(split, rows)

@@ -13,7 +13,7 @@ from pyspark_log_storage.errors import BufferExhausted, InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log.client.write.staging import Destination
+    from pyspark_log.client.write.destination import Destination
     from pyspark_log.clients.accumulator import Accumulator
     from pyspark_log.clients.producer_batch import OnDelivery
     from pyspark_log.clients.records import RecordMetadata

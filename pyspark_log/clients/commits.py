@@ -1,5 +1,6 @@
 """The commits of a consumer, in the order in which they were asked for.
 
+A synchronous commit is repeated while a store does not answer, as Kafka's commitSync is: a repetition changes nothing.
 An asynchronous commit waits for the consumer's thread; those that wait for the same generation become one journal
 entry. A synchronous commit first carries out those that wait. What each names (member and generation) is fixed when it
 is asked for, so that the group refuses one that comes too late.
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.group.offsets import OffsetCommit
-from pyspark_log_storage.errors import LogError
+from pyspark_log_coordinator.retry import RetryPolicy, retry
+from pyspark_log_storage.errors import LogError, OutcomeUnknown, RebalanceInProgress
 
 if TYPE_CHECKING:
     from pyspark_log.clients.records import OffsetAndMetadata, TopicPartition
+    from pyspark_log_coordinator.environment import Environment
 
 OnCommit = Callable[["Mapping[TopicPartition, OffsetAndMetadata]", LogError | None], object]
 
@@ -31,9 +34,10 @@ class _Waiting(msgspec.Struct):
 class Commits:
     """The commits of one consumer, for its own thread and the program's."""
 
-    def __init__(self, submit: Callable[[OffsetCommit], object]) -> None:
+    def __init__(self, submit: Callable[[OffsetCommit], object], environment: Environment) -> None:
         """`submit` carries a commit out, or raises `LogError`."""
         self._submit = submit
+        self._environment = environment
         self._waiting: deque[_Waiting] = deque()
         self._answers: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
@@ -42,8 +46,15 @@ class Commits:
         """Commit later. `done` is called with the error, if there is one, by the thread that calls `answer`."""
         self._waiting.append(_Waiting(command, done))
 
-    def now(self, command: OffsetCommit) -> None:
-        """Commit what waits, and then this. Raises `LogError` for this one alone."""
+    def now(self, command: OffsetCommit, timeout_ms: int) -> None:
+        """Commit what waits, and then this. Raises `LogError` for this one alone.
+
+        For `timeout_ms` this tries again if a store does not answer. The consumer's thread can work in between.
+        """
+        policy = RetryPolicy(delivery_timeout_ms=timeout_ms)
+        retry(self._environment, policy, lambda: self._try_now(command), is_retriable=_may_be_repeated)
+
+    def _try_now(self, command: OffsetCommit) -> None:
         with self._lock:
             self._carry_out()
             self._submit(command)
@@ -76,6 +87,11 @@ class Commits:
                 raise
             for each in together:
                 self._answers.append(lambda done=each.done, error=error: done(error))  # type: ignore[misc]
+
+
+def _may_be_repeated(error: LogError) -> bool:
+    """Return whether the same commit may succeed later. A rebalance ends only if the program polls."""
+    return (error.retriable or isinstance(error, OutcomeUnknown)) and not isinstance(error, RebalanceInProgress)
 
 
 def _joined(one: OffsetCommit, other: OffsetCommit) -> OffsetCommit | None:

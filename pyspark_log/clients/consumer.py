@@ -18,6 +18,8 @@ from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.consumer_group import ConsumerGroup
 from pyspark_log.clients.iteration import RowIteration
 from pyspark_log.clients.looks import Looks
+from pyspark_log.clients.outages import Outages
+from pyspark_log.clients.positions import Positions
 from pyspark_log.clients.reading import Reading
 from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
 from pyspark_log.clients.records import (
@@ -30,7 +32,7 @@ from pyspark_log.clients.records import (
 from pyspark_log.clients.subscribed_topics import SubscribedTopics
 from pyspark_log.clients.topic_queries import TopicQueries
 from pyspark_log.options.consumer import parse_consumer
-from pyspark_log_storage.errors import InvalidInput, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, LogError, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
     from pyspark_log.clients.commits import OnCommit
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.model.partition import Partition
 
 GivenOffsets: TypeAlias = (
     "Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int]"
@@ -48,7 +49,7 @@ GivenOffsets: TypeAlias = (
 T = TypeVar("T")
 
 
-class Consumer(TopicQueries, RowIteration):
+class Consumer(TopicQueries, Positions, RowIteration):
     """Reads topics, alone or as a member of a group.
 
         with Consumer("/data/log", group_id="etl", auto_offset_reset="earliest") as consumer:
@@ -57,6 +58,16 @@ class Consumer(TopicQueries, RowIteration):
                 for record in consumer.poll(timeout_ms=1000):
                     print(record.offset, record.value)
                 consumer.commit()
+
+    Without a group it reads the partitions that it is given:
+
+    >>> with Producer("data/log") as producer:
+    ...     sent = producer.send("flights", b"UA 1545", key=b"EWR")
+    >>> with Consumer("data/log") as consumer:
+    ...     consumer.assign(consumer.partitions("flights"), "earliest")
+    ...     for record in consumer.poll(timeout_ms=10_000):
+    ...         print(record.offset, record.key, record.value)
+    0 b'EWR' b'UA 1545'
 
     It returns rows below the high watermark only, those of a partition in order. Without `group.id` it stores no
     offsets: a program that continues later keeps `position` with its results.
@@ -72,9 +83,10 @@ class Consumer(TopicQueries, RowIteration):
         Reads nothing yet. docs/options.md lists the options. Raises `InvalidOption`.
         """
         self._options = parse_consumer(config, options)
-        self._log = own_log(os.fspath(path))
+        self._log = own_log(os.fspath(path), self._options.storage_options)
         self._looks = Looks(self._log, self._options.longest_pause)
         self._reading = Reading(self._looks, self._options.fetch_bytes)
+        self._outages = Outages()
         self._in_use = threading.RLock()
         self._depth = 0
         self._is_finishing = False
@@ -172,12 +184,12 @@ class Consumer(TopicQueries, RowIteration):
 
         If there are none, wait for up to `timeout_ms` milliseconds and then return an empty list. A row that arrives is
         seen after a pause between two looks, see `fetch.max.wait.ms`. A member of a group joins and rejoins here, so it
-        must call this every `max.poll.interval.ms`.
+        must call this every `max.poll.interval.ms`. If a store does not answer, that is logged, and this waits too.
 
         Raises `InvalidInput` if nothing is assigned, `UnknownTopic` for a topic that was deleted, `CorruptObject` and
-        `StoreError` if no replica can be read, `DataLoss` for an offset that is not in the log any more if
-        `auto.offset.reset` is none, and `FencedInstance` if another process has this `group.instance.id`. After an
-        error the positions are those before it.
+        `StoreError` if no replica can be read and waiting does not help, `DataLoss` for an offset that is not in the
+        log any more if `auto.offset.reset` is none, and `FencedInstance` if another process has this
+        `group.instance.id`. After an error the positions are those before it.
         """
         rows_max = max_records or self._options.max_poll_records
         return self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)
@@ -222,50 +234,6 @@ class Consumer(TopicQueries, RowIteration):
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the group, the member id and the generation of this consumer."""
         return self._the_group("be a member").metadata()
-
-    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
-        """Read a partition from `offset` next.
-
-        If the log does not have that offset when the partition is read, `auto.offset.reset` decides.
-        """
-        with self._alone():
-            self._reading.hand_back()
-            self._of(partition).seek(offset_of(offset))
-
-    def seek_to_beginning(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        """Read partitions, by default all that are assigned, from their first row."""
-        self._seek_to(partitions, lambda state: state.log_start)
-
-    def seek_to_end(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        """Read only rows that are new from now on, of some or all assigned partitions."""
-        self._seek_to(partitions, lambda state: state.high_watermark)
-
-    def position(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Return the offset of the next row of a partition.
-
-        In an iteration that is the row after the one that was returned last. Raises as `poll`.
-        """
-        with self._alone():
-            found = self._of(partition)
-            first = self._reading.next_returned(found.key)
-            return found.position() if first is None else first
-
-    def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        """Return no rows of these partitions until `resume`."""
-        with self._alone():
-            self._reading.hand_back()
-            for each in partitions:
-                self._of(each).is_paused = True
-
-    def resume(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        """Return rows of these partitions again."""
-        with self._alone():
-            for each in partitions:
-                self._of(each).is_paused = False
-
-    def paused(self) -> set[TopicPartition]:
-        """Return the paused partitions."""
-        return {key for key, each in self._reading.partitions.items() if each.is_paused}
 
     def close(self) -> None:
         """Stop: a waiting `poll` returns, iterations end, and later calls raise `InvalidInput`. For any thread.
@@ -351,10 +319,10 @@ class Consumer(TopicQueries, RowIteration):
                     if group is not None:
                         group.poll()
                         pause = min(pause, group.pause())
-                    self._look()
-                    if found := take():
+                    if found := self._look_and_take(take):
                         self._looks.found()
                         return found
+                    pause = max(pause, self._outages.pause)
                     left = deadline - monotonic()
                     if left <= 0 or self._closed.wait(min(pause, left)):
                         return found
@@ -363,9 +331,25 @@ class Consumer(TopicQueries, RowIteration):
                 self._reading.go_back()
             raise
 
+    def _look_and_take(self, take: Callable[[], list[T]]) -> list[T]:
+        """Return what `take` returns after a look, nothing while a store does not answer."""
+        try:
+            self._look()
+            found = take()
+        except LogError as error:
+            if not error.retriable:
+                raise
+            self._reading.go_back()
+            self._outages.note(error)
+            return []
+        self._outages.end()
+        return found
+
     def _look(self) -> None:
         """Look for new rows. A member goes on without a topic that was deleted: its group assigns the rest anew."""
         try:
+            if self._group is not None:
+                self._group.find_missing()
             self._reading.look()
         except UnknownTopic as error:
             if self._group is None or not self._group.is_subscribed:
@@ -378,21 +362,3 @@ class Consumer(TopicQueries, RowIteration):
 
     def _pause(self) -> float:
         return self._looks.pause()
-
-    def _of(self, partition: TopicPartition | tuple[str, int]) -> AssignedPartition:
-        key = partition_of(partition)
-        found = self._reading.partitions.get(key)
-        if found is None:
-            raise InvalidInput(f"topic {key.topic!r}, partition {key.partition} is not assigned; assign it first")
-        return found
-
-    def _seek_to(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]], where: Callable[[Partition], int]
-    ) -> None:
-        with self._alone():
-            self._reading.hand_back()
-            chosen = [self._of(each) for each in partitions] or list(self._reading.partitions.values())
-            for handle in {each.handle.topic_id: each.handle for each in chosen}.values():
-                handle.refresh()
-            for each in chosen:
-                each.seek(where(each.state))

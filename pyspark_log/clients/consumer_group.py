@@ -7,7 +7,6 @@ consumer: it only stores its offsets in the group, as long as that has no member
 from __future__ import annotations
 
 import contextlib
-import logging
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError, RewindPending, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FIND_AGAIN_SECONDS = 5.0
 """How often a consumer looks for the new incarnation of a topic that was deleted."""
 
-_logger = logging.getLogger("pyspark_log")
+UNKNOWN = "does not exist (UNKNOWN_TOPIC_OR_PARTITION); it is read once it is created"
 
 
 class ConsumerGroup:
@@ -52,10 +52,10 @@ class ConsumerGroup:
         self._options = options
         self._reading = reading
         self._looks = looks
-        log = own_log(path)
+        log = own_log(path, options.storage_options)
         self._environment = log.environment
         self._session = Session(log, group.group_id, group.heartbeat_interval_ms)
-        self._commits = Commits(self._submit)
+        self._commits = Commits(self._submit, self._environment)
         self._thread = MemberThread(self._commits)
         self._topics: SubscribedTopics | None = None
         self._listener: ConsumerRebalanceListener | None = None
@@ -113,7 +113,7 @@ class ConsumerGroup:
             try:
                 member.leave()
             except LogError as error:
-                _logger.warning("leaving group %r failed, and its session will expire: %s", self._group.group_id, error)
+                self._warn("leaving group %(group)r failed, and its session will expire: %(error)s", error=error)
         self._raise_failure()
 
     def poll(self) -> None:
@@ -123,7 +123,6 @@ class ConsumerGroup:
         if self._member is not None:
             self._member.poll()
             self._raise_failure()
-            self._find_missing()
 
     def pause(self) -> float:
         """Return after how many seconds `poll` has something to do again."""
@@ -153,16 +152,24 @@ class ConsumerGroup:
             self._commits.carry_out()
             self._answer()
 
+    def _warn(self, message: str, *, exc_info: BaseException | None = None, **facts: object) -> None:
+        logs.warning(message, exc_info=exc_info, group=self._group.group_id, **facts)
+
     # Offsets
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        """Commit these offsets, or all that were consumed; return when they are durable. Raises `LogError`."""
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, *, timeout_ms: int | None = None
+    ) -> None:
+        """Commit these offsets, or all that were consumed; return when they are durable. Raises `LogError`.
+
+        If a store does not answer, try again for `timeout_ms` (default.api.timeout.ms).
+        """
         given = self._consumed() if offsets is None else offsets
         if not given:
             return
         command = self._command(given)
         try:
-            self._commits.now(command)
+            self._commits.now(command, self._group.api_timeout_ms if timeout_ms is None else timeout_ms)
         except RewindPending:
             self._take_up_rewinds()
             raise
@@ -181,7 +188,7 @@ class ConsumerGroup:
             if callback is not None:
                 callback(given, error)
             elif error is not None:
-                _logger.warning("an asynchronous commit to group %r failed: %s", self._group.group_id, error)
+                self._warn("an asynchronous commit to group %(group)r failed: %(error)s", error=error)
 
         self._commits.later(self._command(given), done)
         self._thread.wake()
@@ -263,7 +270,7 @@ class ConsumerGroup:
             def done(_: object, error: LogError | None) -> None:
                 if error is not None:
                     self._auto_committed = {}
-                    _logger.warning("auto commit of group %r failed: %s", self._group.group_id, error)
+                    self._warn("auto commit of group %(group)r failed: %(error)s", error=error)
 
             self.commit_later(None, done)
 
@@ -272,16 +279,19 @@ class ConsumerGroup:
         wanted = set(partitions)
         offsets = {key: each for key, each in self._consumed().items() if key in wanted}
         try:
-            self.commit(offsets)
+            self.commit(offsets, timeout_ms=0)
         except LogError as error:
-            _logger.warning("auto commit of group %r failed: %s", self._group.group_id, error)
+            self._warn("auto commit of group %(group)r failed: %(error)s", error=error)
 
     # What the group asks of a reader, see `shared_partitions`
 
     def topics(self) -> tuple[str, ...]:
         """Return the topics that are wanted."""
         assert self._topics is not None
-        return self._topics.refresh(self._looks.topic_names)
+        names = self._topics.refresh(self._looks.topic_names)
+        for name in self._topics.newly_unknown():
+            self._warn("group %(group)r: topic %(topic)r %(what)s", topic=name, what=UNKNOWN)
+        return names
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """Return how many partitions each topic has."""
@@ -332,12 +342,13 @@ class ConsumerGroup:
     def topic_deleted(self, topic: str) -> None:
         """Read a topic no longer until it exists again, or the group assigns its partitions anew."""
         keys = [key for key in self._reading.partitions if key.topic == topic]
-        _logger.warning("topic %r was deleted; group %r reads it no longer", topic, self._group.group_id)
+        self._warn("topic %(topic)r was deleted; group %(group)r reads it no longer", topic=topic)
         for key in keys:
             del self._reading.partitions[key]
         self._missing |= set(keys)
 
-    def _find_missing(self) -> None:
+    def find_missing(self) -> None:
+        """Look now and then for topics that were deleted: they may have been created again. Raises `StoreError`."""
         if self._missing and monotonic() - self._sought >= FIND_AGAIN_SECONDS:
             self._sought = monotonic()
             for key in sorted(self._missing):
@@ -369,7 +380,7 @@ class ConsumerGroup:
                 call()
             except Exception as error:
                 if self._failure is not None:
-                    _logger.warning("a rebalance listener failed again", exc_info=error)
+                    logs.warning("a rebalance listener failed again", exc_info=error, group=self._group.group_id)
                 self._failure = self._failure or error
 
     def _raise_failure(self) -> None:

@@ -5,11 +5,13 @@ its rows would wait for it.
 
     roll         oldest chunks into segments, as the tasks of a Spark write do; the next commit swaps them in
     clean up     as after every 64th journal entry, with a log of its own, and at most every `CLEAN_UP_SECONDS`
+
+Many producers of one topic would all do the same job, and one of them would be in time. So each draws a lot after a
+commit: it does what is due with the probability of its share of the rows that were written since its commit before.
 """
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     plan_inline,
     roll_inline,
 )
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -31,11 +34,10 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.segments.swap import SwapSegments
+    from pyspark_log_storage.storage_options import StorageOptions
 
 CLEAN_UP_SECONDS = 5.0
 """A topic is not cleaned up more often: it takes some milliseconds, and slows down the commits beside it."""
-
-_logger = logging.getLogger("pyspark_log")
 
 
 class _Record:
@@ -44,6 +46,8 @@ class _Record:
     def __init__(self, number: int) -> None:
         self.number = number
         """The newest journal entry before the commit that is under way."""
+        self.rows = 0
+        """The rows that the topic had ever got after the last commit of this producer, or when it came to the topic."""
         self.owes_cleanup = False
         self.next_cleanup = 0.0
         self.rolled: tuple[SwapSegments, ...] = ()
@@ -53,10 +57,11 @@ class _Record:
 class Housekeeper:
     """Maintains topics, one job after another. All methods are called by the thread that commits."""
 
-    def __init__(self, address: str, environment: Environment) -> None:
+    def __init__(self, address: str, environment: Environment, options: StorageOptions | None = None) -> None:
         self._address = address
+        self._options = options
         self._environment = environment
-        self._store_at = own_stores_at(address)
+        self._store_at = own_stores_at(address, options)
         self._records: dict[str, _Record] = {}
         """By topic id."""
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -76,9 +81,12 @@ class Housekeeper:
         """
         self._record(handle).number = handle.journal.number
 
-    def committed(self, handle: TopicHandle) -> None:
-        """Start what is due after a commit to a topic, if nothing is under way."""
+    def committed(self, handle: TopicHandle, rows: int) -> None:
+        """Start what is due after a commit of `rows` rows to a topic, if nothing is under way and the lot says so."""
         record, number = self._record(handle), handle.journal.number
+        known, record.rows = record.rows, _rows_ever(handle)
+        if self._environment.uniform(0, record.rows - known) > rows:
+            return
         if number // CLEAN_UP_EVERY_ENTRIES > record.number // CLEAN_UP_EVERY_ENTRIES:
             record.owes_cleanup = True
         if self._is_busy:
@@ -104,6 +112,7 @@ class Housekeeper:
         known = self._records.get(handle.topic_id)
         if known is None:
             known = self._records[handle.topic_id] = _Record(handle.journal.number)
+            known.rows = _rows_ever(handle)
         return known
 
     def _start(self, job: Callable[[], None]) -> None:
@@ -119,15 +128,22 @@ class Housekeeper:
             try:
                 job()
             except LogError as error:
-                _logger.warning("maintenance was left for later: %s", error)
+                logs.warning("maintenance was left for later: %(error)s", error=error)
             except BaseException:  # the thread must live for the next job
-                _logger.exception("maintenance failed")
+                logs.exception("maintenance failed")
             self._is_busy = False
 
     def _roll(self, record: _Record, task: RollTask) -> None:
         record.rolled = roll_inline(self._store_at, task, self._environment)
 
     def _clean_up(self, topic: str) -> None:
-        log = own_log(self._address)  # a new one reads the newest snapshot, not every entry since the last cleanup
+        log = own_log(
+            self._address, self._options
+        )  # a new one reads the newest snapshot, not every entry since the last cleanup
         log.open(create=False)
         clean_up(log.topic(topic))
+
+
+def _rows_ever(handle: TopicHandle) -> int:
+    """Return how many rows the topic has ever got."""
+    return sum(partition.log_end for partition in handle.journal.state.partitions)

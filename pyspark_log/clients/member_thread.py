@@ -6,11 +6,11 @@ not called for `max.poll.interval.ms`. It takes no part in rebalances: `poll` do
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.membership.group_member import GroupMember
 
 SHORTEST_PAUSE = 0.05
-_logger = logging.getLogger("pyspark_log")
 
 
 class MemberThread:
@@ -58,10 +57,12 @@ class MemberThread:
             try:
                 pause = self._work()
             except LogError as error:
-                _logger.warning("a member of a group could not show that it is alive, and tries again: %s", error)
+                logs.warning(
+                    "a member of a group could not show that it is alive, and tries again: %(error)s", error=error
+                )
                 pause = 1.0
             except BaseException:  # the thread must live for the next heartbeat
-                _logger.exception("a member of a group could not show that it is alive")
+                logs.exception("a member of a group could not show that it is alive")
                 pause = 1.0
             self._woken.wait(pause)
 

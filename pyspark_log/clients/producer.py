@@ -38,8 +38,10 @@ _NS_PER_US = 1000
 class Producer:
     """Sends rows to topics.
 
-        with Producer("/data/log") as producer:
-            producer.send("flights", b"UA 1545", key=b"EWR")
+    >>> with Producer("data/log") as producer:
+    ...     sent = producer.send("flights", b"UA 1545", key=b"EWR")
+    >>> sent.result().offset
+    0
 
     A thread gathers rows into batches (`linger.ms`, `batch.size`), and each batch of a topic becomes one journal entry.
     Rows of a partition are in the log in the order in which one thread sent them.
@@ -56,9 +58,10 @@ class Producer:
         """
         self._options = parse_producer(config, options)
         address = canonical(os.fspath(path))
-        log = own_log(address)
+        stores = self._options.storage_options
+        log = own_log(address, stores)
         self._accumulator = Accumulator(self._options)
-        self._sender = Sender(log, Housekeeper(address, log.environment), self._options, self._accumulator)
+        self._sender = Sender(log, Housekeeper(address, log.environment, stores), self._options, self._accumulator)
         self._destination = self._sender.destination
         self._refused = ""
         """Why nothing can be sent any more."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import abc
 import itertools
-import logging
 import operator
 import threading
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ from pyspark_log.client.write.partitioner import group_by_partition, partition_o
 from pyspark_log.client.write.rows import Rows
 from pyspark_log.clients.delivery import Delivery
 from pyspark_log.clients.records import OFFSET_UNKNOWN, BatchMetadata, Headers, RecordMetadata
-from pyspark_log_storage import schema
+from pyspark_log_storage import logs, schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +34,6 @@ OnDelivery: TypeAlias = Callable[[BaseException | None, RecordMetadata | None], 
 ROW_BYTES = 64
 """Counted for each row besides its key, value and headers."""
 _US_PER_MS = 1000
-_logger = logging.getLogger("pyspark_log")
 
 
 class ProducerBatch(abc.ABC):
@@ -50,17 +48,18 @@ class ProducerBatch(abc.ABC):
 
     def rows(self, partitions: int, sticky: int) -> Rows:
         """Return the rows, each with its partition if there are several. `sticky` is for rows without a key."""
-        record, explicit = self._columns()
-        if partitions == 1 and explicit is None:
-            self.counts = np.array([record.num_rows])
-            return Rows(record, None, None)
-        ids = partition_of(record.column("key"), explicit, partitions, sticky)
+        rows = self._columns()
+        if partitions == 1 and rows.partition is None:
+            self.counts = np.array([rows.record.num_rows])
+            return rows
+        keys = rows.hashed()
+        ids = partition_of(pa.nulls(rows.record.num_rows) if keys is None else keys, rows.partition, partitions, sticky)
         self.counts = np.bincount(ids, minlength=partitions)
         self._assigned(ids)
-        return Rows(record, None, pa.array(ids))
+        return Rows(rows.record, None, pa.array(ids), typed=rows.typed)
 
     @abc.abstractmethod
-    def _columns(self) -> tuple[pa.RecordBatch, pa.Array | None]:
+    def _columns(self) -> Rows:
         """Return the rows, and the partitions that they name."""
 
     @abc.abstractmethod
@@ -121,7 +120,7 @@ class RowBatch(ProducerBatch):
             self._callbacks.append((row, on_delivery))
         return Delivery(self, row)
 
-    def _columns(self) -> tuple[pa.RecordBatch, pa.Array | None]:
+    def _columns(self) -> Rows:
         columns = [
             pa.array(self._keys, pa.binary()),
             pa.array(self._values, pa.binary()),
@@ -134,7 +133,7 @@ class RowBatch(ProducerBatch):
         explicit = None
         if self._explicit:
             explicit = pa.array([self._explicit.get(row) for row in range(count)], pa.int32())
-        return pa.RecordBatch.from_arrays(columns, schema=kind), explicit
+        return Rows(pa.RecordBatch.from_arrays(columns, schema=kind), None, explicit)
 
     def _assigned(self, ids: NDArray[np.int32]) -> None:
         self._ids = ids
@@ -167,7 +166,7 @@ class RowBatch(ProducerBatch):
             try:
                 self._tell(delivery, row)
             except BaseException:  # futures catch only an Exception of their callbacks
-                _logger.exception("a callback of the future of a row of topic %r failed", self.topic)
+                logs.exception("a callback of the future of a row of topic %(topic)r failed", topic=self.topic)
         for row, call in self._callbacks:
             try:
                 if self._error is None:
@@ -175,7 +174,7 @@ class RowBatch(ProducerBatch):
                 else:
                     call(self._error, None)
             except BaseException:  # SystemExit too: it would end the thread that settles all other rows
-                _logger.exception("on_delivery of a row of topic %r failed", self.topic)
+                logs.exception("on_delivery of a row of topic %(topic)r failed", topic=self.topic)
         self._callbacks = []
 
     def _tell(self, delivery: Delivery, row: int) -> None:
@@ -208,10 +207,10 @@ class ArrowBatch(ProducerBatch):
         self._rows: Rows | None = rows
         self.bytes = rows.record.nbytes + ROW_BYTES
 
-    def _columns(self) -> tuple[pa.RecordBatch, pa.Array | None]:
+    def _columns(self) -> Rows:
         rows = self._rows
         assert rows is not None, "the batch was settled"
-        return rows.record, rows.partition
+        return rows
 
     def _assigned(self, ids: NDArray[np.int32]) -> None:
         """Note nothing: the future has the offsets of each partition."""

@@ -102,16 +102,29 @@ class Reading:
         return found
 
     def _take(self, rows_max: int | None) -> ConsumerBatch | None:
-        """Return the next rows of a partition. Each has its turn after one batch."""
+        """Return the next rows of a partition. Each has its turn after one batch.
+
+        A partition that cannot be read now comes after the others, and is an error only if they have no rows.
+        """
+        failure: LogError | None = None
         for key, each in list(self.partitions.items()):
             if each.is_paused:
                 continue
             self._before.setdefault(each, each.place)
-            batch = each.take(rows_max)
+            try:
+                batch = each.take(rows_max)
+            except LogError as error:
+                if not error.retriable:
+                    raise
+                failure = error
+                self.partitions.move_to_end(key)
+                continue
             if batch is not None:
                 if not each.is_within_batch:
                     self.partitions.move_to_end(key)  # the others come first now
                 return batch
+        if failure is not None:
+            raise failure
         return None
 
 

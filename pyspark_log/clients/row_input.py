@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.client.write.destination import check_sizes
 from pyspark_log.client.write.rows import Rows, rows_of
-from pyspark_log.client.write.staging import check_sizes
 from pyspark_log.clients.records import Headers
+from pyspark_log_storage import schema
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
-    from pyspark_log.client.write.staging import Destination
+    from pyspark_log.client.write.destination import Destination
 
 Text: TypeAlias = "bytes | bytearray | memoryview | str"
 GivenHeaders: TypeAlias = "Mapping[str, Text | None] | Iterable[tuple[str, Text | None]]"
@@ -80,6 +81,11 @@ def checked_row(
     timestamp_ms: int | None,
 ) -> InputRow:
     """Return a row as it is stored. Raises `InvalidRecord`."""
+    if destination.schemas:
+        raise InvalidRecord(
+            f"topic {destination.name!r} is typed: it has columns of its own, and takes no records of key and value; "
+            "send Arrow rows with these columns with send_batch"
+        )
     size = 0
     if value is not None:
         if type(value) is not bytes:
@@ -136,6 +142,8 @@ def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination, now_us
     """Return the rows of an Arrow batch or table. Raises `InvalidRecord`."""
     if isinstance(data, pa.Table):
         data = _one_batch(data)
+    if destination.schemas:
+        return _typed_rows(data, destination, now_us)
     if "value" not in data.schema.names:
         raise InvalidRecord(
             f"the batch has no column 'value' (it has {', '.join(data.schema.names) or 'none'}); give the payload this "
@@ -150,8 +158,33 @@ def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination, now_us
             "or string), headers, partition (int32) and timestamp"
         ) from error
     check_sizes(destination, rows.record)
-    if explicit is not None and explicit.null_count < len(explicit):
-        extremes = pc.min_max(explicit).as_py()
-        for extreme in extremes.values():
-            _check(destination, 0, extreme)
+    _check_partitions(destination, explicit)
     return Rows(rows.record, None, explicit)
+
+
+def _check_partitions(destination: Destination, explicit: pa.Array | None) -> None:
+    if explicit is not None and explicit.null_count < len(explicit):
+        for extreme in pc.min_max(explicit).as_py().values():
+            _check(destination, 0, extreme)
+
+
+def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> Rows:
+    """Return the rows of a batch for a typed topic. Raises `InvalidRecord`."""
+    from pyspark_log.client.write import typed_plan
+    from pyspark_log.client.write.typed_rows import typed_rows
+
+    name, stored = destination.name, destination.schemas
+    plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), None)
+    made = [*typed_rows(data, plan, name, now_us=now_us)]
+    if not made:
+        newest = schema.decode(stored[-1], name)
+        none = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in newest], schema=newest)
+        return Rows(none, None, None, typed=plan.schema)
+    (rows,) = made
+    try:
+        explicit = None if rows.partition is None else rows.partition.cast(pa.int32())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRecord(f"topic {name!r}: column 'partition' is not a whole number ({error}); cast it") from error
+    check_sizes(destination, rows.record)
+    _check_partitions(destination, explicit)
+    return Rows(rows.record, None, explicit, typed=plan.schema)

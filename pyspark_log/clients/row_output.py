@@ -13,6 +13,8 @@ import numpy as np
 
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.clients.records import ConsumerRecord
+from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.schema import is_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,10 @@ _US_PER_MS = 1000
 def records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
     """Return the rows of a batch, one by one."""
     rows, topic, partition = batch.rows, batch.topic, batch.partition
+    if is_typed(rows.schema):
+        raise InvalidInput(
+            f"topic {topic!r} is typed: its rows have columns, and no key and value; read them with poll_batches"
+        )
     columns = (
         range(batch.offset, batch.offset + rows.num_rows),
         (_microseconds(rows.column("timestamp")) // _US_PER_MS).tolist(),

@@ -4,13 +4,13 @@
     committer    commits what was staged, in one journal entry, and settles the futures
     housekeeper  maintains the topics (`housekeeper`)
 
-While one request is committed the next one is staged. Requests are committed in the order in which they were staged, so
-rows of a partition keep their order. The log is used by one thread at a time.
+While one request is committed the next one is staged, and no further one is taken: what is sent meanwhile is gathered.
+Rows would wait longer in a request that is staged early, and the requests would be smaller. Requests are committed in
+the order in which they were staged, so rows of a partition keep their order. The log is used by one thread at a time.
 """
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections import Counter
@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log.client.write.destination import Destination, destination_of
 from pyspark_log.client.write.retrying_staging import RetryingStaging
-from pyspark_log.client.write.staging import Destination, Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log.clients.producer_batch import share_out
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import retry
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import BufferExhausted, LogError, OutcomeUnknown, UnknownTopic
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 5.0
 """How old the knowledge of the cluster's nodes and topics may be (Kafka's metadata.max.age.ms)."""
-_logger = logging.getLogger("pyspark_log")
 
 
 class _Staged(msgspec.Struct, frozen=True):
@@ -77,7 +78,9 @@ class Sender:
         """When the log was opened last."""
         self._sticky = 0
         self._housekeeper = housekeeper
-        self._staged: queue.Queue[_Staged | None] = queue.Queue(1)
+        self._staged: queue.SimpleQueue[_Staged | None] = queue.SimpleQueue()
+        self._turn = threading.Semaphore()
+        """Taken by the sender with a request, and given back by the committer when it begins with that request."""
         self.threads = [
             threading.Thread(target=target, name=f"pyspark_log {name}", daemon=True)
             for name, target in (("sender", self._stage_all), ("committer", self._commit_all))
@@ -143,14 +146,19 @@ class Sender:
         return destination_of(handle, self._options.compression, self._options.max_message_bytes, self._options.acks)
 
     def _stage_all(self) -> None:
-        while (request := self._accumulator.take()) is not None:
+        while (request := self._next_request()) is not None:
             try:
                 staged = self._stage(request)
             except BaseException as error:  # noqa: BLE001 -- the futures raise it
                 self._fail(request, error)
+                self._turn.release()
             else:
                 self._staged.put(staged)
         self._staged.put(None)
+
+    def _next_request(self) -> Request | None:
+        self._turn.acquire()
+        return self._accumulator.take()
 
     def _stage(self, request: Request) -> _Staged:
         options, environment = self._options, self._environment
@@ -192,6 +200,7 @@ class Sender:
 
     def _commit_all(self) -> None:
         while (staged := self._staged.get()) is not None:
+            self._turn.release()
             try:
                 with self._log_lock:
                     offsets = self._commit(staged)
@@ -217,7 +226,7 @@ class Sender:
             try:
                 call()
             except BaseException:
-                _logger.exception("a callback of the rows of a batch failed")
+                logs.exception("a callback of the rows of a batch failed")
         self._accumulator.settled(batches)
 
     def _commit(self, staged: _Staged) -> dict[int, tuple[int, int]]:
@@ -233,9 +242,9 @@ class Sender:
         offsets = self._committed(topic.handle, batch, staged.deadline)
         try:
             topic.destination = self._destination(topic.handle)
-            self._housekeeper.committed(topic.handle)
+            self._housekeeper.committed(topic.handle, sum(end - first for first, end in offsets.values()))
         except Exception:  # the rows are in the log, so their futures must not fail
-            _logger.exception("maintenance of topic %r could not be started", topic.handle.name)
+            logs.exception("maintenance of topic %(topic)r could not be started", topic=topic.handle.name)
         return offsets
 
     def _committed(self, handle: TopicHandle, batch: Batch, deadline: float) -> dict[int, tuple[int, int]]:
@@ -252,7 +261,7 @@ class Sender:
             except OutcomeUnknown as error:
                 if batch.claim is None or self._environment.monotonic() >= deadline:
                     raise
-                _logger.warning("repeating a batch of topic %r: %s", handle.name, error)
+                logs.warning("repeating a batch of topic %(topic)r: %(error)s", topic=handle.name, error=error)
                 unknown = error
             except LogError as error:
                 if unknown is not None:
@@ -267,4 +276,4 @@ class Sender:
                 self._look_up(name)
         except LogError as error:
             # What is known may be enough; if not, staging or the commit says what is wrong.
-            _logger.warning("the nodes of topic %r could not be looked up: %s", name, error)
+            logs.warning("the nodes of topic %(topic)r could not be looked up: %(error)s", topic=name, error=error)

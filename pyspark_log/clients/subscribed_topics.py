@@ -33,6 +33,9 @@ class SubscribedTopics:
         except re.error as error:
             raise InvalidInput(f"pattern {pattern!r} is not a valid regular expression ({error}); correct it") from None
         self._names = tuple(sorted(set(names)))
+        self._unseen = set(self._names)
+        """Topics that have not existed at any look."""
+        self._told: set[str] = set()
 
     def names(self) -> tuple[str, ...]:
         """Return the topics as they are known; those that match the pattern are known after the first `poll`."""
@@ -42,4 +45,12 @@ class SubscribedTopics:
         """Return the topics; `existing` returns all that exist now."""
         if self._pattern is not None:
             self._names = tuple(sorted(name for name in existing() if self._pattern.fullmatch(name)))
+        elif self._unseen:
+            self._unseen -= set(existing())
         return self._names
+
+    def newly_unknown(self) -> list[str]:
+        """Return the topics that have never existed at a look, each once."""
+        found = sorted(self._unseen - self._told)
+        self._told |= self._unseen
+        return found

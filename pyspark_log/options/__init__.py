@@ -1,5 +1,6 @@
 """The options of the Spark source and sink: the parser, the messages and docs/options.md come from one table."""
 
+from pyspark_log.options.catalog import is_table_without_options
 from pyspark_log.options.given import IgnoredOptionWarning
 from pyspark_log.options.position import (
     EARLIEST_OFFSET,
@@ -41,6 +42,7 @@ __all__ = [
     "Subscription",
     "Timestamps",
     "check_source",
+    "is_table_without_options",
     "parse_sink",
     "parse_source",
 ]

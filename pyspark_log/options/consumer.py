@@ -13,6 +13,7 @@ from pyspark_log.options.given import Given
 from pyspark_log.options.option import Kind
 from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
 
 
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
     member: MemberSettings
     heartbeat_interval_ms: int
     strategies: tuple[str, ...]
+    api_timeout_ms: int
     auto_commit_interval: float | None
     """None: commits are the program's own."""
 
@@ -38,6 +40,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     rack: str
     group: GroupOptions | None
     """None without `group.id`."""
+    storage_options: StorageOptions = NO_OPTIONS
 
 
 def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ConsumerOptions:
@@ -51,6 +54,7 @@ def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, o
         longest_pause=given.get(table.FETCH_MAX_WAIT_MS) / 1000,
         rack=given.find(table.CLIENT_RACK) or "",
         group=_group(given),
+        storage_options=given.find(table.STORAGE_OPTIONS) or StorageOptions.of_environment(),
     )
 
 
@@ -81,5 +85,6 @@ def _group(given: Given) -> GroupOptions | None:
         ),
         heartbeat_interval_ms=heartbeat_ms,
         strategies=given.get(table.PARTITION_ASSIGNMENT_STRATEGY),
+        api_timeout_ms=given.get(table.DEFAULT_API_TIMEOUT_MS),
         auto_commit_interval=given.get(table.AUTO_COMMIT_INTERVAL_MS) / 1000 if auto_commit else None,
     )

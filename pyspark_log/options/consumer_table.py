@@ -9,7 +9,7 @@ import msgspec
 from pyspark_log.options import source_table
 from pyspark_log.options.group_values import GROUP, MEMBER
 from pyspark_log.options.option import CONSUMER, Option
-from pyspark_log.options.value import TEXT, Value, boolean, choice, integer
+from pyspark_log.options.value import JSON_OPTIONS, TEXT, Value, boolean, choice, integer
 from pyspark_log_coordinator.assignors.consumer import ASSIGNORS
 from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.membership import member_settings
@@ -186,6 +186,28 @@ AUTO_COMMIT_INTERVAL_MS = Option(
     default="5000",
     meaning="How often `enable.auto.commit` commits, in milliseconds.",
     prefixed=("auto.commit.interval.ms",),
+)
+DEFAULT_API_TIMEOUT_MS = Option(
+    name="default.api.timeout.ms",
+    kinds=CONSUMER,
+    value=integer(0, INT_MAX),
+    default="60000",
+    meaning="How long `commit` tries again while a store does not answer, in milliseconds.",
+    differs="It is for `commit` alone: `poll` waits for its own `timeout_ms`, and other calls raise an error at once.",
+    prefixed=("default.api.timeout.ms",),
+)
+
+STORAGE_OPTIONS = Option(
+    name="storage_options",
+    kinds=CONSUMER,
+    value=JSON_OPTIONS,
+    unset="those in PYSPARK_LOG_STORAGE_OPTIONS",
+    meaning=(
+        "Credentials and settings of object stores, as a dict or JSON, with s3fs's names. See"
+        " [object stores](object-stores.md)."
+    ),
+    prefixed=("storage.options",),
+    secret=True,
 )
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))

@@ -152,6 +152,10 @@ REFUSED = (
     ),
     Foreign(
         names=("option.*", "provider", "location"),
-        why="a Python data source does not get the options of a catalog table; use a temporary view or spark.read",
+        why=(
+            "a Python data source does not get the options of a catalog table; create it without them, and give them"
+            " with each statement: FROM events WITH (path='...', subscribe='...'). Or use a temporary view or"
+            " spark.read"
+        ),
     ),
 )

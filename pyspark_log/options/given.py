@@ -82,10 +82,11 @@ def gather(options: Mapping[str, str], kind: Kind) -> Given:
             ignored.append(Ignored(name.lower(), f"only Kafka clients support {text.strip()}"))
         elif isinstance(found, Option):
             if texts.setdefault(found.name, text).strip() != text.strip():
+                values = "" if found.secret else f" ({_shown(texts[found.name])} and {_shown(text)})"
                 raise InvalidOption(
                     found.name,
                     f"options {said[found.name]} and {_spelt(name, found)} mean the same but have different values"
-                    f" ({_shown(texts[found.name])} and {_shown(text)}); remove one of them",
+                    f"{values}; remove one of them",
                 )
             said.setdefault(found.name, _spelt(name, found))
         elif found is not None:

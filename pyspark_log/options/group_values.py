@@ -1,4 +1,4 @@
-"""The names of groups and of their static members, as values of options."""
+"""The names of groups, of their static members and of racks, as values of options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyspark_log.options.value import Value
 from pyspark_log_storage.errors import InvalidName
-from pyspark_log_storage.names import check_group, check_member
+from pyspark_log_storage.names import check_group, check_member, check_rack
 
 
 def _read_group(text: str) -> str:
@@ -15,6 +15,12 @@ def _read_group(text: str) -> str:
 
 def _read_member(text: str) -> str:
     return _checked(check_member, text)
+
+
+def _read_rack(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    return _checked(check_rack, text)
 
 
 def _checked(check: Callable[[str], None], text: str) -> str:
@@ -27,3 +33,4 @@ def _checked(check: Callable[[str], None], text: str) -> str:
 
 GROUP = Value("1 to 255 printable characters", _read_group, verbatim=True)
 MEMBER = Value("1 to 249 letters, digits, `.`, `_` and `-`", _read_member)
+RACK = Value("1 to 255 printable characters", _read_rack)

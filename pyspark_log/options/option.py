@@ -59,5 +59,7 @@ class Option(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     that a job can move unchanged; under the option's own name they are refused."""
     not_here: str = ""
     """Why the other kind of query on the same side cannot use it."""
+    secret: bool = False
+    """Whether no message may show its value."""
     ignored_elsewhere: bool = False
     """Whether that kind of query ignores it with a warning instead of refusing it."""

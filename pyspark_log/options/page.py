@@ -10,6 +10,7 @@ from pyspark_log.options import consumer_table, producer_table
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
 from pyspark_log.options.table import TABLE
+from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.model import topic_config
 
 HEAD = """\
@@ -52,13 +53,19 @@ A write takes the columns of Spark's Kafka sink and a timestamp. Other columns a
 | `partition` | int | chosen by the key as in Kafka; a task writes all rows of a batch without a key to one partition |
 | `timestamp` | timestamp | the time of the write |
 
-Rows that cannot be written fail the batch, or are [dead letters](operations.md#dead-letters).
+Rows that cannot be written fail the batch, or are [dead letters](operations.md#dead-letters). A
+[typed topic](spark.md#typed-topics) has columns of its own in place of `key`, `value` and `headers`.
 """
 TOPIC_SETTINGS = """
 These are not options of a query: set them with `pyspark-log topics create --config`, change them with `topics alter`.
 Names and defaults are those of Kafka's topics, except that `replica.lag.time.max.ms` is a broker setting in Kafka, and
 `orphan.retention.ms` and `replication.mode` do not exist there. `compression.type` does not support gzip, snappy and
 `producer`; a writer can always set its own compression. `cleanup.policy` can only be `delete`.
+"""
+GROUP_SETTINGS = """
+Each group has its own: change them with `pyspark-log groups alter --config`. Names and defaults are those of Kafka's
+brokers, which have one value for all groups. What a member chooses for itself, such as `session.timeout.ms`, is an
+option of the [Consumer](#consumer).
 """
 
 CLIENTS = """
@@ -130,6 +137,7 @@ def page() -> str:
         _section("Consumer", _client_options(consumer_table.OPTIONS)),
         _section("Differences from Kafka's clients", _client_differences()),
         _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
+        _section("Settings of a group", _group_settings()) + GROUP_SETTINGS,
         _section("Differences from Spark's Kafka connector", _differences()),
         _section("Accepted and ignored", _foreign(IGNORED)),
         _section("Refused", _foreign(REFUSED)),
@@ -168,6 +176,12 @@ def _client_differences() -> Iterable[Sequence[str]]:
 def _topic_settings() -> Iterable[Sequence[str]]:
     yield "Setting", "Value", "Default", "Meaning"
     for each in topic_config.all_settings():
+        yield f"`{each.name}`", each.takes, f"`{each.default}`", each.meaning
+
+
+def _group_settings() -> Iterable[Sequence[str]]:
+    yield "Setting", "Value", "Default", "Meaning"
+    for each in group_config.all_settings():
         yield f"`{each.name}`", each.takes, f"`{each.default}`", each.meaning
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import enum
 import json
+from collections import Counter
 from typing import TypeVar
 
 import msgspec
 
-from pyspark_log.options.value import LONG_MAX, Value
+from pyspark_log.options.value import LONG_MAX, Value, read_topic
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 T = TypeVar("T")
@@ -79,6 +80,7 @@ def _decoded(text: str, kind: type[T]) -> T:
 
 def _check_numbers(numbers: PartitionNumbers, low: int, what: str) -> None:
     for topic, partitions in numbers.items():
+        read_topic(topic)
         for partition, number in partitions.items():
             if not 0 <= partition <= INT_MAX:
                 raise ValueError(f"partition {partition} of topic {topic} is out of range")
@@ -88,13 +90,14 @@ def _check_numbers(numbers: PartitionNumbers, low: int, what: str) -> None:
 
 def _read_offsets(text: str, refused: int | None = None, why: str = "") -> SpecificOffsets:
     given = _decoded(text, dict[str, dict[int, int] | str])
-    named = [topic for topic, _ in json.loads(text, object_pairs_hook=list)]
-    if twice := next((topic for topic in named if named.count(topic) > 1), None):
+    named = Counter(topic for topic, _ in json.loads(text, object_pairs_hook=list))
+    if twice := next((topic for topic, count in named.items() if count > 1), None):
         raise ValueError(f"it names topic {twice} twice")
     offsets = {topic: each for topic, each in given.items() if not isinstance(each, str)}
     whole_topics = {}
     for topic, each in given.items():
         if isinstance(each, str):
+            read_topic(topic)
             if each.lower() not in _WORDS:
                 raise ValueError(f"{each!r} of topic {topic} is neither earliest nor latest")
             whole_topics[topic] = _WORDS[each.lower()]

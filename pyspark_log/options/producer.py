@@ -12,6 +12,7 @@ from pyspark_log.options.option import Kind
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.compression import Compression
+from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
 
 
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,7 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     num_partitions: int
     replication_factor: int | None
     """None: the default, which depends on the number of nodes."""
+    storage_options: StorageOptions = NO_OPTIONS
 
 
 def parse_producer(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ProducerOptions:
@@ -56,4 +58,5 @@ def parse_producer(config: Mapping[str, object] | None, keywords: Mapping[str, o
         auto_create_topics=given.get(table.AUTO_CREATE_TOPICS),
         num_partitions=given.get(table.NUM_PARTITIONS),
         replication_factor=given.find(table.DEFAULT_REPLICATION_FACTOR),
+        storage_options=given.find(table.STORAGE_OPTIONS) or StorageOptions.of_environment(),
     )

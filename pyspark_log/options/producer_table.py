@@ -8,7 +8,7 @@ import msgspec
 
 from pyspark_log.options import sink_table
 from pyspark_log.options.option import PRODUCER, Option
-from pyspark_log.options.value import boolean, integer
+from pyspark_log.options.value import JSON_OPTIONS, boolean, integer
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 T = TypeVar("T")
@@ -88,6 +88,19 @@ AUTO_CREATE_TOPICS = _as_in_a_write(sink_table.AUTO_CREATE_TOPICS)
 NUM_PARTITIONS = _as_in_a_write(sink_table.NUM_PARTITIONS)
 DEFAULT_REPLICATION_FACTOR = _as_in_a_write(sink_table.DEFAULT_REPLICATION_FACTOR)
 BROKER_SESSION_TIMEOUT_MS = _as_in_a_write(sink_table.BROKER_SESSION_TIMEOUT_MS)
+
+STORAGE_OPTIONS = Option(
+    name="storage_options",
+    kinds=PRODUCER,
+    value=JSON_OPTIONS,
+    unset="those in PYSPARK_LOG_STORAGE_OPTIONS",
+    meaning=(
+        "Credentials and settings of object stores, as a dict or JSON, with s3fs's names. See"
+        " [object stores](object-stores.md)."
+    ),
+    prefixed=("storage.options",),
+    secret=True,
+)
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
 """In the order of docs/options.md."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pyspark_log.options import sink_table as table
 from pyspark_log.options.given import Given, gather, warn
 from pyspark_log.options.option import Kind
-from pyspark_log.options.table import ASYNC_PROGRESS, PATH
+from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
 from pyspark_log.sink_options import SinkOptions
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.storage_options import StorageOptions
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -36,10 +37,15 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         num_partitions=given.get(table.NUM_PARTITIONS),
         replication_factor=given.find(table.DEFAULT_REPLICATION_FACTOR),
         request_timeout_ms=given.get(table.REQUEST_TIMEOUT_MS),
+        storage_options=given.find(STORAGE_OPTIONS) or StorageOptions.of_environment(),
+        has_columns=given.find(table.SCHEMA) is not None,
+        merge_schema=given.get(table.MERGE_SCHEMA),
+        key_column=given.find(table.KEY_COLUMN),
     )
     given.get(ASYNC_PROGRESS)
     _check_transaction(parsed, given)
     _check_dead_letters(parsed)
+    _check_typed(parsed)
     warn(given.ignored, given.kind)
     return parsed
 
@@ -65,3 +71,10 @@ def _check_dead_letters(parsed: SinkOptions) -> None:
             "dead.letter.topic",
             f"options topic and dead.letter.topic are both {parsed.topic!r}; set dead.letter.topic to another topic",
         )
+
+
+def _check_typed(parsed: SinkOptions) -> None:
+    given = {"schema": parsed.has_columns, "mergeSchema": parsed.merge_schema, "key.column": bool(parsed.key_column)}
+    for name, is_set in given.items():
+        if is_set and parsed.topic is None:
+            raise InvalidOption(name, f"option {name} is about one typed topic; set the option topic, or remove {name}")

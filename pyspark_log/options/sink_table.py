@@ -124,6 +124,36 @@ DEAD_LETTER_TOPIC = Option(
         " errors.deadletterqueue.context.headers.enable."
     ),
 )
+SCHEMA = Option(
+    name="schema",
+    kinds=SINK,
+    value=choice({"columns": "columns"}),
+    unset="a topic that the write creates holds records: key and value",
+    meaning=(
+        "columns: a topic that the write creates is typed: it has the frame's columns. A topic that exists keeps its"
+        " own kind. See [Typed topics](spark.md#typed-topics)."
+    ),
+    differs="Spark's Kafka sink has no columns of your own.",
+)
+MERGE_SCHEMA = Option(
+    name="mergeSchema",
+    kinds=SINK,
+    value=boolean(),
+    default="false",
+    meaning="Whether a typed topic gets the columns that it lacks, and wider numbers if the frame's are.",
+    differs="Not in Kafka. The name is Delta's.",
+)
+KEY_COLUMN = Option(
+    name="key.column",
+    kinds=SINK,
+    value=TEXT,
+    unset="rows of a typed topic have no key",
+    meaning=(
+        "Column of a typed topic whose values choose the partitions, as keys do: text in UTF-8, binary, or whole"
+        " numbers as Kafka's serializers write them (big-endian)."
+    ),
+    differs="Not in Kafka, whose keys are a column `key`.",
+)
 AUTO_CREATE_TOPICS = Option(
     name="auto.create.topics.enable",
     kinds=SINK,

@@ -12,8 +12,9 @@ from pyspark_log.options.option import Kind, Option
 from pyspark_log.options.position import CommittedOffsets, Earliest, NoMatch, Position
 from pyspark_log.options.read_range import check_range
 from pyspark_log.options.subscription import Subscription
-from pyspark_log.options.table import ASYNC_PROGRESS, PATH
+from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
 
 SUBSCRIPTIONS = (table.SUBSCRIBE, table.SUBSCRIBE_PATTERN, table.ASSIGN)
 
@@ -76,6 +77,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: the query reads all partitions by itself."""
     client_rack: str
     """The rack of the readers, or empty if it is not set."""
+    storage_options: StorageOptions = NO_OPTIONS
 
 
 def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -86,13 +88,13 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
     return parsed
 
 
-def check_source(options: Mapping[str, str]) -> None:
-    """Raise `InvalidOption` for options that neither a batch read nor a stream accepts.
+def check_source(options: Mapping[str, str]) -> SourceOptions:
+    """Return the options of a read. Raise `InvalidOption` for those that neither a batch read nor a stream accepts.
 
     It is called before Spark says which of the two it will be. `parse_source` refuses the rest, such as an end of a
     stream.
     """
-    _parse(gather(options, Kind.READ))
+    return _parse(gather(options, Kind.READ))
 
 
 def _parse(given: Given) -> SourceOptions:
@@ -116,6 +118,7 @@ def _parse(given: Given) -> SourceOptions:
         group_id=given.find(table.GROUP_ID) or "",
         membership=_membership(given),
         client_rack=given.find(table.CLIENT_RACK) or "",
+        storage_options=given.find(STORAGE_OPTIONS) or StorageOptions.of_environment(),
     )
     given.get(ASYNC_PROGRESS)
     _check_limits(parsed)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark_log.options import position, subscription
-from pyspark_log.options.group_values import MEMBER
+from pyspark_log.options.group_values import GROUP, MEMBER, RACK
 from pyspark_log.options.option import SOURCE, Kind, Option
-from pyspark_log.options.value import BYTES, DURATION_MS, TEXT, boolean, choice, integer
+from pyspark_log.options.value import BYTES, DURATION_MS, boolean, choice, integer
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 BATCH_READ = frozenset({Kind.SOURCE_BATCH})
@@ -110,7 +110,7 @@ ENDING_OFFSETS_BY_TIMESTAMP = Option(
 GROUP_ID = Option(
     name="group.id",
     kinds=STREAM_READ,
-    value=TEXT,
+    value=GROUP,
     meaning=(
         "Group to which the query commits its offsets after each micro-batch, and whose rewinds it takes up. The query"
         " itself resumes from its checkpoint."
@@ -270,7 +270,7 @@ VERSION_AS_OF = Option(
 CLIENT_RACK = Option(
     name="client.rack",
     kinds=SOURCE,
-    value=TEXT,
+    value=RACK,
     meaning="Rack of the Spark executors. Tasks prefer to read from a node in this rack.",
     prefixed=("client.rack",),
 )

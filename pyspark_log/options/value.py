@@ -13,6 +13,7 @@ import msgspec
 
 from pyspark_log_storage.errors import InvalidName
 from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.storage_options import StorageOptions
 
 T = TypeVar("T")
 
@@ -135,3 +136,5 @@ URL = Value("a path or a file: URL, or several separated by commas", _read_url, 
 TOPIC = Value("a topic name", read_topic)
 DURATION_MS = Value("a number with a unit (us, ms, s, m, min, h or d), such as 15m", _read_duration_ms)
 BYTES = Value("a number of bytes with a unit (b, k, m, g or t), such as 512m; 1 or more", _read_bytes)
+
+JSON_OPTIONS = Value('a JSON object, such as {"profile": "prod"}', StorageOptions.parse)

@@ -10,7 +10,7 @@ that only the driver needs are imported in functions: every worker process would
 
 from __future__ import annotations
 
-import logging
+import functools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,14 +24,16 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_log.client.opening import canonical, open_log, stores_at
+from pyspark_log.client.write.destination import Destination, destination_of
 from pyspark_log.client.write.retrying_staging import RetryingStaging
-from pyspark_log.client.write.rows import check_columns, rows_of
-from pyspark_log.client.write.staging import Destination, Staging, destination_of
+from pyspark_log.client.write.rows import Rows, rows_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log.spark_calls import spark_entry
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import retry
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -39,13 +41,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from pyspark_log.client.write.typed_plan import TypedPlan
     from pyspark_log.sink_options import SinkOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
 
-_logger = logging.getLogger("pyspark_log")
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -67,37 +69,34 @@ class _Sink:
     """The part that the batch and the stream writer share."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
-        check_columns({field.name: field.dataType.simpleString() for field in schema}, options.topic)
         self.options = options
         self._destinations: dict[str, Destination] = {}
         self._works: tuple[RollTask, ...] = ()
-        retry(real_environment(), options.retry, self._plan)
+        self._typed: TypedPlan | None = None
+        """How rows of a typed topic are written; None: records."""
+        retry(real_environment(), options.retry, functools.partial(self._plan, schema))
 
-    def _plan(self) -> None:
-        """Find the topic and plan the tasks."""
+    def _log(self) -> Log:
+        return open_log(self.options.path, self.options.storage_options)
+
+    def _plan(self, schema: StructType) -> None:
+        """Find the topic, check the frame's columns, and plan the tasks."""
+        from pyspark_log.sink import topics
+
+        log, handle, self._typed = topics.prepare(self.options, schema)
         options = self.options
-        log = open_log(options.path, create=options.auto_create_topics)
         if options.dead_letter_topic is not None:
-            name = options.dead_letter_topic
-            self._destinations[name] = self._destination(self._find(log, name))
-        if options.topic is not None:
+            self._destinations[options.dead_letter_topic] = self._destination(topics.dead_letter_topic(log, options))
+        if handle is not None:
             from pyspark_log_coordinator.commit import inline_maintenance
 
-            handle = self._find(log, options.topic)
-            self._destinations[options.topic] = self._destination(handle)
+            self._destinations[handle.name] = self._destination(handle)
             self._works = inline_maintenance.plan_inline(handle)
 
-    def _find(self, log: Log, topic: str) -> TopicHandle:
-        """Return the handle of a topic, created if the options say so. Raises `UnknownTopic`."""
-        options = self.options
-        if not options.auto_create_topics:
-            return log.topic(topic)
-        config = None
-        if topic == options.dead_letter_topic:
-            from pyspark_log_coordinator.model.topic_config import TopicConfig
+    def _find(self, log: Log, name: str) -> TopicHandle:
+        from pyspark_log.sink import topics
 
-            config = TopicConfig(max_message_bytes=INT_MAX)  # it takes the rows that are too large for other topics
-        return log.ensure_topic(topic, options.num_partitions, config, replication_factor=options.replication_factor)
+        return topics.find(log, name, self.options)
 
     def _destination(self, handle: TopicHandle) -> Destination:
         options = self.options
@@ -107,7 +106,7 @@ class _Sink:
     def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
         options, context = self.options, TaskContext.get()
         assert context is not None
-        store_at = stores_at(canonical(options.path))
+        store_at = stores_at(canonical(options.path), options.storage_options)
         environment = real_environment()
         sticky = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
 
@@ -127,14 +126,8 @@ class _Sink:
         now_us = time.time_ns() // 1000
         try:
             for batch in batches:
-                staging.add(
-                    rows_of(
-                        batch,
-                        now_us=now_us,
-                        by_topic_column=options.topic is None,
-                        keeps_refused=options.dead_letter_topic is not None,
-                    )
-                )
+                for rows in self._rows(batch, now_us):
+                    staging.add(rows)
             files, dead_letters = staging.finish(), staging.dead_letters
         except BaseException:
             staging.discard()
@@ -149,32 +142,47 @@ class _Sink:
             swaps = inline_maintenance.roll_inline(store_at, self._works[task], environment)
         return StagedMessage(tuple(files), swaps, query_id, run_id, dead_letters)
 
+    def _rows(self, batch: pa.RecordBatch, now_us: int) -> Iterator[Rows]:
+        options = self.options
+        keeps = options.dead_letter_topic is not None
+        if self._typed is None:
+            yield rows_of(batch, now_us=now_us, by_topic_column=options.topic is None, keeps_refused=keeps)
+            return
+        from pyspark_log.client.write.typed_rows import typed_rows
+
+        assert options.topic is not None
+        yield from typed_rows(batch, self._typed, options.topic, now_us=now_us, keeps_refused=keeps)
+
     def _destination_named(self, topic: str) -> Destination:
         found = self._destinations.get(topic)
-        return found if found is not None else self._destination(self._find(open_log(self.options.path), topic))
+        return found if found is not None else self._destination(self._find(self._log(), topic))
 
     def _destination_now(self, topic: str) -> Destination:
         """Return the topic's present state, after a leader has been elected if need be."""
         from pyspark_log_coordinator.commit.commit import detect_failures
 
-        handle = self._find(open_log(self.options.path), topic)
+        handle = self._find(self._log(), topic)
         detect_failures(handle, self.options.retry)
         return self._destination(handle)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         from pyspark_log.client.write.commit import commit_staged
+        from pyspark_log.sink import topics
 
         options = self.options
         staged = [message for message in messages if isinstance(message, StagedMessage)]
         files = [message.files for message in staged]
         swaps = [swap for message in staged for swap in message.swaps]
-        log = retry(real_environment(), options.retry, lambda: open_log(options.path))
-        commit_staged(log, files, claim, options.acks, options.retry, options.topic, swaps=swaps)
+        log = retry(real_environment(), options.retry, self._log)
+        done = commit_staged(log, files, claim, options.acks, options.retry, options.topic, swaps=swaps)
+        topics.committed.update((options.path, topic) for topic in done)
         if dead_letters := sum(message.dead_letters for message in staged):
-            _logger.warning(
-                "%d rows could not be written; they are in the dead letter topic %r",
-                dead_letters,
-                options.dead_letter_topic,
+            logs.warning(
+                "%(count)d rows could not be written; they are in the dead letter topic %(topic)r",
+                count=dead_letters,
+                topic=options.dead_letter_topic,
+                producer=None if claim is None else claim.producer,
+                batch=None if claim is None else claim.batch_id,
             )
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.source.row import chosen_columns
 from pyspark_log.source.split_reader import partitions_of, read_split
 from pyspark_log.spark_calls import spark_entry, spark_iterator
 
@@ -24,7 +23,10 @@ class BatchReader(DataSourceReader):
 
     @spark_entry
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
-        self._columns = chosen_columns(schema)
+        from pyspark_log.source.topic_columns import check_schema  # tasks must not import it
+
+        check_schema(schema, options)
+        self._schema = schema
         self._options = options
 
     def __getstate__(self) -> dict[str, Any]:
@@ -36,9 +38,10 @@ class BatchReader(DataSourceReader):
         """Return the splits. Reads no rows, except to resolve a timestamp."""
         from pyspark_log.client.read import batch_plan  # tasks must not import it
 
-        return partitions_of(self._options.path, batch_plan.plan(self._options))
+        options = self._options
+        return partitions_of(options.path, options.storage_options, batch_plan.plan(options))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a split's rows. Runs in an executor's Python worker."""
-        return read_split(partition, self._columns)
+        return read_split(partition, self._schema)

@@ -1,6 +1,6 @@
 """Replay: the rows of a topic between two positions, as a batch frame.
 
-A shorter way to write the options of a batch read; whatever it does not cover is `spark.read.format("pyspark_log")`.
+Whatever it does not cover is a batch read: `spark.read.format("pyspark_log")`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Literal
 
+from pyspark_log.spark_conf.source_python import source_is_found
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -38,8 +39,11 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     are read, and those in which they are. Offsets are a dict by partition: `{0: 120, 1: 98}`. `partitions` are those to
     read (default: those with offsets, else all). `version` reads the topic as of a version (see versionAsOf).
 
-    Writes nothing and belongs to no group. Raises `InvalidInput` for an argument that cannot be used; Spark raises what
-    a batch read raises: `UnknownTopic` and `DataLoss`, for example.
+    The rows are settled now, and rows in Parquet segments are read by Spark's own reader (see `pinned_read`); through
+    Spark Connect they are settled when they are read, and by the source alone.
+
+    Writes nothing and belongs to no group. Raises `InvalidInput` for an argument that cannot be used, `SourceNotFound`
+    if Spark does not find the format, and what a batch read raises: `UnknownTopic` and `DataLoss`, for example.
     """
     named = {number for bound in (start, end) if isinstance(bound, Mapping) for number in bound}
     chosen = named if partitions is None else set(partitions)
@@ -51,7 +55,12 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     options |= _option("start", start, topic, chosen) | _option("end", end, topic, chosen)
     if version is not None:
         options["versionAsOf"] = str(version)
-    return spark.read.format("pyspark_log").options(**options).load(path)
+    with source_is_found():
+        if type(spark).__module__.startswith("pyspark.sql.connect"):  # the log is where the server is
+            return spark.read.format("pyspark_log").options(**options).load(path)
+        from pyspark_log.source.pinned_read import pinned
+
+        return pinned(spark, path, options)
 
 
 def _option(name: Literal["start", "end"], bound: Bound, topic: str, partitions: Collection[int]) -> dict[str, str]:

@@ -84,13 +84,13 @@ def rows(
             column = record.column(name)
             arrays.append(_null_where_empty(column) if name == "headers" else column)
         elif name == "offset":
-            arrays.append(_array(pa.int64(), count, np.arange(offset, offset + count, dtype=np.int64)))
+            arrays.append(offsets(offset, count))
         elif name == "topic":
-            arrays.append(_constant(topic, count))
+            arrays.append(constant(topic, count))
         elif name == "partition":
-            arrays.append(_constant(partition, count))
+            arrays.append(constant(partition, count))
         elif name == "timestampType":
-            arrays.append(_constant(CREATE_TIME, count))
+            arrays.append(constant(CREATE_TIME, count))
         else:
             arrays.append(pa.nulls(count, COLUMNS[name][1]))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
@@ -113,7 +113,12 @@ def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
     return pa.Array.from_buffers(headers.type, count, buffers, children=[headers.values])
 
 
-def _constant(value: int | str, count: int) -> pa.Array:
+def offsets(first: int, count: int) -> pa.Array:
+    """Return `count` offsets from `first`."""
+    return _array(pa.int64(), count, np.arange(first, first + count, dtype=np.int64))
+
+
+def constant(value: int | str, count: int) -> pa.Array:
     """Return `value` `count` times, as a slice of a cached column: most batches have similar sizes."""
     rows = max(_KEPT_ROWS, 1 << (count - 1).bit_length())
     return _repeated(value, rows).slice(0, count)

@@ -17,7 +17,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_log.source.row import chosen_columns
 from pyspark_log.source.split_reader import partitions_of, read_split
 from pyspark_log.spark_calls import spark_entry, spark_iterator
 
@@ -54,7 +53,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @spark_entry
     def getDefaultReadLimit(self) -> ReadLimit:
         """Check the options. Return a limit that Spark passes on to `latestOffset`."""
-        chosen_columns(self._schema)
+        from pyspark_log.source.topic_columns import check_schema  # tasks must not import it
+
+        check_schema(self._schema, self._planner.options)
         return ReadMaxRows(self._planner.options.max_offsets_per_trigger or 2**62)
 
     @spark_entry
@@ -82,12 +83,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @spark_entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
-        return partitions_of(self._planner.options.path, self._planner.splits(start, end))
+        options = self._planner.options
+        return partitions_of(options.path, options.storage_options, self._planner.splits(start, end))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a split's rows. Runs in an executor's Python worker."""
-        return read_split(partition, chosen_columns(self._schema))
+        return read_split(partition, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records what was read."""

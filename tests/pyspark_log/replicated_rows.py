@@ -5,14 +5,14 @@ from collections import Counter
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log_coordinator.sync import catch_up
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 BATCHES = 30
 LARGE = 700_000
 """Rows of so many bytes are not all joined into one batch, so that something can happen between two."""
 
 
-class Fallible(MemoryStore):
+class Fallible(PlainStore):
     """Notes what is read of rows, and fails or hangs where a test says so."""
 
     def __init__(self, url):
@@ -22,7 +22,7 @@ class Fallible(MemoryStore):
         self.gate = None
 
     def read(self, key, start=0, length=None):
-        if "/append/" in key or key.endswith((".log", ".index")):
+        if "/append/" in key or key.endswith((".log", ".parquet", ".index")):
             self.reads.append(key)
             if self.gate is not None:
                 self.gate.wait(60)

@@ -1,5 +1,7 @@
-"""A log on three nodes whose disks a test takes away: three folders, with the journals on all of them."""
+"""A log on three nodes that a test takes away: folders, or two and a bucket, with the journals on all of them."""
 
+import contextlib
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +10,10 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_storage.addresses import open_store
 from pyspark_log_storage.append_file import read_chunk
-from pyspark_log_storage.store import open_store
+from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from tests.servers.running import Server
 
 NODES = ("0", "1", "2")
 HANGS_S = 200
@@ -30,12 +34,22 @@ def wait_for(held: Callable[[], bool], what: str) -> None:
 class ThreeDisks:
     """The cluster, seen by a process of its own that runs no query, and its folders."""
 
+    storage_options = NO_OPTIONS
+
     def __init__(self, folder: Path) -> None:
         self.folders = {node: folder / f"disk-{node}" for node in NODES}
-        self.address = ",".join(str(each) for each in self.folders.values())
-        stores = [open_store(str(each)) for each in self.folders.values()]
+        self._begin([str(each) for each in self.folders.values()])
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What Spark needs to reach it."""
+        return {}
+
+    def _begin(self, addresses: list[str]) -> None:
+        self.address = ",".join(addresses)
+        stores = [open_store(each, self.storage_options) for each in addresses]
         bootstrap.mark(stores, real_environment())
-        self.log = Log(stores, real_environment())
+        self.log = Log(stores, real_environment(), open_node=lambda url: open_store(url, self.storage_options))
         self.log.open(create=True)
 
     def create(self, topic: str, partitions: int) -> None:
@@ -75,3 +89,31 @@ class ThreeDisks:
             assert len(values) == partition.high_watermark == partition.log_end
             found.append(values)
         return found
+
+
+class TwoDisksAndABucket(ThreeDisks):
+    """The same with a bucket as the last node."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.server, self.bucket = server, server.new_bucket()
+        self.storage_options = StorageOptions.given(server.options)
+        self.folders = {node: folder / f"disk-{node}" for node in NODES[:2]}
+        self._begin([*(str(each) for each in self.folders.values()), f"s3://{self.bucket}/log"])
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"storage_options": json.dumps(self.server.options)}
+
+    def lose(self, node: str) -> None:
+        if node in self.folders:
+            super().lose(node)
+            return
+        client = self.server.client()
+        for _ in range(100):  # somebody writes meanwhile
+            listed = client.list_objects_v2(Bucket=self.bucket).get("Contents", ())
+            for each in listed:
+                client.delete_object(Bucket=self.bucket, Key=each["Key"])
+            with contextlib.suppress(client.exceptions.ClientError):
+                client.delete_bucket(Bucket=self.bucket)
+                return
+        raise AssertionError("the bucket cannot be deleted")

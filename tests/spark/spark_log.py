@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from tests.elsewhere import new_root
 from tests.plain_log import PlainLog
 
 FORMAT = "pyspark_log"
@@ -21,7 +22,7 @@ class SparkLog(PlainLog):
     """A log in a folder, with a checkpoint beside it."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        super().__init__(folder / "log")
+        super().__init__(new_root(folder / "log"))
         self.spark = spark
         self.folder = folder
 

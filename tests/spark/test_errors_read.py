@@ -75,7 +75,7 @@ BAD_IN_ANY_STREAM = [
         "option minOffsetsPerTrigger is 5, which is more than",
     ),
     ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay is 'soon'"),
-    ({"path": "s3://bucket/log"}, "this version does not support s3:// stores"),
+    ({"path": "hdfs://host/log"}, "hdfs:// stores cannot hold a log"),
 ]
 
 

@@ -1,7 +1,9 @@
 """The examples: they run as a reader of the README would run them."""
 
+import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -11,6 +13,17 @@ import pytest
 
 SECONDS_MAX = 500  # a machine with nothing else to do needs a tenth of it
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+IN_THE_TESTS_SESSION = [
+    "exactly_once_chain.py",
+    "lost_disk.py",
+    "python_producer.py",
+    "rewind.py",
+    "shared_topic.py",
+    "windowed_aggregation.py",
+]
+"""Each asserts its own result."""
+BY_HAND = ["delta_change_feed.py"]
+"""It needs Spark 4.2 and Delta's jars, and a minute."""
 
 
 def run(program, *arguments):
@@ -47,3 +60,27 @@ def test_the_first_program_reads_what_it_wrote_and_then_only_what_is_new(tmp_pat
         printed = run("first_program.py", tmp_path)
         cities = re.findall(r"\| +\d+\| +\d+\| +\w+\| +(\w+)\|", printed)
         assert sorted(cities) == ["Graz", "Linz", "Lyon"]
+
+
+@pytest.mark.parametrize("program", IN_THE_TESTS_SESSION)
+def test_the_example_finds_what_it_says(spark, program, tmp_path, monkeypatch):
+    run_here(spark, monkeypatch, program, str(tmp_path))
+
+
+def test_the_example_of_s3_finds_what_it_says(spark, moto, monkeypatch):
+    run_here(spark, monkeypatch, "s3.py", f"s3://{moto.new_bucket()}/examples", json.dumps(moto.options))
+
+
+def run_here(spark, monkeypatch, program, *arguments):
+    """Run a program in this process, with its session."""
+    monkeypatch.setattr(sys, "argv", [program, *arguments])
+    try:
+        runpy.run_path(str(EXAMPLES / program), run_name="__main__")
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+
+
+def test_each_example_is_run():
+    programs = {file.name for file in EXAMPLES.glob("*.py")}
+    assert programs == {"first_program.py", "flights_demo.py", "s3.py", *IN_THE_TESTS_SESSION, *BY_HAND}

@@ -14,6 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pyspark_log.client.opening import open_log
+from pyspark_log_storage.addresses import inner_url
+from tests.elsewhere import Root
 from tests.log_reader import orphans, read_topic
 from tests.spark.faulty_source import COMMITTED, COMMITTING, PLANNING, READING, STAGED, STAGING, Trap, sequenced
 from tests.spark.kills import Query, driver
@@ -34,9 +36,9 @@ def write(spark: SparkSession, path: str, first: int, end: int) -> None:
 
 
 @pytest.fixture
-def make_query(spark: SparkSession, tmp_path: Path) -> MakeQuery:
+def make_query(spark: SparkSession, root: Root, tmp_path: Path) -> MakeQuery:
     """Write the topic `in` and make queries from it, or from another topic, to another."""
-    path = str(tmp_path / "log")
+    path = str(root / "log")
     write(spark, path, 0, ROWS)
 
     def made(source: str = "in", target: str | None = "out", *, columns: tuple[str, ...] = ("key", "value")) -> Query:
@@ -118,7 +120,7 @@ def test_a_driver_killed_between_two_chained_queries_is_replaced_and_both_topics
     spark: SparkSession, make_query: MakeQuery, tmp_path: Path
 ) -> None:
     first, second = make_query("in", "middle"), make_query("middle", "out")
-    open_log(first.path).create_topic("middle", PARTITIONS)
+    open_log(inner_url(first.path)).create_topic("middle", PARTITIONS)
     trap = Trap(second.trap)
     with driver([first, second], tmp_path / "driver.txt") as doomed:
         doomed.wait_for(lambda: second.newest("commits") >= 0, "the second query's first batch")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.lost_nodes import HANGS_S, NODES, ThreeDisks, Values, wait_for
+from tests.spark.lost_nodes import HANGS_S, NODES, ThreeDisks, TwoDisksAndABucket, Values, wait_for
 from tests.spark.spark_log import FORMAT, SparkLog
 
 ROWS = 6_000
@@ -25,11 +25,28 @@ def numbers(values: Values) -> list[int]:
     return sorted(int(value) for each in values for value in each)
 
 
-@pytest.mark.parametrize(("node", "is_replaced"), [("0", False), ("1", True), ("2", False)])
+@pytest.fixture
+def cluster(request, tmp_path) -> ThreeDisks:
+    if request.param == "disks":
+        return ThreeDisks(tmp_path)
+    return TwoDisksAndABucket(tmp_path, request.getfixturevalue("ceph"))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "is_replaced"),
+    [
+        ("disks", "0", False),
+        ("disks", "1", True),
+        ("disks", "2", False),
+        ("two disks and a bucket", "0", False),
+        ("two disks and a bucket", "2", False),
+    ],
+    indirect=["cluster"],
+)
 def test_a_stream_goes_on_without_any_one_node_and_what_it_wrote_is_there_once(
-    spark: SparkSession, tmp_path, node, is_replaced
+    spark: SparkSession, tmp_path, cluster, node, is_replaced
 ):
-    source, target = SparkLog(spark, tmp_path), ThreeDisks(tmp_path)
+    source, target = SparkLog(spark, tmp_path), cluster
     source.create("in")
     source.append("in", {0: [b"%d" % number for number in range(ROWS)]})
     target.create("out", PARTITIONS)
@@ -37,7 +54,7 @@ def test_a_stream_goes_on_without_any_one_node_and_what_it_wrote_is_there_once(
     assert sorted(led) == list(NODES)
     assert node in {each.node for each in target.log.journals.nodes.nodes}
     rows = source.stream(subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=BATCH_ROWS)
-    writer = rows.selectExpr("value AS key", "value").writeStream.format(FORMAT).option("topic", "out")
+    writer = rows.selectExpr("value AS key", "value").writeStream.format(FORMAT).options(topic="out", **target.options)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(target.address)
     try:
         wait_for(lambda: target.rows("out") >= ROWS // 10 or not query.isActive, "the first batches")

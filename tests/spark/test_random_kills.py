@@ -1,5 +1,9 @@
-"""One query whose driver is killed again and again, at moments that chance chooses and at some that were aimed at."""
+"""One query whose driver is killed again and again, at moments that chance chooses and at some that were aimed at.
 
+PYSPARK_LOG_RANDOM_KILLS=100 python -m pytest tests/spark/test_random_kills.py -s      kills more often
+"""
+
+import os
 import random
 import time
 from collections.abc import Callable
@@ -9,15 +13,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pyspark_log_storage.addresses import inner_url, open_store
 from pyspark_log_storage.layout import number, topic_journal
+from tests.elsewhere import Root
 from tests.log_reader import open_topic, read_topic
 from tests.spark.kills import Driver, Query
 
 ROWS = 60_000
 PARTITIONS = 4
 SEED = 20_260_117
-RANDOM_KILLS = 14
-AIMED_KILLS = 6
+KILLS = int(os.environ.get("PYSPARK_LOG_RANDOM_KILLS", "20"))
+AIMED_KILLS = KILLS * 3 // 10
 JOURNAL_AHEAD = 3
 KILLS_MAX = 40
 
@@ -43,14 +49,15 @@ class Victim:
     def __init__(self, query: Query) -> None:
         self.query = query
         topic = open_topic(query.path, "out")
-        self.folder = Path(query.path) / topic_journal("out", topic.topic_id) / "entries"
+        self.store = open_store(inner_url(query.path))
+        self.folder = f"{topic_journal('out', topic.topic_id)}entries/"
         self.entries = topic.journal.number
         self.batch_s = 1.0
         self.first_batch_s = 5.0
 
     def is_next_entry_there(self) -> bool:
         """Whether the entry after the newest known one is in the journal; then it is the newest known one."""
-        if not (self.folder / number(self.entries + 1)).exists():
+        if not self.store.exists(self.folder + number(self.entries + 1)):
             return False
         self.entries += 1
         return True
@@ -102,10 +109,10 @@ def at_an_entry(victim: Victim, doomed: Driver, dice: random.Random) -> Kill:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_query_whose_driver_is_killed_more_than_twenty_times_writes_each_row_once(
-    spark: SparkSession, tmp_path: Path
+def test_a_query_whose_driver_is_killed_twenty_times_writes_each_row_once(
+    spark: SparkSession, root: Root, tmp_path: Path
 ) -> None:
-    path = str(tmp_path / "log")
+    path = str(root / "log")
     rows = spark.range(0, ROWS, numPartitions=1).selectExpr("cast(id % 997 as string) key", "cast(id as string) value")
     for topic, frame in {"in": rows, "out": rows.limit(0)}.items():
         writer = frame.write.format("pyspark_log").mode("append").option("topic", topic)
@@ -123,7 +130,7 @@ def test_a_query_whose_driver_is_killed_more_than_twenty_times_writes_each_row_o
     print(f"{len(kills)} kills, of which {len(ahead)} left the journal ahead of Spark's commit log; seed {SEED}")
     for kill in kills:
         print(kill)
-    assert len(kills) >= 20
+    assert len(kills) >= KILLS
     assert len(ahead) >= JOURNAL_AHEAD
     assert query.newest("commits") >= len(kills) // 2, "the drivers were killed before they wrote anything"
     replace(query, source={**query.source, "maxOffsetsPerTrigger": "20000"}).run(spark)
@@ -133,7 +140,7 @@ def test_a_query_whose_driver_is_killed_more_than_twenty_times_writes_each_row_o
 
 def kill_again_and_again(victim: Victim, dice: random.Random, start: Callable[[int], Driver]) -> list[Kill]:
     """Kill one driver after the other; while one works, the next gets ready."""
-    moments = [at_random] * RANDOM_KILLS + [at_an_entry] * AIMED_KILLS
+    moments = [at_random] * (KILLS - AIMED_KILLS) + [at_an_entry] * AIMED_KILLS
     dice.shuffle(moments)
     kills: list[Kill] = []
     waiting = start(0)

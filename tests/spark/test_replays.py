@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from tests.elsewhere import Root
 from tests.log_reader import orphans, read_topic
 from tests.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
 from tests.spark.kills import Query, driver
@@ -25,8 +26,8 @@ Write = Callable[..., None]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "log")
+def path(root: Root) -> str:
+    return str(root / "log")
 
 
 @pytest.fixture

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 def plan(options: SourceOptions) -> list[Split]:
     """Return the splits. Reads no rows, except to resolve a timestamp."""
-    log = opening.open_log(options.path)
+    now, ranges = ranges_of(options)
+    return splits(now.handles, ranges, options)
+
+
+def ranges_of(options: SourceOptions) -> tuple[Subscribed, list[Range]]:
+    """Return the topics at one version each, and the rows to read. Reads no rows, except to resolve a timestamp."""
+    log = opening.open_log(options.path, options.storage_options)
     now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
     fail = options.fail_on_data_loss
     # Must come first: it refreshes the state that the rest of the plan uses.
@@ -31,8 +37,7 @@ def plan(options: SourceOptions) -> list[Split]:
     _check_order(options, start, end)
     if version is not None:
         end = _as_of(now, end, version, fail_on_data_loss=fail)
-    ranges = [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
-    return splits(now.handles, ranges, options)
+    return now, [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
 
 
 def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import logging
 
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import DataLoss
-
-_logger = logging.getLogger("pyspark_log")
 
 
 def report_loss(what: str, *, fail: bool) -> None:
@@ -23,4 +21,4 @@ def report_loss(what: str, *, fail: bool) -> None:
 @functools.lru_cache(maxsize=1024)
 def warn_of_loss(what: str) -> None:
     """Log a loss once: an idle query meets it many times a second."""
-    _logger.warning("%s; continuing with the rest (failOnDataLoss=false)", what)
+    logs.warning("%(what)s; continuing with the rest (failOnDataLoss=false)", what=what)

@@ -6,13 +6,13 @@ refused, comes last for `AVOID_SECONDS` in the whole process. A damaged or missi
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pyspark_log.client.read.timed_reads import TimedReads, lane_of
 from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnavailable
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 
@@ -28,8 +28,6 @@ ANSWER_SECONDS = 5.0
 LAST_ANSWER_SECONDS = 60.0
 """How long a read may take if all other nodes have failed."""
 
-_logger = logging.getLogger("pyspark_log")
-
 
 class ReadReplica(msgspec.Struct, frozen=True, array_like=True):
     """A node to read from, and its address as the cluster knows it."""
@@ -44,6 +42,7 @@ class Failover:
     def __init__(self, store_at: Callable[[str], Store], topic: str, partition: int) -> None:
         """`store_at` opens the store at an address as the cluster knows it."""
         self._store_at = store_at
+        self._topic, self._partition = topic, partition
         self.name = f"topic {topic!r}, partition {partition}"
         self._failed: set[str] = set()
 
@@ -89,9 +88,15 @@ class Failover:
             seconds = ANSWER_SECONDS if len(errors) + 1 < len(nodes) else LAST_ANSWER_SECONDS
             result = call(TimedReads(store, lane_of(store), seconds))
             for failed, reason in errors.items():
-                _logger.warning(
-                    "%s, offset %d cannot be read from node %r: %s. It was read from node %r",
-                    *(self.name, offset, failed.node, reason, node.node),
+                logs.warning(
+                    "topic %(topic)r, partition %(partition)d, offset %(offset)d cannot be read from node %(node)r: "
+                    "%(error)s. It was read from node %(reader)r",
+                    topic=self._topic,
+                    partition=self._partition,
+                    offset=offset,
+                    node=failed.node,
+                    error=reason,
+                    reader=node.node,
                 )
             return result
 

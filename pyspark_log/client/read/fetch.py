@@ -15,8 +15,9 @@ import pyarrow as pa
 from pyspark_log.client.read.failover import Failover, ReadReplica
 from pyspark_log.client.read.recent_chunks import RecentChunks
 from pyspark_log_coordinator.model.partition import ChunkRef
-from pyspark_log_storage import schema, segment
+from pyspark_log_storage import layout, schema, segment
 from pyspark_log_storage.append_file import read_chunk
+from pyspark_log_storage.column_conversion import as_newest
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
 from pyspark_log_storage.staged_chunk import StagedChunk
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark_log_storage.index import IndexEntry
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.store import Readable, Store
 
 BATCH_ROWS = 50_000
 """Small chunks are joined up to this many rows."""
@@ -42,7 +43,7 @@ class Split(msgspec.Struct, frozen=True):
     start: int
     end: int
     segments: tuple[str, ...]
-    """The keys of the segments, without ending."""
+    """The keys of the segments."""
     segment_ends: tuple[int, ...]
     """The end offset of each segment."""
     files: dict[int, str]
@@ -55,6 +56,8 @@ class Split(msgspec.Struct, frozen=True):
     """The indexes in `nodes` of the holders, for each file that not all of the nodes hold."""
     rack: str = ""
     """The reader's rack."""
+    columns: tuple[str, ...] | None = None
+    """The columns to decode, of a typed topic. None: all."""
 
     def holders(self, key: str) -> tuple[ReadReplica, ...]:
         """Return the nodes that hold a segment or an append file, nearest first."""
@@ -153,14 +156,14 @@ def _chunks(
 
 
 def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:
-    schemas = _schemas(split.schemas, f"topic {split.topic!r}")
+    schemas = schemas_of(split)
     failover = Failover(store_at, split.topic, split.partition)
     log = store_at(split.nodes[0].url).url if split.nodes else ""
     for place, nodes in _places(failover, split):
-        known = (log, place)
+        known = (log, place, split.columns)
         batch = _recent.take(known)
         if batch is None:
-            batch = read_one(failover, nodes, place, schemas)
+            batch = read_one(failover, nodes, place, schemas, split.columns)
         if place.end_offset > split.end:  # the next micro-batch continues in the same chunk
             _recent.keep(known, batch)
         rows = [_cut(batch, place, split)]
@@ -168,9 +171,21 @@ def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordB
         yield _taken(rows)
 
 
+def schemas_of(split: Split) -> tuple[pa.Schema, ...]:
+    """Return the schemas of a split's topic, oldest first. Raises `CorruptObject`, `NewerFormat`."""
+    return _schemas(split.schemas, f"topic {split.topic!r}")
+
+
+def newest_rows(split: Split, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of a split, of a typed topic as those of its newest schema that the split knows."""
+    if not schema.is_typed(batch.schema):
+        return batch
+    return as_newest(batch, schemas_of(split)[-1])
+
+
 @functools.lru_cache(maxsize=8)
 def _schemas(stored: tuple[bytes, ...], name: str) -> tuple[pa.Schema, ...]:
-    return tuple(schema.decode_records(data, name) for data in stored)
+    return schema.decode_all(stored, name)
 
 
 def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
@@ -214,18 +229,36 @@ def _entries(
 
 
 def place_in_segment(key: str, entry: IndexEntry) -> Place:
-    """Return a chunk of the segment at `key` (without ending)."""
-    return Place(f"{key}.log", entry.place(), entry.base_offset)
+    """Return a chunk, or row group, of the segment at `key`."""
+    return Place(layout.segment_file(key), entry.place(), entry.base_offset)
 
 
 def read_one(
-    failover: Failover, nodes: Sequence[ReadReplica], place: Place, schemas: tuple[pa.Schema, ...]
+    failover: Failover,
+    nodes: Sequence[ReadReplica],
+    place: Place,
+    schemas: tuple[pa.Schema, ...],
+    columns: tuple[str, ...] | None = None,
 ) -> pa.RecordBatch:
-    """Return the rows of one chunk, from one of these nodes. Raises `CorruptObject`, `StoreError`."""
+    """Return the rows of one chunk, or row group, from one of these nodes. Raises `CorruptObject`, `StoreError`."""
     name = f"{failover.name}, offsets {place.base_offset} to {place.end_offset - 1}"
+    read = _row_group if layout.is_parquet(place.key) else read_chunk
     return failover.read(
-        nodes, place.base_offset, lambda store: read_chunk(store, place.key, place.staged, schemas, name)
+        nodes, place.base_offset, lambda store: read(store, place.key, place.staged, schemas, name, columns)
     )
+
+
+def _row_group(
+    store: Readable,
+    key: str,
+    place: StagedChunk,
+    schemas: Sequence[pa.Schema],
+    name: str,
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatch:
+    from pyspark_log_storage import row_group  # imports pyarrow.parquet, which few tasks need
+
+    return row_group.read(store, key, place, schemas, name, columns)
 
 
 def _cut(batch: pa.RecordBatch, place: Place, split: Split) -> pa.RecordBatch:

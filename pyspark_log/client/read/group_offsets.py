@@ -9,13 +9,13 @@ has the group and the number of the newest that it has taken up, so a replay rep
 from __future__ import annotations
 
 import functools
-import logging
 from typing import TYPE_CHECKING
 
 from pyspark_log.client.read.source_offset import Position, SourceOffset, TakenRewinds, TopicPartition
 from pyspark_log.client.read.tracking import Start, within
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.maintenance import group_cleanup
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, RewindPending, UnknownGroup
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log
 
-_logger = logging.getLogger("pyspark_log")
 
 ALL = -1
 """A number before that of every rewind, and of offsets that were committed without one."""
@@ -50,7 +49,7 @@ class GroupOffsets:
         except LogError as error:
             if required or not error.retriable:
                 raise
-            _warn_once(self._group_id, str(error))
+            warn_once(self._group_id, str(error))
             return None
 
     def taken(self, handle: GroupHandle, offset: SourceOffset) -> TakenRewinds:
@@ -84,7 +83,7 @@ class GroupOffsets:
         except LogError as error:
             if not (error.retriable or isinstance(error, (OutcomeUnknown, UnknownGroup))):
                 raise
-            _warn_once(self._group_id, str(error))
+            warn_once(self._group_id, str(error))
             return
         self._committed = offset
         group_cleanup.clean_up_inline(handle)
@@ -107,6 +106,6 @@ class GroupOffsets:
 
 
 @functools.lru_cache(maxsize=64)
-def _warn_once(group_id: str, why: str) -> None:
+def warn_once(group_id: str, why: str) -> None:
     """Log a failure once: an idle query meets it many times a second."""
-    _logger.warning("committing offsets to group %r failed: %s", group_id, why)
+    logs.warning("committing offsets to group %(group)r failed: %(error)s", group=group_id, error=why)

@@ -55,7 +55,7 @@ def handover_of(committed: CommittedOffset | None) -> Handover:
         return Handover()
     try:
         return _decode(committed.metadata)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return Handover()
 
 

@@ -14,8 +14,6 @@ processed had been committed.
 from __future__ import annotations
 
 import contextlib
-import functools
-import logging
 import socket
 import threading
 import weakref
@@ -25,6 +23,7 @@ import msgspec
 
 from pyspark_log.client import opening
 from pyspark_log.client.read import query_thread
+from pyspark_log.client.read.group_offsets import warn_once
 from pyspark_log.client.read.handover import Handover, handover_of
 from pyspark_log.client.read.source_offset import Membership, Position, TakenRewinds
 from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
@@ -36,6 +35,7 @@ from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.query_partitions import QueryPartitions
 from pyspark_log_coordinator.membership.session import Session
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
     FencedInstance,
     FencedMember,
@@ -47,6 +47,7 @@ from pyspark_log_storage.errors import (
     RewindPending,
     UnknownTopic,
 )
+from pyspark_log_storage.storage_options import NO_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,13 +56,12 @@ if TYPE_CHECKING:
     from pyspark_log.options.source import GroupMembership
     from pyspark_log_coordinator.group.offsets import NewOffsets
     from pyspark_log_coordinator.group.state import CommittedOffset, Group, MemberId
+    from pyspark_log_storage.storage_options import StorageOptions
 
 REBALANCE_INTERVALS = 5
 """A rebalance waits so many heartbeat intervals for a query. One that is late, or restarts, keeps what it has."""
 JOIN_SECONDS = 60.0
 """How long a query that is started again tries to take its former place in the group."""
-
-_logger = logging.getLogger("pyspark_log")
 
 
 class View(msgspec.Struct, frozen=True):
@@ -88,11 +88,13 @@ class View(msgspec.Struct, frozen=True):
 class QueryMember:
     """A query's membership, used by the planner's thread and by one of its own."""
 
-    def __init__(self, path: str, group_id: str, options: GroupMembership) -> None:
+    def __init__(
+        self, path: str, group_id: str, options: GroupMembership, storage_options: StorageOptions = NO_OPTIONS
+    ) -> None:
         """Do no I/O yet."""
         self._options = options
         self._group_id = group_id
-        self._log = opening.own_log(path)
+        self._log = opening.own_log(path, storage_options)
         self._lock = threading.RLock()
         self._woken = threading.Event()
         self._session = Session(self._log, group_id, options.heartbeat_interval_ms)
@@ -151,7 +153,7 @@ class QueryMember:
             except LogError as error:
                 if not error.retriable:
                     raise
-                _warn_once(self._group_id, str(error))
+                warn_once(self._group_id, str(error))
                 return None
             return None if self._member.generation == NO_GENERATION else self._view()
 
@@ -241,7 +243,7 @@ class QueryMember:
             except FencedInstance:
                 return None  # the planner raises it
             except LogError as error:
-                _logger.warning("a query's member of group %r failed, and tries again: %s", self._group_id, error)
+                self._warn(error)
                 return 1.0
             return self._member.pause()
 
@@ -257,7 +259,11 @@ class QueryMember:
         try:
             self._member.poll()
         except LogError as error:
-            _logger.warning("a query's member of group %r tries again: %s", self._group_id, error)
+            self._warn(error)
+
+    def _warn(self, error: LogError) -> None:
+        message = "a query's member of group %(group)r tries again: %(error)s"
+        logs.warning(message, group=self._group_id, error=error)
 
     def _view(self) -> View:
         membership = Membership(self._options.instance_id, self._member.generation)
@@ -308,7 +314,7 @@ class QueryMember:
         except (LogError, OutcomeUnknown) as error:
             if not (error.retriable or isinstance(error, OutcomeUnknown)):
                 raise
-            _warn_once(self._group_id, str(error))
+            warn_once(self._group_id, str(error))
             return False
         self._session.use(group_cleanup.clean_up_inline)
         return True
@@ -392,9 +398,3 @@ class TakenOver(msgspec.Struct, frozen=True):
     at: Position
     partitions: int
     """How many the topic has."""
-
-
-@functools.lru_cache(maxsize=64)
-def _warn_once(group_id: str, why: str) -> None:
-    """Log a failure once: an idle query meets it many times a second."""
-    _logger.warning("committing offsets to group %r failed: %s", group_id, why)

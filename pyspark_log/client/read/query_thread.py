@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
+
+from pyspark_log_storage import logs
 
 if TYPE_CHECKING:
     import weakref
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 SHORTEST_PAUSE, LONGEST_JOIN_PAUSE = 0.005, 0.02
 """In seconds. The second is for a query that waits for its place in the group."""
-
-_logger = logging.getLogger("pyspark_log")
 
 
 class Actor(Protocol):
@@ -43,7 +42,7 @@ def _run(reference: weakref.ref[Actor], woken: threading.Event) -> None:
         try:
             pause = member.act()
         except BaseException:  # the thread must live for the next heartbeat
-            _logger.exception("a query's member of a group failed, and tries again")
+            logs.exception("a query's member of a group failed, and tries again")
             pause = 1.0
         if pause is None:
             return

@@ -44,7 +44,7 @@ class SharedTopics:
 
     def __init__(self, options: SourceOptions, membership: GroupMembership) -> None:
         self._options = options
-        self.member = QueryMember(options.path, options.group_id, membership)
+        self.member = QueryMember(options.path, options.group_id, membership, options.storage_options)
         self._instance_id = membership.instance_id
         self._is_begun = False
         self._view: View | None = None

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
@@ -110,9 +111,13 @@ def parse(value: dict[str, Any]) -> SourceOffset:
             raise NewerFormat(NAME, f"offset version {value['version']}")
         raise CorruptObject(NAME, f"it is not an offset of this source: {str(value)[:200]}")
     try:
-        return msgspec.convert(value, SourceOffset, strict=False)
+        found = msgspec.convert(value, SourceOffset, strict=False)
     except msgspec.ValidationError as error:
         raise CorruptObject(NAME, str(error)) from error
+    for topic in found.topics:
+        if not is_topic(topic):
+            raise CorruptObject(NAME, f"it names {topic[:300]!r}, which cannot be a topic")
+    return found
 
 
 def to_json(offset: SourceOffset) -> dict[str, Any]:

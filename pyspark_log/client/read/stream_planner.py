@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log.client import opening
+from pyspark_log.client.partition_health import Trouble, troubles
 from pyspark_log.client.read import limits, source_offset
 from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.group_offsets import GroupOffsets
@@ -58,13 +59,21 @@ class StreamPlanner:
         self._available_now: SourceOffset | None = None
         """Where the query ends, with AvailableNow."""
         self._last_batch: float | None = None
-        self.latest: dict[str, Any] | None = None
-        """The newest offsets and the lag that the last call of `end` saw."""
+        self._seen: tuple[Subscribed, dict[TopicPartition, int], dict[TopicPartition, int]] | None = None
+        """The partitions that the last call of `end` saw, their newest offsets, and where the batch ends."""
 
     @property
     def _log(self) -> Log:
         """Refreshed each time."""
-        return opening.open_log(self.options.path)
+        return opening.open_log(self.options.path, self.options.storage_options)
+
+    @property
+    def latest(self) -> dict[str, Any] | None:
+        """The newest offsets, the lag and the partitions in trouble, as the last call of `end` saw them."""
+        if self._seen is None:
+            return None
+        now, newest, ends = self._seen
+        return _latest(newest, ends) | _health(now)
 
     def stop_at_present(self) -> None:
         """Make the present ends of all partitions the end of the query."""
@@ -94,9 +103,13 @@ class StreamPlanner:
             patience = IDLE_WAIT_SECONDS if may_wait else 0.0
             if not may_wait and self._shared is not None and self._shared.is_waiting:
                 patience = ASSIGNMENT_WAIT_SECONDS
+            # In an object store each look is a request: one for each call is enough.
+            pause = IDLE_WAIT_SECONDS if log.is_remote else POLL_SECONDS
+            if log.is_remote and may_wait:
+                log.environment.sleep(pause)
             if log.environment.monotonic() >= begun + patience:
                 return self._shared.nothing() if before.initial and self._shared is not None else start
-            log.environment.sleep(POLL_SECONDS)
+            log.environment.sleep(pause)
             log = self._log
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
@@ -108,7 +121,7 @@ class StreamPlanner:
         log, handles = self._log, {}
         for topic, positions in ended.topics.items():
             try:
-                handles[topic] = log.topic(topic)
+                handles[topic] = self._seen_topic(log, topic, positions) or log.topic(topic)
             except UnknownTopic:
                 self._report(f"topic {topic!r} was deleted")
                 continue
@@ -123,6 +136,15 @@ class StreamPlanner:
                 self._subscribed(log, ended), ended, {(each.topic, each.partition) for each in ranges}
             )
         return splits(handles, ranges, self.options)
+
+    def _seen_topic(self, log: Log, name: str, positions: TopicPositions) -> TopicHandle | None:
+        """Return the handle of a topic that `end` saw a moment ago, if a look is a request and is not needed."""
+        handle = self._seen[0].handles.get(name) if log.is_remote and self._seen is not None else None
+        if handle is None or handle.topic_id != positions.topic_id or not handle.journal.is_recent:
+            return None
+        found = handle.journal.state.partitions
+        has_all = all(n < len(found) and found[n].high_watermark >= at.offset for n, at in positions.end.items())
+        return handle if has_all and not handle.journal.state.deleted else None
 
     def _range(self, handle: TopicHandle, number: int, first: Position, finish: Position) -> Range | None:
         """Return the rows between two positions that a partition still has, or None if it does not exist any more."""
@@ -172,7 +194,7 @@ class StreamPlanner:
         newest = {key: now.partition(*key).high_watermark for key in starts}
         until = {key: max(begin[key], self._available(now, key)) for key in starts}
         ends = until if unlimited else self._limited(now, begin, until, log.environment.monotonic())
-        self.latest = _latest(newest, ends)
+        self._seen = now, newest, ends
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = log.environment.monotonic()
@@ -283,3 +305,16 @@ def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
         "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
     }
     return {"topics": topics, "offsetsBehindLatest": lag}
+
+
+def _health(now: Subscribed) -> dict[str, str]:
+    """Return how many of the partitions that are read are in trouble. Numbers are texts, as those of the lag are."""
+    found = [
+        troubles(now.partition(topic, number), now.handles[topic].journal.state.config)
+        for topic, numbers in now.partitions.items()
+        for number in numbers
+    ]
+    return {
+        "underReplicatedPartitions": str(sum(Trouble.UNDER_REPLICATED in each for each in found)),
+        "offlinePartitions": str(sum(Trouble.UNAVAILABLE in each for each in found)),
+    }

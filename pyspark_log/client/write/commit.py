@@ -39,7 +39,7 @@ def commit_staged(  # noqa: PLR0913 -- each is a fact of its own
             by_topic.setdefault(file.topic, []).append(file)
     done = {}
     for name in sorted(by_topic):
-        handle = retry(log.environment, policy, partial(log.topic, name))
+        handle = retry(log.environment, policy, partial(log.topic, name, recent_suffices=True))
         batch = Batch(claim, tuple(by_topic[name]), acks, tuple(swaps) if name == topic else None)
         done[name] = commit(handle, batch, policy)
     return done

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.client.write.partitioner import are_partitions
-from pyspark_log.client.write.rows import bytes_if_above
+from pyspark_log.client.write.row_bytes import bytes_if_above
 from pyspark_log_storage import schema
 
 if TYPE_CHECKING:

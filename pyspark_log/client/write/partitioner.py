@@ -66,7 +66,12 @@ def partition_of(keys: pa.Array, explicit: pa.Array | None, partitions: int, sti
 def group_by_partition(
     partition_ids: NDArray[np.int32], partitions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return `order` and `bounds`: `order[bounds[p]:bounds[p + 1]]` are the rows of partition p, in order."""
+    """Return `order` and `bounds`: `order[bounds[p]:bounds[p + 1]]` are the rows of partition p, in order.
+
+    >>> order, bounds = group_by_partition(np.array([1, 0, 1], np.int32), 2)
+    >>> order.tolist(), bounds.tolist()
+    ([1, 0, 2], [0, 1, 3])
+    """
     # numpy's stable sort is a radix sort for 8 and 16 bits only.
     narrow = partition_ids.astype(np.min_scalar_type(partitions - 1), copy=False)
     bounds = np.zeros(partitions + 1, np.int64)
@@ -78,6 +83,9 @@ def murmur2(keys: pa.Array) -> NDArray[np.int32]:
     """Return Kafka's murmur2 of every key of a (large_)binary or (large_)string array.
 
     The value for a null is unspecified.
+
+    >>> murmur2(pa.array([b"21", b"foobar"])).tolist()
+    [-973932308, -790332482]
     """
     hashes = np.empty(len(keys), np.uint32)
     if len(keys) > 0:

@@ -13,13 +13,11 @@ Other columns are ignored, as in Spark's Kafka sink.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_log_storage import schema
 from pyspark_log_storage.errors import InvalidRecord
@@ -62,11 +60,18 @@ def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
             )
 
 
+class TypedSchema(msgspec.Struct, frozen=True):
+    """One of a typed topic's schemas: its number, and its stored bytes."""
+
+    schema_id: int
+    stored: bytes
+
+
 class Rows(msgspec.Struct, frozen=True):
     """Rows ready to be stored, and the topics and partitions that they name.
 
-    `record` has the columns of `schema.RECORD`, and `headers` only if a row has any. `topic` is None if the option
-    `topic` is set.
+    `record` has the columns of `schema.RECORD`, and `headers` only if a row has any; or those of a typed topic. `topic`
+    is None if the option `topic` is set.
     """
 
     record: pa.RecordBatch
@@ -74,16 +79,28 @@ class Rows(msgspec.Struct, frozen=True):
     partition: pa.Array | None
     refused: pa.Array | None = None
     """Why a row cannot be written, null for one that can; None if all can."""
+    typed: TypedSchema | None = None
+    """The schema of `record` in its typed topic; None for records."""
+    keys: pa.Array | None = None
+    """The bytes that choose the partitions of rows of a typed topic. Of records it is the column `key`."""
+    are_letters: bool = False
+    """Whether all of these records are refused, and say what rows of a typed topic said."""
 
     def __post_init__(self) -> None:
         """Check that no column is shorter than another: rows beyond its end would be lost."""
-        for name, column in (("topic", self.topic), ("partition", self.partition), ("refused", self.refused)):
+        for name in ("topic", "partition", "refused", "keys"):
+            column = getattr(self, name)
             assert column is None or len(column) == self.record.num_rows, f"the column {name} has {len(column)} rows"
 
     def filter(self, chosen: pa.Array) -> Rows:
         """Return the rows for which `chosen` is true."""
-        columns = (self.topic, self.partition, self.refused)
-        return Rows(self.record.filter(chosen), *(None if each is None else each.filter(chosen) for each in columns))
+        columns = (self.topic, self.partition, self.refused, self.keys)
+        topic, partition, refused, keys = (None if each is None else each.filter(chosen) for each in columns)
+        return Rows(self.record.filter(chosen), topic, partition, refused, self.typed, keys)
+
+    def hashed(self) -> pa.Array | None:
+        """Return the bytes that choose the rows' partitions; None if there are none."""
+        return self.record.column("key") if self.typed is None else self.keys
 
 
 def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_refused: bool = False) -> Rows:
@@ -96,7 +113,7 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_
     arrays = [
         _binary(columns.get("key"), batch.num_rows),
         _binary(columns["value"], batch.num_rows),
-        _timestamps(columns.get("timestamp"), batch.num_rows, now_us),
+        timestamps_of(columns.get("timestamp"), batch.num_rows, now_us),
     ]
     headers = columns.get("headers")
     record_schema = schema.RECORD
@@ -119,46 +136,6 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_
         refused |= dict.fromkeys(np.flatnonzero(topic.is_null().to_numpy(zero_copy_only=False)).tolist(), NULL_TOPIC)
     record = pa.RecordBatch.from_arrays(arrays, schema=record_schema)
     return Rows(record, topic, columns.get("partition"), _column(refused, batch.num_rows) if refused else None)
-
-
-def record_bytes(record: pa.RecordBatch) -> pa.Array:
-    """Return the bytes of each row's key, value and headers together, as int64."""
-    total = None
-    for name in ("key", "value"):
-        lengths = pc.binary_length(record.column(name)).cast(pa.int64()).fill_null(0)
-        total = lengths if total is None else pc.add(total, lengths)
-    if "headers" in record.schema.names:
-        total = pc.add(total, _header_bytes(record.column("headers")))
-    return total
-
-
-def bytes_if_above(record: pa.RecordBatch, limit: int) -> pa.Array | None:
-    """Return `record_bytes` if a row has more bytes than `limit`, else None."""
-    # Most batches as a whole are below the limit, or have no row near it.
-    if record.nbytes <= limit or _largest(record) <= limit:
-        return None
-    sizes = record_bytes(record)
-    return sizes if pc.max(sizes).as_py() > limit else None
-
-
-def _largest(record: pa.RecordBatch) -> float:
-    """Return a cheap upper bound of the bytes of a row; infinity for rows with headers."""
-    if "headers" in record.schema.names:
-        return math.inf
-    return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
-
-
-def _header_bytes(headers: pa.Array) -> pa.Array:
-    """Return the bytes of each row's headers, as the growth of their running total."""
-    entries = headers.flatten()
-    sizes = pc.add(
-        pc.binary_length(entries.field("key")).cast(pa.int64()).fill_null(0),
-        pc.binary_length(entries.field("value")).cast(pa.int64()).fill_null(0),
-    )
-    running = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(sizes)])
-    ends = pc.cumulative_sum(pc.list_value_length(headers).cast(pa.int64()).fill_null(0))
-    starts = pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]])
-    return pc.subtract(running.take(ends), running.take(starts))
 
 
 def _binary(column: pa.Array | None, rows: int) -> pa.Array:
@@ -210,7 +187,8 @@ def _column(texts: Mapping[int, str], rows: int) -> pa.Array:
     return pa.array([None, *texts.values()], pa.string()).take(pa.array(order))
 
 
-def _timestamps(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:
+def timestamps_of(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:
+    """Return the times of rows: those of the column `timestamp`, and `now_us` (microseconds) without one."""
     now = pa.scalar(now_us, schema.TIMESTAMP)
     if column is None or pa.types.is_null(column.type):
         return pa.repeat(now, rows)

@@ -17,13 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.client.write.dead_letters import Refused, reasons_against
+from pyspark_log.client.write.destination import Destination, check_kind, check_sizes
 from pyspark_log.client.write.partitioner import group_by_partition, partition_of
-from pyspark_log.client.write.rows import Rows, bytes_if_above
-from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, node_of
+from pyspark_log.client.write.row_bytes import bytes_if_above
+from pyspark_log.client.write.rows import Rows
+from pyspark_log.client.write.typed_letters import as_records
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId
 from pyspark_log_coordinator.model.settings import INT_MAX
-from pyspark_log_coordinator.replication.write_targets import enough, write_targets
 from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.append_file import AppendFileWriter
 from pyspark_log_storage.chunk import CHUNK_BYTES
@@ -37,14 +39,12 @@ from pyspark_log_storage.errors import (
     main_reason,
 )
 from pyspark_log_storage.fan_out import SLOWER_SECONDS, FanOutWriter
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.store import Store, is_object_store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.store import ObjectWriter
 
@@ -54,54 +54,6 @@ BLOCK_BYTES = 64 * 1024 * 1024
 It gathers less if a full chunk for each partition takes less.
 """
 BLOCK_ROWS_MAX = 500_000
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A node's store: its address as the cluster knows it, and the incarnation that it must have."""
-
-    url: str
-    incarnation: str
-
-
-class Destination(msgspec.Struct, frozen=True):
-    """The facts of a topic that a writing task needs."""
-
-    name: str
-    topic_id: str
-    targets: tuple[tuple[NodeId, ...], ...]
-    """The nodes that get the rows, by partition."""
-    nodes: dict[NodeId, Place]
-    """The places of these nodes."""
-    enough: int | None
-    """The number of nodes after which the writer stops waiting for the others. None: all."""
-    compression: str
-    max_message_bytes: int
-    born: int
-    """The newest known entry of the topic's journal; part of the names of files."""
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions."""
-        return len(self.targets)
-
-
-def destination_of(
-    handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
-) -> Destination:
-    """Return the topic as it is known now. `compression` None means the topic's own."""
-    state, log = handle.journal.state, handle.log
-    targets = write_targets(state, acks, log.missing_nodes)
-    used = {each for nodes in targets for each in nodes}
-    return Destination(
-        name=handle.name,
-        topic_id=handle.topic_id,
-        targets=targets,
-        nodes={each: Place(node_of(log.cluster.state.nodes, each).url, state.incarnations[each]) for each in used},
-        enough=enough(state, acks),
-        compression=compression or state.config.compression_type,
-        max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
-        born=handle.journal.number,
-    )
 
 
 class Staging:
@@ -149,12 +101,15 @@ class Staging:
         """Add rows. Raises `InvalidRecord`, `StoreError` and the errors of finding a topic."""
         if rows.record.num_rows == 0:
             return
+        if rows.are_letters:
+            self._without_refused(rows)
+            return
         if not self._block_bytes_max:
             self._block_bytes_max = self._full_block_bytes()
         size = rows.record.nbytes
-        if self._block and (
-            self._block_bytes + size > self._block_bytes_max or self._block_rows + rows.record.num_rows > BLOCK_ROWS_MAX
-        ):
+        rows_after = self._block_rows + rows.record.num_rows
+        is_full = self._block_bytes + size > self._block_bytes_max or rows_after > BLOCK_ROWS_MAX
+        if self._block and (is_full or self._block[0].typed != rows.typed):
             self._write_block()
         self._block.append(rows)
         self._block_bytes += size
@@ -185,37 +140,35 @@ class Staging:
         if rows.refused is not None:
             rows = self._without_refused(rows)
         if self._topic is not None:
-            self._write_rows(self._topic, rows.record, rows.partition)
+            self._write_rows(self._topic, rows)
             return
         assert rows.topic is not None
         names = rows.topic.dictionary_encode()
+        rows = Rows(rows.record, None, rows.partition)
         for index, name in enumerate(names.dictionary.to_pylist()):
-            if len(names.dictionary) == 1:
-                self._write_rows(name, rows.record, rows.partition)
-            else:
-                mine = pc.equal(names.indices, index)
-                partition = None if rows.partition is None else rows.partition.filter(mine)
-                self._write_rows(name, rows.record.filter(mine), partition)
+            self._write_rows(name, rows if len(names.dictionary) == 1 else rows.filter(pc.equal(names.indices, index)))
 
-    def _write_rows(self, topic: str, record: pa.RecordBatch, explicit: pa.Array | None) -> None:
+    def _write_rows(self, topic: str, rows: Rows) -> None:
         """Write rows of one topic. Those that cannot be written become dead letters, if there is a topic for them."""
         if self._dead_letter_topic is None:
             destination = self._known(topic)
-            check_sizes(destination, record)
-            self._write_checked(destination, record, explicit)
+            check_kind(destination, rows)
+            check_sizes(destination, rows.record)
+            self._write_checked(destination, rows)
             return
         try:
             destination = self._known(topic)
-        except (InvalidName, UnknownTopic) as error:
+            check_kind(destination, rows)
+        except (InvalidName, UnknownTopic, InvalidRecord) as error:
             if self._topic is not None:
                 raise
-            self._write_dead_letters(Rows(record, None, explicit), topic, type(error), error.message)
+            self._write_dead_letters(rows, topic, type(error), error.message)
             return
-        reasons = reasons_against(record, explicit, destination.partitions, destination.max_message_bytes)
+        limit = destination.max_message_bytes
+        reasons = reasons_against(rows.record, rows.partition, destination.partitions, limit)
         if reasons is not None:
-            good = self._without_refused(Rows(record, None, explicit, reasons), topic)
-            record, explicit = good.record, good.partition
-        self._write_checked(destination, record, explicit)
+            rows = self._without_refused(msgspec.structs.replace(rows, refused=reasons), topic)
+        self._write_checked(destination, rows)
 
     def _without_refused(self, rows: Rows, topic: str | None = None) -> Rows:
         """Return the rows that can be written, after the others have become dead letters; all are of `topic`."""
@@ -235,7 +188,7 @@ class Staging:
         assert self._dead_letter_topic is not None
         own = rows.topic if topic is None else topic
         assert own is not None
-        refused = Refused(rows.record, own, rows.partition, error.__name__, reason)
+        refused = Refused(as_records(rows), own, rows.partition, error.__name__, reason)
         destination = self._known(self._dead_letter_topic)
         for letters in refused.letters():
             sizes = bytes_if_above(letters, destination.max_message_bytes)
@@ -246,7 +199,7 @@ class Staging:
                     f"({destination.max_message_bytes}); raise it with: pyspark-log topics alter {destination.name} "
                     f"--config max.message.bytes={INT_MAX}"
                 )
-            self._write_checked(destination, letters, None)
+            self._write_checked(destination, Rows(letters, None, None))
         self.dead_letters += rows.record.num_rows
 
     def _known(self, topic: str) -> Destination:
@@ -256,17 +209,26 @@ class Staging:
             destination = self._destinations[topic] = self._destination(topic)
         return destination
 
-    def _write_checked(self, destination: Destination, record: pa.RecordBatch, explicit: pa.Array | None) -> None:
+    def _write_checked(self, destination: Destination, rows: Rows) -> None:
         """Write rows that are no larger than allowed. Raises `InvalidRecord` for a partition that does not exist."""
+        record, explicit = rows.record, rows.partition
         if record.num_rows == 0:
             return
+        if rows.typed is not None:
+            schema_id = rows.typed.schema_id
+        else:
+            plain = len(record.schema) == len(schema.RECORD)
+            schema_id = schema.RECORD_ID if plain else schema.RECORD_WITH_HEADERS_ID
         small = record.nbytes <= CHUNK_BYTES  # asking each slice would take longer than writing it
         partitions = destination.partitions
         if partitions == 1 and explicit is None:
-            self._append(destination, 0, record, small=small)
+            self._append(destination, 0, record, schema_id, small=small)
             return
+        keys = rows.hashed()
         try:
-            ids = partition_of(record.column("key"), explicit, partitions, self._sticky % partitions)
+            ids = partition_of(
+                pa.nulls(record.num_rows) if keys is None else keys, explicit, partitions, self._sticky % partitions
+            )
         except InvalidRecord as error:
             raise InvalidRecord(f"topic {destination.name!r}: {error}") from error
         order, bounds = group_by_partition(ids, partitions)
@@ -276,15 +238,16 @@ class Staging:
             record = _in_order(record, order)
         for partition in present:
             start, end = int(bounds[partition]), int(bounds[partition + 1])
-            self._append(destination, partition, record.slice(start, end - start), small=small)
+            self._append(destination, partition, record.slice(start, end - start), schema_id, small=small)
 
-    def _append(self, destination: Destination, partition: int, record: pa.RecordBatch, *, small: bool) -> None:
+    def _append(
+        self, destination: Destination, partition: int, record: pa.RecordBatch, schema_id: int, *, small: bool
+    ) -> None:
         """Append the rows of one partition as chunks of about `CHUNK_BYTES`, or as one chunk if `small`."""
         nodes = destination.targets[partition]
         file = self._files.get((destination.name, nodes))
         if file is None:
             file = self._files[destination.name, nodes] = self._open(destination, nodes)
-        schema_id = schema.RECORD_ID if len(record.schema) == len(schema.RECORD) else schema.RECORD_WITH_HEADERS_ID
         pieces = 1 if small else max(1, min(record.num_rows, round(record.nbytes / CHUNK_BYTES)))
         bounds = [record.num_rows * piece // pieces for piece in range(pieces + 1)]
         for start, end in itertools.pairwise(bounds):
@@ -322,7 +285,8 @@ class _File:
         for each in self._stores if fan_out is None else fan_out.done:
             incarnation = destination.nodes[each].incarnation
             try:
-                if destination.nodes[each].url == AT_THE_ROOT:  # an unmounted root has no journal either
+                at_the_root = destination.nodes[each].url == AT_THE_ROOT
+                if at_the_root and not is_object_store(self._stores[each]):  # an unmounted root has no journal either
                     node.require_marker(self._stores[each], each, incarnation)
                 else:
                     node.require_written(self._stores[each], each, incarnation, key)
@@ -364,14 +328,6 @@ def _joined(block: list[Rows]) -> Rows:
         refused = pa.concat_arrays(
             [pa.nulls(rows.record.num_rows, pa.string()) if rows.refused is None else rows.refused for rows in block]
         )
-    return Rows(record, pa.concat_arrays(topics) if topics else None, partition, refused)
-
-
-def check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
-    """Raise `InvalidRecord` if a row is larger than the topic or the write allows."""
-    sizes = bytes_if_above(record, destination.max_message_bytes)
-    if sizes is not None:
-        raise InvalidRecord(
-            f"topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes is larger than max.message.bytes "
-            f"({destination.max_message_bytes}); raise it for the topic and for the write, or write smaller rows"
-        )
+    keys = [rows.keys for rows in block if rows.keys is not None]
+    topic = pa.concat_arrays(topics) if topics else None
+    return Rows(record, topic, partition, refused, block[0].typed, pa.concat_arrays(keys) if keys else None)

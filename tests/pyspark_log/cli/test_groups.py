@@ -1,6 +1,7 @@
 """`pyspark-log groups`: what it shows of groups, and where it lets them go on."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -116,7 +117,7 @@ def test_a_watched_group_is_shown_every_second_as_it_is_then(cli, monkeypatch):
         rounds.append(seconds)
         commit(cli, {0: 9, 1: 10})
 
-    monkeypatch.setattr(describe_group.time, "sleep", sleep)
+    monkeypatch.setattr(describe_group, "time", SimpleNamespace(sleep=sleep))  # other threads sleep as they like
     result = CliRunner().invoke(app, ["groups", "describe", "g", "--watch", "--json", "--path", str(cli.path)])
     shown = [json.loads(line) for line in result.output.splitlines()]
     assert [each["partitions"][0]["lag"] for each in shown] == [6, 1]

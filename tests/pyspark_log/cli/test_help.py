@@ -43,11 +43,18 @@ def test_a_command_that_is_not_there_suggests_one(cli):
 @pytest.mark.parametrize(
     ("group", "commands"),
     [
-        ([], "cluster nodes topics produce consume offsets groups delete-records maintain node verify recover dump"),
+        (
+            [],
+            (
+                "cluster nodes topics produce consume offsets groups delete-records metrics maintain node verify "
+                "recover dump export import"
+            ),
+        ),
         (["cluster"], "create describe migrate-journals rebuild"),
         (["nodes"], "add list describe alter fence unfence drain renew remove"),
         (["topics"], "create list describe alter add-partitions reassign elect-leaders delete"),
         (["node"], "run"),
+        (["groups"], "list describe alter reset-offsets export import delete-offsets delete"),
     ],
 )
 def test_commands_are_listed_in_the_order_in_which_one_meets_them(cli, group, commands):

@@ -24,8 +24,12 @@ COMMANDS = {
     "groups reset-offsets": ["g", "--topic", "t", "--to-earliest", "--execute"],
     "groups list": [],
     "groups describe": ["g"],
+    "groups alter": ["g", "--config", "group.initial.rebalance.delay.ms=0"],
+    "groups export": ["g"],
+    "groups import": ["{folder}/offsets.csv"],
     "groups delete-offsets": ["g", "--topic", "t"],
     "groups delete": ["g", "--yes"],
+    "metrics": [],
     "topics describe": ["t"],
     "topics alter": ["t", "--config", "retention.ms=-1"],
     "topics add-partitions": ["t", "--partitions", "3"],
@@ -52,11 +56,15 @@ COMMANDS = {
     "cluster migrate-journals": ["--to", "0,1,2", "--path", "{folder}/a,{folder}/b,{folder}/c"],
     "cluster rebuild": ["--nodes", "{folder}/a,{folder}/b,{folder}/c"],
 }
+NO_BROKER = ["--bootstrap-server", "127.0.0.1:9", "--topic", "t", "--timeout-ms", "1000"]
+WITH_A_BROKER = {"import kafka": NO_BROKER, "export kafka": NO_BROKER}
+"""Commands that need Kafka: tests/pyspark_log/kafka has what they do."""
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
-    """A cluster of three nodes."""
+    """A cluster of three nodes, and a file of offsets."""
+    (tmp_path / "offsets.csv").write_text("g,t,0,0\n")
     return on_three_nodes(tmp_path)
 
 
@@ -72,7 +80,7 @@ def all_commands(group: Any = None, name: str = "") -> Iterator[tuple[str, Any]]
 
 
 def words_of(name: str, folder: Path) -> list[str]:
-    words = [*name.split(), *(word.format(folder=folder) for word in COMMANDS[name])]
+    words = [*name.split(), *(word.format(folder=folder) for word in (COMMANDS | WITH_A_BROKER)[name])]
     return words if name == "dump" else [*words, "--json"]
 
 
@@ -83,7 +91,7 @@ def documents(printed: str) -> list[Any]:
 
 
 def test_every_command_is_tried_here():
-    assert sorted(COMMANDS) == sorted(name for name, _ in all_commands())
+    assert sorted(COMMANDS | WITH_A_BROKER) == sorted(name for name, _ in all_commands())
 
 
 def test_every_command_prints_json_and_nothing_else(cli, tmp_path):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.topic.machine import AlterConfig, RaiseOrphanFloor
 from tests.command_line import CommandLine
 from tests.coordinator.spares import spare_file

@@ -86,7 +86,7 @@ def test_a_store_inside_another_node_is_refused(cli):
 
 
 def test_another_kind_of_store_is_refused(cli):
-    assert "does not support gs:// stores" in cli.error("nodes", "add", "gs://bucket/log")
+    assert "hdfs:// stores cannot hold a log" in cli.error("nodes", "add", "hdfs://host/log")
 
 
 # Looking

@@ -45,6 +45,7 @@ def test_the_configuration_has_kafkas_names(cli):
         "min.insync.replicas": 1,
         "max.message.bytes": 99,
         "segment.bytes": 1024**3,
+        "segment.format": "log",
         "segment.ms": week,
         "flush.messages": 2**63 - 1,
         "flush.ms": 2**63 - 1,
@@ -216,7 +217,7 @@ def test_the_address_may_be_an_option_and_is_needed(cli, tmp_path):
 
 
 def test_an_address_of_another_kind_of_store_is_refused(cli):
-    assert "does not support gs:// stores" in cli.error("topics", "list", "--path", "gs://bucket/log")
+    assert "hdfs:// stores cannot hold a log" in cli.error("topics", "list", "--path", "hdfs://host/log")
 
 
 def test_a_folder_that_cannot_be_used_is_told_in_one_sentence(cli):

@@ -127,7 +127,7 @@ def test_an_index_that_claims_more_than_it_holds_is_not_listed(log):
     run(log, "maintain")
     [path] = Path(log.path).glob("topics/t/*/0/*.index")
     data = path.read_bytes()
-    fields = index._FIELDS.pack(b"PLIX", 1, 0, 0, 2**32 - 1, 2**40, 2**32 - 1)
+    fields = index._FIELDS.pack(b"PLIX", 1, 0, 0, 2**32 - 1, 2**40, 2**32 - 1, 0, 0)
     path.write_bytes(fields + hostile.crc(fields) + data[64:])
     for command in (("dump", path), ("verify",)):
         code, said = run(log, *command)

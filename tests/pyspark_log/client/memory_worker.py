@@ -14,14 +14,15 @@ import pyarrow as pa
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.retrying_staging import RetryingStaging
 from pyspark_log.client.write.rows import rows_of
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log.source.row import COLUMNS, arrow_schema, rows
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage.store import open_store
+from pyspark_log_storage.addresses import open_store
 
 BATCH_ROWS = 10_000
 VALUE_BYTES = 90

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import BatchMismatch, StoreUnavailable, UnknownTopic
@@ -99,6 +100,7 @@ def test_rows_for_an_earlier_topic_of_the_name_are_refused(log):
     assert rows(log, "t") == 0
 
 
+@pytest.mark.on_disk("a journal in a bucket is not read before each commit, so what became of the entry is unknown")
 def test_a_commit_waits_for_a_journal_that_does_not_answer():
     store, clock = BreakableStore("/log"), fake_environment()
 

@@ -8,8 +8,9 @@ import pytest
 from pyspark_log.client.write import dead_letters
 from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.dead_letters import HEADERS, Refused
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import rows_of
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage import schema
@@ -22,8 +23,8 @@ NOW_US = 1_700_000_000_000_000
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t", 2, max_message_bytes=LIMIT)
     made.create("u")
     made.create("dead", 3)

@@ -1,17 +1,21 @@
 """Queries on disks that fail: every row is read, or its loss is an error."""
 
+import logging
 import pickle
 
+import pyarrow as pa
 import pytest
 
+from pyspark_log.client.write.rows import Rows
 from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_storage.errors import DataLoss, LogError
 from tests import direct
 from tests.coordinator.replicated_topic import ALL
-from tests.plain_log import PlainLog, flip_bit
+from tests.plain_log import PlainLog, flip_bit, record
 
 # On disks, as Spark reads
 
@@ -51,6 +55,21 @@ def test_a_streaming_query_reads_in_its_own_rack(disks):
     assert [each.node for each in partition.split.nodes] == ["2", "0", "1"]
 
 
+def test_the_progress_of_a_query_counts_the_partitions_in_trouble(disks):
+    stream = direct.Stream(disks / "0", subscribe="t", startingOffsets="earliest")
+
+    def progress():
+        stream.batch()
+        found = stream.reader.reportLatestOffset()
+        return found["underReplicatedPartitions"], found["offlinePartitions"]
+
+    assert progress() == ("0", "0")
+    log = PlainLog(disks / "0").log
+    node_admin.set_fenced(log, "1", fenced=True)
+    node_admin.update_topics(log, "1")
+    assert progress() == ("1", "0")
+
+
 @pytest.fixture
 def leaderless(disks):
     """Topic u, which only a node that is away may lead. Two rows are on another node too, the third is not."""
@@ -75,6 +94,7 @@ def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leader
     assert [row["value"] for row in direct.read(disks / "0", subscribe="u", **until)] == [b"a", b"b"]
     stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", maxOffsetsPerTrigger=2)
     assert [row["value"] for row in stream.batch()] == [b"a", b"b"]
+    assert stream.reader.reportLatestOffset()["offlinePartitions"] == "1"
     with pytest.raises(LogError, match=f"{disks}/1"):
         stream.batch()
     detector, handle = leaderless
@@ -82,6 +102,27 @@ def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leader
     detector.look(handle)
     assert handle.refresh().partitions[0].leader == "1"
     assert [row["value"] for row in stream.batch()] == [b"c"]
+
+
+def test_an_election_is_logged_with_its_partition_and_epoch(disks, leaderless, caplog):
+    (disks / "1.away").rename(disks / "1")
+    detector, handle = leaderless
+    with caplog.at_level(logging.INFO, "pyspark_log"):
+        detector.look(handle)
+    (record,) = [each for each in caplog.records if each.levelno == logging.INFO]
+    epoch = handle.journal.state.partitions[0].leader_epoch
+    assert (record.topic, record.partition, record.node, record.epoch) == ("u", 0, "1", epoch)
+    assert record.getMessage() == f"topic 'u', partition 0: node '1' leads from epoch {epoch} on"
+
+
+def test_a_batch_is_logged_with_its_number(disks, caplog):
+    log = PlainLog(disks / "0")
+    rows = Rows(record([b"a"]), None, pa.array([0], pa.int32()))
+    with caplog.at_level(logging.DEBUG, "pyspark_log"):
+        log.append_rows("t", rows, claim=ProducerClaim("app", "", "", 7))
+    (found,) = [each for each in caplog.records if hasattr(each, "batch")]
+    entry = log.log.topic("t").journal.number
+    assert (found.topic, found.producer, found.batch, found.entry) == ("t", "app", 7, entry)
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log.client.read.positions import offset_for_time
-from pyspark_log_storage import segment
+from pyspark_log_storage import layout, parquet_segment, segment
 from pyspark_log_storage.errors import ObjectMissing, StoreUnavailable
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
@@ -23,10 +23,11 @@ from tests.pyspark_log.replicated_rows import (
 )
 
 
-@pytest.fixture
-def topic():
+@pytest.fixture(params=["log", "parquet"])
+def topic(request, monkeypatch):
     """Topic t of BATCHES large rows in as many files, which are on all three nodes; node 0 leads."""
-    topic = ReplicatedTopic(Stores(Fallible))
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", LARGE)  # each row is a row group, as it is a chunk
+    topic = ReplicatedTopic(Stores(Fallible), segment_format=request.param)
     for number in range(BATCHES):
         topic.append({0: [row(number)]}, on=ALL, acks="all")
     return topic
@@ -74,17 +75,20 @@ def test_the_only_whole_log_is_scanned_if_no_index_is_whole(topic):
     for node in ALL:
         store(topic, node).delete(f"{key}.index")
     for node in ("0", "1"):
-        damage(topic, node, f"{key}.log", 3 * LARGE)
+        damage(topic, node, layout.segment_file(key), segment.scan(store(topic, node), key)[3].position + 70)
     assert read(topic, planned(topic)) == ROWS
 
 
 def test_a_segment_that_was_cut_on_one_node_is_read_from_another(topic):
     key = rolled(topic, 20)
     damaged = store(topic, "0")
-    whole = damaged.read(f"{key}.log")
+    whole = damaged.read(layout.segment_file(key))
     # Between two chunks, where nothing but the journal says that more is to come.
-    damaged.put(f"{key}.log", whole[: segment.scan(damaged, key)[11].position])
-    segment.rebuild_index(damaged, key)
+    damaged.put(layout.segment_file(key), whole[: segment.scan(damaged, key)[11].position])
+    if layout.is_parquet(key):
+        damaged.delete(f"{key}.index")
+    else:
+        segment.rebuild_index(damaged, key)
     assert read(topic, planned(topic)) == ROWS
 
 

@@ -14,8 +14,8 @@ WORKER = Path(__file__).with_name("memory_worker.py")
 
 
 @pytest.fixture
-def log(tmp_path):
-    return PlainLog(tmp_path)
+def log(root):
+    return PlainLog(root)
 
 
 def worker(log, *arguments):

@@ -10,13 +10,14 @@ from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
 from tests.direct import Stream, read, values
+from tests.elsewhere import new_root
 from tests.plain_log import NOON_MS, PlainLog
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     """Topic t: six rows in partition 0, a second apart, in two batches; two in partition 1; none in partition 2."""
-    log = PlainLog(tmp_path_factory.mktemp("log"))
+    log = PlainLog(new_root(tmp_path_factory.mktemp("log")))
     log.create("t", 3)
     log.append("t", {0: [b"a0", b"a1", b"a2"], 1: [b"b0"]}, [NOON_MS, NOON_MS + 1000, NOON_MS + 2000, NOON_MS])
     log.append(
@@ -141,14 +142,14 @@ def test_times_for_some_partitions_only_are_an_error(path):
         found(path, startingOffsetsByTimestamp=f'{{"t":{{"0":{NOON_MS}}}}}')
 
 
-def test_a_time_finds_the_first_late_row_among_rows_out_of_order(tmp_path):
-    log = PlainLog(tmp_path)
+def test_a_time_finds_the_first_late_row_among_rows_out_of_order(root):
+    log = PlainLog(root)
     log.create("t")
     for times in ([NOON_MS + 50, NOON_MS], [NOON_MS + 10, NOON_MS + 20], [NOON_MS + 60, NOON_MS + 5]):
         log.append("t", {0: [b"%d" % (time - NOON_MS) for time in times]}, times)
-    rows = read(tmp_path, subscribe="t", startingTimestamp=NOON_MS + 51)
+    rows = read(root, subscribe="t", startingTimestamp=NOON_MS + 51)
     assert [row["value"] for row in rows] == [b"60", b"5"]
-    assert len(read(tmp_path, subscribe="t", startingTimestamp=NOON_MS + 15)) == 6
+    assert len(read(root, subscribe="t", startingTimestamp=NOON_MS + 15)) == 6
 
 
 LATEST_STRATEGY = {"startingOffsetsByTimestampStrategy": "latest"}
@@ -227,12 +228,12 @@ def test_a_stream_that_starts_at_a_time_that_no_row_has_reached_fails(path):
 
 
 @pytest.mark.parametrize(("seconds", "first"), [(0, 2), (2, 2), (3, 3), (4, 4)])
-def test_a_time_is_found_if_the_log_starts_in_the_middle_of_a_chunk(tmp_path, seconds, first):
-    log = PlainLog(tmp_path)
+def test_a_time_is_found_if_the_log_starts_in_the_middle_of_a_chunk(root, seconds, first):
+    log = PlainLog(root)
     log.create("t")
     log.append("t", {0: A}, [NOON_MS + 1000 * i for i in range(len(A))])
     log.log.topic("t").submit(DeleteRecords(0, 2))
-    assert found(tmp_path, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
+    assert found(root, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
 
 
 BEGINS_BEHIND = {"startingOffsets": '{"t":{"0":4,"1":2,"2":0}}', "endingTimestamp": NOON_MS + 1000}
@@ -271,13 +272,13 @@ def test_a_topic_wide_offset_is_for_the_assigned_partitions(path):
     assert values(read(path, assign='{"t":[1]}', startingOffsets='{"t":"earliest"}')) == {1: B}
 
 
-def test_a_topic_wide_offset_is_for_the_partitions_at_planning(tmp_path):
-    log = PlainLog(tmp_path)
+def test_a_topic_wide_offset_is_for_the_partitions_at_planning(root):
+    log = PlainLog(root)
     log.create("t")
     log.append("t", {0: [b"a"]})
     reassigner.add_partitions(log.log.topic("t"), 2)
     log.append("t", {1: [b"b"]})
-    assert values(read(tmp_path, subscribe="t", startingOffsets='{"t":"earliest"}')) == {0: [b"a"], 1: [b"b"]}
+    assert values(read(root, subscribe="t", startingOffsets='{"t":"earliest"}')) == {0: [b"a"], 1: [b"b"]}
 
 
 def test_a_topic_wide_offset_must_be_of_a_subscribed_topic(path):

@@ -6,15 +6,16 @@ import pytest
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import follower, reassigner
 from tests.coordinator.several_nodes import Stores
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 from tests.plain_log import record
 
 OLD, NEW = ("0", "1", "2"), ("3", "4", "5")
@@ -83,9 +84,9 @@ def rows_of(log, split):
 @pytest.fixture
 def stores():
     """Six nodes with topic t on the first three; node 0 is the root, with the journals."""
-    stores = Stores(MemoryStore)
+    stores = Stores(PlainStore)
     log = stores.with_nodes(6, real_environment())
-    config = TopicConfig(min_insync_replicas=2, segment_bytes=4096, flush_messages=4 * ROWS)
+    config = TopicConfig(min_insync_replicas=2, segment_bytes=4096, flush_messages=4 * ROWS, retention_ms=UNLIMITED)
     log.create_topic("t", PARTITIONS, config, replicas=[OLD, ("1", "2", "0")])
     return stores
 

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.commit import isr_recovery
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
@@ -75,6 +76,7 @@ def test_missing_rights_fail_the_batch_and_shrink_no_isr():
     assert topic.refresh().partitions[0].isr == ALL
 
 
+@pytest.mark.on_disk("a bucket is not mounted, so its marker is not read again")
 def test_missing_rights_to_read_the_marker_again_fail_the_batch(monkeypatch):
     topic = ThreeNodes()
     disk = topic.disk("2")
@@ -121,6 +123,7 @@ def test_an_existing_damaged_copy_makes_no_holder():
     assert topic.partition.isr == ("0", "1")
 
 
+@pytest.mark.on_disk("replaces what the writer of a store in memory calls")
 def test_a_copy_made_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
     topic = away_for_a_batch()
     staged = topic.stage(b"b")
@@ -223,6 +226,7 @@ def test_a_refused_batch_brings_reachable_nodes_back(acks):
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "2"), 3)
 
 
+@pytest.mark.on_disk("replaces what the writer of a store in memory calls")
 def test_a_file_written_while_a_disk_was_not_mounted_is_not_counted(monkeypatch):
     topic = ThreeNodes()
     disk = topic.disk("2")

@@ -3,7 +3,8 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from pyspark_log.client.write.rows import check_columns, record_bytes, rows_of
+from pyspark_log.client.write.row_bytes import record_bytes
+from pyspark_log.client.write.rows import check_columns, rows_of
 from pyspark_log_storage import schema
 from pyspark_log_storage.errors import InvalidRecord
 

@@ -4,15 +4,16 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.client.write import staging as module
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.partitioner import partition_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout, node
 from pyspark_log_storage.append_file import scan
 from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import InvalidRecord, NodeMissing
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 from tests.plain_log import PlainLog, record
 
 
@@ -168,9 +169,10 @@ def test_a_discarded_staging_leaves_nothing_behind(log):
     assert list(log.log.store.list("")) == before
 
 
+@pytest.mark.on_disk("a bucket is not mounted, so its marker is not read again")
 def test_a_node_of_another_incarnation_after_the_write_is_noticed(log):
     store = log.log.store
-    assert isinstance(store, MemoryStore)
+    assert isinstance(store, PlainStore)
     task = staging(log)
     task.add(Rows(record([b"x"]), None, None))
     marker = node.read_marker(store)

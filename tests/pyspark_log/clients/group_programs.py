@@ -1,6 +1,5 @@
 """Programs that are members of a group, in one process: each acts when the test lets it poll."""
 
-from contextlib import suppress
 from time import monotonic
 
 from pyspark_log import Consumer, ConsumerRebalanceListener, TopicPartition
@@ -79,16 +78,24 @@ class Programs:
         return self.log.log.group("g", create=True).journal.state
 
     def poll(self, until, commit=False):
-        """Let the programs poll in turn until something holds."""
+        """Let the programs poll in turn until something holds. Those that commit do so after each poll with rows.
+
+        A commit that a rebalance refuses is made again after the next poll. A member that lost its partitions by then
+        leaves the rows to their new reader, so who needs each row committed waits for that, not for the rows.
+        """
         deadline = monotonic() + GUARD
+        refused: set[Consumer] = set()
         while not until():
             assert monotonic() < deadline, self.state
             for each in list(self.running):
                 found = [(row.partition, row.offset) for row in each.poll(2)]
                 self.rows[each] += found
-                if found and commit:
-                    with suppress(RebalanceInProgress):  # the next commit has these rows too
+                if commit and (found or each in refused):
+                    refused.discard(each)
+                    try:
                         each.commit()
+                    except RebalanceInProgress:
+                        refused.add(each)
 
     def settle(self, partitions=6):
         """Let them poll until each partition has its reader, and all programs have as many as each other."""

@@ -10,8 +10,8 @@ from tests.plain_log import PlainLog
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t", 2)
     made.create("one", max_message_bytes=1000)
     return made

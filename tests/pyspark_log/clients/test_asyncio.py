@@ -12,8 +12,8 @@ GUARD = 60
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t", 2)
     return made
 

@@ -10,8 +10,8 @@ from tests.plain_log import PlainLog
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t", 3)
     made.create("u")
     return made

@@ -15,8 +15,8 @@ GUARD = 20
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t")
     return made
 

@@ -21,8 +21,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t", 2)
     return made
 
@@ -388,6 +388,6 @@ class TestWhatThereIs:
         assert consumer.offsets_for_times({T0: 401}) == {T0: None}
         assert consumer.offsets_for_times({("t", 0): 150}) == {T0: OffsetAndTimestamp(1, 200)}
 
-    def test_is_nothing_without_a_cluster(self, tmp_path):
-        with Consumer(tmp_path / "nowhere") as consumer, pytest.raises(NoCluster):
+    def test_is_nothing_without_a_cluster(self, root):
+        with Consumer(root / "nowhere") as consumer, pytest.raises(NoCluster):
             consumer.topics()

@@ -23,7 +23,7 @@ def program(page):
         ("README.md", "/tmp/cities/log", "cities", ["0", "b'at' b'Wien'"]),
     ],
 )
-def test_a_program_of_the_documentation_runs(tmp_path, capsys, page, address, topic, printed):
-    PlainLog(tmp_path).create(topic)
-    exec(program(page).replace(address, str(tmp_path)), {})
+def test_a_program_of_the_documentation_runs(root, capsys, page, address, topic, printed):
+    PlainLog(root).create(topic)
+    exec(program(page).replace(address, str(root)), {})
     assert capsys.readouterr().out.splitlines() == printed

@@ -96,7 +96,7 @@ def test_retries_end_with_the_delivery_timeout(cluster):
             producer.send("t", b"second").result(60)
 
 
-def test_a_producer_that_is_killed_between_staging_and_commit_leaves_nothing(tmp_path):
+def test_a_producer_that_is_killed_between_staging_and_commit_leaves_nothing(root):
     program = """
         import os, signal, sys
         from pyspark_log import Producer
@@ -112,14 +112,14 @@ def test_a_producer_that_is_killed_between_staging_and_commit_leaves_nothing(tmp
             producer.send("t", b"lost-%d" % number)
         producer.flush()
     """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], cwd=ROOT, check=False)
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(root)], cwd=ROOT, check=False)
     assert ended.returncode == -signal.SIGKILL
-    with Producer(tmp_path) as producer:
+    with Producer(root) as producer:
         assert producer.send("t", b"next").result(60).offset == 1
-    assert values(tmp_path) == [b"written", b"next"]
+    assert values(root) == [b"written", b"next"]
 
 
-def test_a_producer_that_is_killed_at_any_time_leaves_whole_batches(tmp_path):
+def test_a_producer_that_is_killed_at_any_time_leaves_whole_batches(root):
     program = """
         import sys, itertools
         from pyspark_log import Producer
@@ -133,13 +133,13 @@ def test_a_producer_that_is_killed_at_any_time_leaves_whole_batches(tmp_path):
     acknowledged = []
     for _ in range(3):
         with subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+            [sys.executable, "-c", textwrap.dedent(program), str(root)], cwd=ROOT, stdout=subprocess.PIPE
         ) as process:
             for _ in range(20):
                 number = process.stdout.readline().strip()
             acknowledged.append(int(number))
             os.kill(process.pid, signal.SIGKILL)
-    found = values(tmp_path)
+    found = values(root)
     assert found[::3] == found[1::3] == found[2::3]
     starts = [index for index, value in enumerate(found[::3]) if value == b"0"]
     lengths = [end - start for start, end in zip(starts, [*starts[1:], len(found) // 3], strict=True)]

@@ -14,6 +14,7 @@ from pyspark_log import Consumer, Producer
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.sender import Sender
 from pyspark_log_storage.errors import InvalidInput
+from tests.bare_venv import environment_with_pandas
 from tests.plain_log import PlainLog
 
 ROOT = Path(__file__).parents[3]
@@ -21,8 +22,8 @@ GUARD = 60
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t")
     return made
 
@@ -33,7 +34,8 @@ def rows(log):
 
 def run(program, *arguments):
     command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=GUARD)
+    env = environment_with_pandas()
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=GUARD)
 
 
 class TestAProducer:

@@ -70,15 +70,15 @@ class TestARow:
             producer.flush()
             assert {each.result(GUARD).partition for each in later} != {futures[0].result().partition}
 
-    def test_creates_its_topic(self, tmp_path):
-        with Producer(tmp_path / "new", num_partitions=4) as producer:
+    def test_creates_its_topic(self, root):
+        with Producer(root / "new", num_partitions=4) as producer:
             producer.send("fresh", b"")
             assert producer.partitions_for("fresh") == 4
 
-    def test_creates_no_topic_if_the_options_say_so(self, log, tmp_path):
+    def test_creates_no_topic_if_the_options_say_so(self, log, root):
         with Producer(log.path, auto_create_topics_enable=False) as producer, pytest.raises(UnknownTopic):
             producer.send("missing", b"")
-        nowhere = Producer(tmp_path / "nowhere", auto_create_topics_enable=False, max_block_ms=0)
+        nowhere = Producer(root / "nowhere", auto_create_topics_enable=False, max_block_ms=0)
         with nowhere as producer, pytest.raises(NoCluster):
             producer.send("missing", b"")
 

@@ -1,5 +1,6 @@
 """How a Producer gathers rows and writes them: its threads, its buffer, and flush."""
 
+import queue
 import threading
 import time
 
@@ -41,6 +42,25 @@ class TestTheSender:
             producer.send("one", b"").result(GUARD)
         *_, newest = log.log.topic("one").journal.state.files
         assert born_of(newest.name) == log.log.topic("one").journal.number - 1
+
+    def test_gathers_what_is_sent_while_one_batch_is_committed_and_the_next_one_is_staged(self, log, monkeypatch):
+        begun, go, staged = threading.Event(), threading.Event(), queue.SimpleQueue()
+        stage, commit = Sender._stage, Sender._commit
+        monkeypatch.setattr(Sender, "_stage", lambda *given: (staged.put(given), stage(*given))[1])
+        monkeypatch.setattr(Sender, "_commit", lambda *given: (begun.set(), go.wait(GUARD), commit(*given))[2])
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.send("one", b"first")
+            assert begun.wait(GUARD)
+            try:
+                producer.send("one", b"second")
+                assert [staged.get(timeout=GUARD) for _ in range(2)]
+                producer.send("one", b"third")
+                with pytest.raises(queue.Empty):
+                    staged.get(timeout=0.05)  # in which a free sender takes it
+                producer.send("one", b"fourth")
+            finally:
+                go.set()
+        assert staged.qsize() == 1
 
     def test_leaves_the_maintenance_to_a_thread_of_its_own(self, log, monkeypatch):
         monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)

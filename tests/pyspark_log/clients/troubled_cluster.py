@@ -9,20 +9,20 @@ from pyspark_log import Consumer, Producer
 from pyspark_log_coordinator.log.log import Log
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.troubled_store import TroubledStore
-from tests.memory_store import MemoryStore
+from tests.elsewhere import PlainStore
 
 
 class TroubledCluster:
     """The store of the cluster, as each client sees it: with troubles of its own."""
 
     def __init__(self, monkeypatch):
-        self.inner = MemoryStore("/cluster")
+        self.inner = PlainStore("/cluster")
         self.stores = []
         for module in ("producer", "consumer", "housekeeper"):
             monkeypatch.setattr(f"pyspark_log.clients.{module}.own_log", self.log)
-        monkeypatch.setattr("pyspark_log.clients.housekeeper.own_stores_at", lambda _: lambda _: self.inner)
+        monkeypatch.setattr("pyspark_log.clients.housekeeper.own_stores_at", lambda *_: lambda _: self.inner)
 
-    def log(self, path="/cluster"):
+    def log(self, path="/cluster", options=None):
         self.stores.append(TroubledStore(self.inner))
         return Log(self.stores[-1], fake_environment())
 

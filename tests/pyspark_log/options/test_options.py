@@ -120,8 +120,9 @@ class TestNames:
     def test_of_a_catalog_table_are_refused_with_what_works(self):
         error = refusal(parse_source, {"option.path": "/cluster", "owner": "me", "provider": "p"}, streaming=False)
         assert str(error) == (
-            "option option.path cannot be used: a Python data source does not get the options of a catalog table; use"
-            " a temporary view or spark.read"
+            "option option.path cannot be used: a Python data source does not get the options of a catalog table;"
+            " create it without them, and give them with each statement: FROM events WITH (path='...',"
+            " subscribe='...'). Or use a temporary view or spark.read"
         )
 
     def test_of_a_catalog_table_with_a_path_are_refused_likewise(self):
@@ -207,7 +208,8 @@ class TestPath:
         assert str(error) == (
             "option path is required for a streaming read; expected a path or a file: URL, or several separated by"
             " commas. Address of the cluster: its root, or one or several of its journal nodes. `.load(path)`,"
-            " `.start(path)` and `.save(path)` set it too."
+            " `.start(path)` and `.save(path)` set it too. A table of Spark's catalog has no options: give them with"
+            " each statement, as in `FROM events WITH (path='...', subscribe='...')`."
         )
 
     def test_is_returned_as_it_is(self):

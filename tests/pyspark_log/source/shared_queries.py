@@ -210,3 +210,22 @@ class Queries:
     def copies(self) -> Counter[tuple[int, int]]:
         """How often each row was processed."""
         return Counter(row for each in (*self.all, *self.gone) for row in each.rows())
+
+    @property
+    def is_once(self) -> bool:
+        """Whether each row was processed, and none twice."""
+        return self.copies() == dict.fromkeys(self.written, 1)
+
+    def sharing(self, *names: str) -> list[Query]:
+        """Return new queries that have read and committed all that there is, each its part."""
+        made = [self.query(name) for name in names]
+        self.append(10)
+        self.settle()
+        self.settle()
+        return made
+
+    def committed(self, number: int) -> int:
+        """Return the group's committed offset of a partition."""
+        found = self.group.committed(self.log.log.topic("t").topic_id, number)
+        assert found is not None
+        return found.offset

@@ -29,9 +29,9 @@ FROM_GROUP = {**IN_GROUP, "startingOffsets": "group"}
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(root):
     """Topic t with ten rows in each of two partitions."""
-    log = PlainLog(tmp_path)
+    log = PlainLog(root)
     log.create("t", 2)
     append(log, range(10))
     return log

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.source.split_reader import SplitPartition, read_split
@@ -12,11 +13,13 @@ from pyspark_log_storage.errors import DataLoss, ObjectMissing
 from tests.direct import Stream
 from tests.plain_log import PlainLog
 
+VALUE = StructType([StructField("value", BinaryType())])
+
 
 @pytest.fixture
-def log(tmp_path):
+def log(root):
     """Topic t of ten rows in ten chunks, which are due for rolling."""
-    log = PlainLog(tmp_path)
+    log = PlainLog(root)
     handle = log.create("t", file_delete_delay_ms=0)
     for number in range(10):
         log.append("t", {0: [b"%d" % number]})
@@ -36,7 +39,7 @@ def move(log):
 
 
 def values(split):
-    return [value for batch in read_split(split, ("value",)) for value in batch.column("value").to_pylist()]
+    return [value for batch in read_split(split, VALUE) for value in batch.column("value").to_pylist()]
 
 
 def test_rows_that_were_moved_are_found_again(log):

@@ -13,9 +13,9 @@ LARGE_ROWS, SMALL_ROWS = 4, 400
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(root):
     """Topic t with one chunk of large rows, and then one of small ones."""
-    made = PlainLog(tmp_path / "log")
+    made = PlainLog(root / "log")
     made.create("t")
     made.append("t", {0: [random.Random(number).randbytes(10_000) for number in range(LARGE_ROWS)]})
     made.append("t", {0: [b"small"] * SMALL_ROWS})

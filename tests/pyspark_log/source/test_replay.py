@@ -34,9 +34,9 @@ class DirectSpark:
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(root):
     """Topic t with a row in each second since noon, alternating between two partitions."""
-    made = PlainLog(tmp_path)
+    made = PlainLog(root)
     made.create("t", 2)
     times = [[NOON_MS + 1000 * n for n in range(20) if n % 2 == p] for p in (0, 1)]
     rows = {p: [b"%d" % n for n in range(20) if n % 2 == p] for p in (0, 1)}
@@ -131,8 +131,8 @@ def chunks_read(monkeypatch):
     return found
 
 
-def test_a_replay_between_two_times_reads_only_the_chunks_that_it_needs(tmp_path, chunks_read):
-    log = PlainLog(tmp_path)
+def test_a_replay_between_two_times_reads_only_the_chunks_that_it_needs(root, chunks_read):
+    log = PlainLog(root)
     log.create("t")
     for chunk in range(CHUNKS):
         rows = range(chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)

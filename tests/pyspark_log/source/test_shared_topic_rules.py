@@ -12,11 +12,11 @@ from tests.pyspark_log.source.shared_queries import Clock, Queries
 
 
 @pytest.fixture
-def queries(tmp_path, monkeypatch):
+def queries(root, monkeypatch):
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
     monkeypatch.setattr(query_thread, "start", lambda *_: None)
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
-    return Queries(str(tmp_path))
+    return Queries(str(root))
 
 
 def sharing(queries, *names):

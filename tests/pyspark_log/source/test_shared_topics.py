@@ -12,12 +12,12 @@ from tests.pyspark_log.source.shared_queries import Clock, Queries
 
 
 @pytest.fixture
-def queries(tmp_path, monkeypatch):
+def queries(root, monkeypatch):
     """No thread acts by itself, no call waits for rows, and the processes have one clock."""
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
     monkeypatch.setattr(query_thread, "start", lambda *_: None)
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
-    return Queries(str(tmp_path))
+    return Queries(str(root))
 
 
 def test_two_queries_share_the_partitions_and_each_row_is_processed_once(queries):

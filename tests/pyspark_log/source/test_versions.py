@@ -13,8 +13,8 @@ from tests.plain_log import PlainLog
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t", 2)
     return made
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from pyspark_log.client.opening import open_log
+from pyspark_log_storage.store import is_object_store
 from tests.direct import Stream, read, values
 from tests.plain_log import PlainLog
 
@@ -54,23 +55,26 @@ class BusyWriter(Writer):
 
 @pytest.fixture
 def interrupting(path, monkeypatch):
-    """A writer that commits a batch at every second read of the topic's journal by the reader."""
+    """A writer that commits a batch at every second look of the reader at the topic's journal, in a bucket: list."""
     writer, store, looks = Writer(path), open_log(str(path)).store, itertools.count(1)
-    read_object = store.read
 
-    def read_after_a_write(key, *args):
-        if "/journal/entries/" in key and next(looks) % WRITE_AT_EVERY == 0:
-            writer.write()
-        return read_object(key, *args)
+    def after_a_write(look):
+        def looked(key, *args):
+            if "/t/" in key and "/journal/" in key and next(looks) % WRITE_AT_EVERY == 0:
+                writer.write()
+            return look(key, *args)
 
-    monkeypatch.setattr(store, "read", read_after_a_write)
+        return looked
+
+    for name in ("list",) if is_object_store(store) else ("read",):
+        monkeypatch.setattr(store, name, after_a_write(getattr(store, name)))
     return writer
 
 
 @pytest.fixture
-def path(tmp_path):
-    PlainLog(tmp_path / "log").create("t", PARTITIONS)
-    return tmp_path / "log"
+def path(root):
+    PlainLog(root / "log").create("t", PARTITIONS)
+    return root / "log"
 
 
 def assert_whole(by_partition):

@@ -9,8 +9,8 @@ from tests.pyspark_log.clients.group_programs import COOPERATIVE, EAGER, Program
 
 
 @pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
+def log(root):
+    made = PlainLog(root)
     made.create("t", 6)
     return made
 

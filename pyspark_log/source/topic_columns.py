@@ -1,0 +1,86 @@
+"""The columns of the topics that a query subscribes to, looked up on the driver before anything is planned.
+
+Only the cluster's journal is read to see which of them are typed, and then the journals of those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log.client.opening import open_log
+from pyspark_log.options.subscription import Assign, Subscribe
+from pyspark_log.source import typed_row
+from pyspark_log.source.row import chosen_columns
+from pyspark_log_storage import schema
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pyspark_log.options import SourceOptions
+    from pyspark_log.options.subscription import Subscription
+    from pyspark_log_coordinator.log.log import Log
+
+
+def typed_columns(options: SourceOptions) -> tuple[str, pa.Schema] | None:
+    """Return the columns of the typed topics of a query, and the name of one; None if all hold records.
+
+    Topics that do not exist, or not yet, are left out. Raises `InvalidInput` if topics of both kinds, or with
+    different columns, are read together.
+    """
+    try:
+        log = open_log(options.path, options.storage_options)
+    except NoCluster:
+        return None
+    kinds = {name: _is_typed(log, name) for name in _names(log, options.subscription)}
+    typed = [name for name, is_typed in kinds.items() if is_typed]
+    if not typed:
+        return None
+    records = next((name for name, is_typed in kinds.items() if not is_typed), None)
+    if records is not None:
+        raise InvalidInput(
+            f"topic {typed[0]!r} is typed, and topic {records!r} holds records of key and value; read each alone"
+        )
+    if options.include_headers:
+        raise InvalidOption(
+            "includeHeaders",
+            f"option includeHeaders is true, and rows of the typed topic {typed[0]!r} have no headers; remove it",
+        )
+    columns = typed_row.same_columns([(name, _newest(log, name)) for name in typed])
+    return typed[0], columns
+
+
+def check_schema(wanted: StructType, options: SourceOptions) -> None:
+    """Raise `InvalidInput` for an unknown column or another type than the topics have."""
+    try:
+        chosen_columns(wanted)
+    except InvalidInput:
+        found = typed_columns(options)
+        if found is None:
+            raise
+        topic, columns = found
+        typed_row.check(wanted, columns, topic)
+
+
+def _names(log: Log, subscription: Subscription) -> list[str]:
+    known = log.cluster.state.topics
+    match subscription:
+        case Subscribe():
+            return [name for name in subscription.topics if name in known]
+        case Assign():
+            return [name for name in subscription.partitions if name in known]
+        case _:
+            return sorted(name for name in known if subscription.matches(name))
+
+
+def _is_typed(log: Log, name: str) -> bool:
+    stored = log.cluster.state.topics[name].schemas
+    return schema.is_typed(schema.decode_all(stored[:1], f"topic {name!r}")[0])
+
+
+def _newest(log: Log, name: str) -> pa.Schema:
+    try:
+        return schema.columns_of(log.topic(name).schemas[-1])
+    except UnknownTopic as error:
+        raise InvalidInput(f"topic {name!r} was deleted meanwhile; start the query again") from error

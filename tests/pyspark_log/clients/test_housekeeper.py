@@ -1,0 +1,46 @@
+"""Which of many producers of a topic does its maintenance."""
+
+import msgspec
+import pytest
+
+from pyspark_log.clients import housekeeper
+from pyspark_log.clients.housekeeper import Housekeeper
+from pyspark_log_coordinator.environment import real_environment
+
+
+@pytest.fixture
+def rolled(monkeypatch):
+    """The rolls that were begun."""
+    begun = []
+    monkeypatch.setattr(housekeeper, "roll_inline", lambda *given: (begun.append(given), ())[1])
+    monkeypatch.setattr(housekeeper, "plan_inline", lambda _: ("what is due",))
+    return begun
+
+
+def commit(log, *, own, others, lot):
+    """Let a producer draw `lot`, between 0 and 1, after its rows and those of others."""
+    environment = msgspec.structs.replace(real_environment(), uniform=lambda low, high: low + lot * (high - low))
+    keeper, handle = Housekeeper(log.path, environment), log.log.topic("one")
+    handle.refresh()
+    keeper.begin(handle)
+    log.append("one", {0: [b"x"] * (own + others)})
+    handle.refresh()
+    keeper.committed(handle, own)
+    keeper.stop([handle])
+
+
+def test_a_producer_alone_always_does_what_is_due(log, rolled):
+    commit(log, own=10, others=0, lot=1)
+    assert len(rolled) == 1
+
+
+@pytest.mark.parametrize(("lot", "times"), [(0.05, 1), (0.2, 0), (1, 0)])
+def test_a_producer_of_a_tenth_of_the_rows_does_a_tenth_of_what_is_due(log, rolled, lot, times):
+    commit(log, own=10, others=90, lot=lot)
+    assert len(rolled) == times
+
+
+def test_rows_of_others_before_the_last_commit_do_not_count(log, rolled):
+    log.append("one", {0: [b"x"] * 1_000})
+    commit(log, own=10, others=0, lot=0.99)
+    assert len(rolled) == 1

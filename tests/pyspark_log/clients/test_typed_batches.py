@@ -1,0 +1,90 @@
+"""Arrow batches of a typed topic, by the Python clients."""
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log import Consumer, Producer
+from pyspark_log_coordinator.commit import typed_topics
+from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.topic.machine import AlterConfig
+from pyspark_log_storage.column_ddl import parse
+from pyspark_log_storage.errors import InvalidInput, InvalidRecord
+from tests.plain_log import PlainLog
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path)
+    made.log.create_topic("t", 2, columns=parse("id INT NOT NULL, name STRING"))
+    return made
+
+
+@pytest.fixture
+def producer(log):
+    with Producer(log.path, linger_ms=0) as made:
+        yield made
+
+
+def poll(log):
+    with Consumer(log.path) as consumer:
+        consumer.assign(consumer.partitions("t"), "earliest")
+        batches = []
+        while found := consumer.poll_batches():
+            batches += found
+        return batches
+
+
+def rows(log):
+    found = [row for batch in poll(log) for row in batch.rows.drop_columns(["timestamp"]).to_pylist()]
+    return sorted(found, key=lambda row: row["id"])
+
+
+def test_typed_batches_come_back_as_the_newest_columns(log, producer):
+    names = pa.array(["a", None], pa.large_string())
+    first = pa.table({"id": pa.array([1, 2], pa.int64()), "name": names, "partition": pa.array([0, 1])})
+    assert producer.send_batch("t", first).result(60).offsets == {0: (0, 1), 1: (0, 1)}
+    typed_topics.evolve(log.log.topic("t"), parse("id BIGINT, at DATE"))
+    producer.send_batch("t", pa.table({"id": pa.array([3], pa.int8())})).result(60)
+    assert rows(log) == [
+        {"id": 1, "name": "a", "at": None},
+        {"id": 2, "name": None, "at": None},
+        {"id": 3, "name": None, "at": None},
+    ]
+    assert {str(batch.rows.schema.field("id").type) for batch in poll(log)} == {"int64"}
+
+
+def test_rows_of_several_schemas_survive_rolls(log, producer):
+    for number in range(6):
+        producer.send_batch("t", pa.table({"id": pa.array([number], pa.int32()), "partition": [0]})).result(60)
+        if number % 2:
+            typed_topics.evolve(log.log.topic("t"), parse(f"c{number} DOUBLE"))
+    handle = log.log.topic("t")
+    handle.submit(AlterConfig({"flush.messages": "1"}))
+    topic_roll.roll_and_merge(handle)
+    partition = handle.refresh().partitions[0]
+    assert (partition.log_end, len(partition.chunks)) == (6, 0)
+    assert [row["id"] for row in rows(log)] == list(range(6))
+    assert set(rows(log)[0]) == {"id", "name", "c1", "c3", "c5"}
+
+
+def test_what_does_not_fit_is_refused_where_it_is_sent(log, producer):
+    with pytest.raises(InvalidRecord, match=r"topic 't' is typed: .* send Arrow rows .* with send_batch"):
+        producer.send("t", b"v")
+    with pytest.raises(InvalidRecord, match="topic 't': there is no column 'x'"):
+        producer.send_batch("t", pa.table({"id": [1], "x": [1]}))
+    with pytest.raises(InvalidRecord, match="topic 't': column 'id' is null"):
+        producer.send_batch("t", pa.table({"id": pa.array([None], pa.int32())}))
+    with pytest.raises(InvalidRecord, match="topic 't': column 'id' has type uint8, which a topic cannot store"):
+        producer.send_batch("t", pa.table({"id": pa.array([1], pa.uint8())}))
+    with pytest.raises(InvalidRecord, match="topic 't' has no partition 7"):
+        producer.send_batch("t", pa.table({"id": pa.array([1], pa.int32()), "partition": [7]}))
+    assert producer.send_batch("t", pa.table({"id": pa.array([], pa.int32())})).result(60).offsets == {}
+    assert rows(log) == []
+
+
+def test_rows_one_by_one_have_no_key_and_value(log, producer):
+    producer.send_batch("t", pa.table({"id": pa.array([1], pa.int32())})).result(60)
+    with Consumer(log.path) as consumer:
+        consumer.assign(consumer.partitions("t"), "earliest")
+        with pytest.raises(InvalidInput, match=r"topic 't' is typed: .* read them with poll_batches"):
+            consumer.poll(10)

@@ -1,0 +1,269 @@
+"""Writes to typed topics: which frames and rows they take."""
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import IntegerType, NullType, StringType, StructField, StructType
+
+from pyspark_log.client.write.partitioner import murmur2
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic
+from tests.direct import read, source
+from tests.plain_log import PlainLog
+from tests.pyspark_log.typed_frames import write
+
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.timezone.utc)
+
+
+@pytest.fixture
+def path(tmp_path):
+    PlainLog(tmp_path / "log")
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def typed(path):
+    """A topic with the columns id, which is not null, and name."""
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_storage.column_ddl import parse
+
+    open_log(str(path)).create_topic("t", 2, columns=parse("id INT NOT NULL, name STRING"))
+    return path
+
+
+def rows(path, *names, topic="t", **options):
+    found = sorted(read(path, subscribe=topic, **options), key=lambda row: (row["partition"], row["offset"]))
+    return [tuple(row[name] for name in names) for row in found]
+
+
+def test_the_first_write_creates_a_topic_with_the_frames_columns(path):
+    ddl = "id BIGINT NOT NULL, at TIMESTAMP, s STRUCT<x: INT NOT NULL>"
+    write(path, ddl, [{"id": 1, "at": NOON, "s": {"x": 5}}], schema="columns", num__partitions=1)
+    schema = source(path, subscribe="t").schema()
+    assert [f"{each.name}: {each.dataType.simpleString()}" for each in schema] == [
+        "topic: string",
+        "partition: int",
+        "offset: bigint",
+        "timestamp: timestamp",
+        "id: bigint",
+        "at: timestamp",
+        "s: struct<x:int>",
+    ]
+    assert all(each.nullable for each in schema)
+    assert rows(path, "topic", "partition", "offset", "id", "at", "s") == [("t", 0, 0, 1, NOON, {"x": 5})]
+
+
+def test_columns_are_taken_by_name_and_missing_ones_are_null(typed):
+    write(typed, "NAME STRING, id INT", [{"NAME": "a", "id": 1}])
+    write(typed, "id SMALLINT", [{"id": 2}])
+    assert sorted(rows(typed, "id", "name")) == [(1, "a"), (2, None)]
+
+
+def test_partition_and_timestamp_are_those_of_the_row(typed):
+    write(typed, "id INT; +partition; +timestamp; +topic", [{"id": 1, "partition": 1, "timestamp": NOON, "topic": "x"}])
+    assert rows(typed, "id", "partition", "timestamp") == [(1, 1, NOON)]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "error"),
+    [
+        (
+            "id INT, extra INT",
+            r"'t': there is no column 'extra' \(the columns are id INT NOT NULL, name STRING\)",
+        ),
+        ("name STRING", "topic 't': column 'id' is not null, and the frame lacks it"),
+        ("id STRING", "topic 't': column 'id' is int in the topic and string in the frame; cast it"),
+        ("id DOUBLE", "topic 't': column 'id' is int in the topic and double in the frame"),
+        ("value STRING", "topic 't': column 'id' is not null, and the frame lacks it"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused_before_a_row_is_read(typed, ddl, error):
+    with pytest.raises(InvalidRecord, match=error):
+        write(typed, ddl)
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        (StructField("offset", IntegerType()), "column 'offset' cannot be stored"),
+        (StructField("partition", StringType()), "column 'partition' has type string, expected int"),
+        (StructField("name", NullType()), "column 'name' has type void, which a topic cannot store"),
+        (StructField("name", StringType("UTF8_LCASE")), "column 'name' has a collation"),
+    ],
+)
+def test_a_column_that_cannot_be_stored_is_refused_by_name(typed, field, error):
+    with pytest.raises(InvalidRecord, match=f"topic 't': {error}"):
+        write(typed, StructType([StructField("id", IntegerType()), field]))
+
+
+def test_merge_schema_adds_columns_and_widens_numbers(typed):
+    write(typed, "id INT, name STRING", [{"id": 1, "name": "a"}])
+    write(typed, "id BIGINT, at DATE", [{"id": 2**40, "at": NOON.date()}], mergeSchema="true")
+    write(typed, "id INT, name STRING", [{"id": 3, "name": "c"}])
+    assert sorted(rows(typed, "id", "name", "at")) == [(1, "a", None), (3, "c", None), (2**40, None, NOON.date())]
+    assert source(typed, subscribe="t").schema()["id"].nullable is False
+
+
+def test_merge_schema_that_contradicts_is_refused_by_name(typed):
+    with pytest.raises(InvalidRecord, match="topic 't': column 'name' is string and cannot become int"):
+        write(typed, "id INT, name INT", mergeSchema="true")
+
+
+@pytest.mark.parametrize(
+    ("ddl", "row", "error"),
+    [
+        ("id INT", {"id": None}, "topic 't': column 'id' is null, and the topic's column is not null"),
+        ("id BIGINT", {"id": 2**31}, "topic 't': column 'id' has a number that is too large for the topic's column"),
+    ],
+)
+def test_a_row_that_does_not_fit_fails_the_batch_and_writes_nothing(typed, ddl, row, error):
+    with pytest.raises(InvalidRecord, match=error):
+        write(typed, ddl, [{"id": 1}, row])
+    assert rows(typed, "id") == []
+
+
+def test_rows_that_do_not_fit_become_dead_letters(typed):
+    batch = [{"id": 1, "name": "a"}, {"id": 2**40, "name": "b"}, {"id": None, "name": "c"}, {"id": 4, "name": "d"}]
+    write(typed, "id BIGINT, name STRING", batch, dead__letter__topic="dead", key__column="name")
+    assert sorted(rows(typed, "id", "name")) == [(1, "a"), (4, "d")]
+    letters = sorted(rows(typed, "key", "value", "headers", topic="dead", includeHeaders="true"))
+    assert [(key, json.loads(value)) for key, value, _ in letters] == [
+        (b"b", {"id": 2**40, "name": "b"}),
+        (b"c", {"id": None, "name": "c"}),
+    ]
+    said = [{each["key"]: each["value"] for each in headers} for *_, headers in letters]
+    assert {each["__dlq.errors.topic"] for each in said} == {b"t"}
+    assert b"too large for the topic's column" in said[0]["__dlq.errors.exception.message"]
+    assert b"'id' is null" in said[1]["__dlq.errors.exception.message"]
+
+
+def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage(typed):
+    from pyspark_log.client.write.rows import TypedSchema
+    from pyspark_log.client.write.typed_plan import TypedPlan
+    from pyspark_log.client.write.typed_rows import typed_rows
+    from pyspark_log_storage import schema
+    from pyspark_log_storage.column_ddl import parse
+
+    stored = schema.encode(schema.typed(parse("a ARRAY<STRING>, b INT")))
+    plan = TypedPlan(TypedSchema(0, stored), ("a", "b"), None)
+    wrong = pa.array([[b"ok"], [b"\xff", b"x"], None], pa.list_(pa.binary())).view(pa.list_(pa.string()))
+    batch = pa.RecordBatch.from_arrays([wrong, pa.array([1, 2, 3], pa.int32())], names=["a", "b"])
+    with pytest.raises(InvalidRecord, match="topic 't': column 'a' has text that is not UTF-8"):
+        list(typed_rows(batch, plan, "t", now_us=0))
+    letters, good = typed_rows(batch, plan, "t", now_us=0, keeps_refused=True)
+    assert good.record.column("b").to_pylist() == [1, 3]
+    assert json.loads(letters.record.column("value")[0].as_py()) == {"a": ["�", "x"], "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("ddl", "value", "key"),
+    [
+        ("k STRING", "ä", "ä".encode()),
+        ("k BINARY", b"\x00\xff", b"\x00\xff"),
+        ("k BIGINT", 21, (21).to_bytes(8, "big")),
+        ("k INT", -2, (-2).to_bytes(4, "big", signed=True)),
+        ("k SMALLINT", 3, (3).to_bytes(2, "big")),
+    ],
+)
+def test_the_key_column_chooses_the_partition_as_kafkas_serializers_would(path, ddl, value, key):
+    batch = [{"k": value}] * 3 + [{"k": None}]
+    write(path, ddl, batch, schema="columns", num__partitions=64, key__column="k")
+    expected = (int(murmur2(pa.array([key]))[0]) & 0x7FFF_FFFF) % 64
+    assert sorted(rows(path, "partition", "k"), key=str) == sorted([(expected, value)] * 3 + [(0, None)], key=str)
+
+
+def test_a_key_column_that_does_not_exist_or_has_no_bytes_is_refused(typed):
+    with pytest.raises(InvalidRecord, match=r"topic 't': key.column is 'nope', and the columns are id INT"):
+        write(typed, "id INT", key__column="nope")
+    with pytest.raises(InvalidRecord, match=r"topic 'n': key.column 'x' has type double; choose a column of text"):
+        write(typed, "x DOUBLE", topic="n", schema="columns", key__column="x")
+    assert "n" not in PlainLog(typed).log.topics()
+
+
+def test_rows_that_are_larger_than_the_topic_allows_are_refused(typed):
+    with pytest.raises(InvalidRecord, match=r"a row of 1004 bytes is larger than max.message.bytes"):
+        write(typed, "id INT, name STRING", [{"id": 1, "name": "x" * 1000}], max__message__bytes=1000)
+    write(typed, "id INT, name STRING", [{"id": 1, "name": "x" * 996}] * 10, max__message__bytes=1000)
+
+
+def test_records_are_refused_by_a_typed_topic_and_columns_by_a_topic_of_records(typed):
+    PlainLog(typed).create("r")
+    with pytest.raises(InvalidRecord, match="the frame has no column 'value'"):
+        write(typed, "id INT", topic="r")
+    for option in ({"schema": "columns"}, {"mergeSchema": "true"}, {"key.column": "value"}):
+        with pytest.raises(InvalidOption, match="is for typed topics, and topic 'r' holds records"):
+            write(typed, "value STRING", topic="r", **option)
+    frame = StructType([StructField("value", StringType()), StructField("topic", StringType())])
+    with pytest.raises(InvalidRecord, match="topic 't' is typed: it has columns of its own"):
+        _write_by_topic_column(typed, frame)
+    with pytest.raises(InvalidOption, match="set the option topic, or remove schema"):
+        source(typed, schema="columns").writer(frame, False)
+    with pytest.raises(InvalidOption, match=r"dead.letter.topic is 't', a typed topic"):
+        write(typed, "value STRING", topic="r", **{"dead.letter.topic": "t"})
+
+
+def _write_by_topic_column(path, frame):
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from tests.pyspark_log.typed_frames import _task
+
+    writer = source(path).writer(frame, False)
+    with _task():
+        writer.write(iter([pa.RecordBatch.from_pylist([{"value": "v", "topic": "t"}], to_arrow_schema(frame))]))
+
+
+def test_nothing_is_created_for_a_frame_that_is_refused(tmp_path):
+    with pytest.raises(InvalidRecord, match="column 'offset' cannot be stored"):
+        write(tmp_path / "none", StructType([StructField("offset", IntegerType())]), schema="columns")
+    with pytest.raises(InvalidRecord, match="the frame has no column 'value'"):
+        write(tmp_path / "none", "id INT")
+    with pytest.raises((NoCluster, UnknownTopic)):
+        write(tmp_path / "none", "id INT", schema="columns", **{"auto.create.topics.enable": "false"})
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_projection_decodes_only_its_columns(typed, monkeypatch):
+    from pyspark_log_storage import chunk
+
+    decoded, decode = [], chunk.decode
+    monkeypatch.setattr(chunk, "decode", lambda *given: decoded.append(decode(*given)) or decoded[-1])
+    write(typed, "id INT, name STRING", [{"id": 1, "name": "a"}])
+    schema = StructType([StructField("name", StringType()), StructField("topic", StringType())])
+    assert read(typed, schema, subscribe="t") == [{"name": "a", "topic": "t"}]
+    assert [each.schema.names for each in decoded] == [["name", "timestamp"]]
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        (
+            StructField("nope", StringType()),
+            "topic 't': unknown column 'nope'; the columns are topic, partition",
+        ),
+        (StructField("name", IntegerType()), "topic 't': column 'name' has type string, not int; remove .schema()"),
+        (StructField("name", StringType(), nullable=False), "column 'name' is nullable"),
+        (StructField("topic", IntegerType()), "column 'topic' is string and nullable, not int"),
+    ],
+)
+def test_a_schema_that_a_typed_topic_does_not_have_is_refused(typed, field, error):
+    with pytest.raises(InvalidInput, match=error):
+        source(typed, subscribe="t").reader(StructType([field]))
+
+
+def test_topics_of_two_kinds_are_not_read_together(typed):
+    from pyspark_log.client.opening import open_log
+    from pyspark_log_storage.column_ddl import parse
+
+    log = open_log(str(typed))
+    log.create_topic("same", 1, columns=parse("id INT NOT NULL, name STRING"))
+    log.create_topic("other", 1, columns=parse("id BIGINT"))
+    PlainLog(typed).create("r")
+    assert "name" in source(typed, subscribe="t,same").schema().names
+    with pytest.raises(InvalidInput, match="topics 't' and 'other' have different columns"):
+        source(typed, subscribe="t,other").schema()
+    with pytest.raises(InvalidInput, match="topic 't' is typed, and topic 'r' holds records"):
+        source(typed, subscribe="t,r").schema()
+    with pytest.raises(InvalidOption, match="rows of the typed topic 't' have no headers"):
+        source(typed, subscribe="t", includeHeaders="true").schema()
+    assert "value" in source(typed, subscribe="r").schema().names

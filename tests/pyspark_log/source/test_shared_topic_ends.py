@@ -1,0 +1,96 @@
+"""Where a query that shares its topics begins and ends: AvailableNow, no partitions, added ones, a topic made again."""
+
+import pytest
+
+from pyspark_log.client import opening
+from pyspark_log.client.read import query_thread, source_offset, stream_planner
+from pyspark_log_coordinator.replication.reassignment import AddPartitions
+from pyspark_log_storage.errors import DataLoss
+from tests.pyspark_log.source.shared_queries import Clock, Queries
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def queries(root, monkeypatch, clock):
+    monkeypatch.setattr(opening, "real_environment", clock.environment)
+    monkeypatch.setattr(query_thread, "start", lambda *_: None)
+    monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
+    return Queries(str(root))
+
+
+class TestAvailableNow:
+    def begin(self, queries, name):
+        query = queries.query(name)
+        query.reader.prepareForTriggerAvailableNow()
+        return query
+
+    def test_waits_for_the_querys_part_and_ends_when_that_is_read(self, queries, clock):
+        queries.append(10)
+        one = self.begin(queries, "one")
+        assert one.batch()
+        assert queries.is_once
+        began = clock.environment().monotonic()
+        assert not one.batch()
+        assert clock.environment().monotonic() - began < stream_planner.ASSIGNMENT_WAIT_SECONDS / 2
+        assert queries.committed(0) == 10
+
+    def test_reads_only_the_part_of_the_query(self, queries):
+        one, two = queries.sharing("one", "two")
+        queries.append(10)
+        two.start()
+        two.reader.prepareForTriggerAvailableNow()
+        queries.append(10)
+        while two.batch():
+            pass
+        assert max(map(len, two.sink.values())) == 30
+        assert one.planned.isdisjoint(two.planned)
+        two.start()
+        queries.settle()
+        assert queries.is_once
+
+    def test_ends_without_rows_if_a_query_that_is_away_has_all_partitions(self, queries, clock):
+        (one,) = queries.sharing("one")
+        one.kill()
+        queries.append(10)
+        two = self.begin(queries, "two")
+        began = clock.environment().monotonic()
+        assert two.batch()
+        assert not two.batch()
+        assert clock.environment().monotonic() - began < stream_planner.ASSIGNMENT_WAIT_SECONDS / 2
+        assert two.planned == set()
+
+
+def test_the_first_batch_of_a_query_without_partitions_has_an_offset_of_its_member(queries):
+    one = queries.query("one")
+    assert one.plan()
+    found = source_offset.parse(one.offsets[0])
+    assert not found.initial
+    assert found.member.instance_id == "one"
+    assert found.ends() == {}
+
+
+def test_added_partitions_are_read_from_their_start_also_if_the_query_started_at_latest(queries):
+    queries.append(10)
+    queries.written.clear()
+    one = queries.query("one", startingOffsets="latest")
+    one.batch()
+    queries.settle()
+    handle = queries.log.log.topic("t")
+    incarnations = handle.journal.state.incarnations
+    handle.submit(AddPartitions((tuple(incarnations),) * 2, incarnations))
+    queries.append(5, range(6, 8))
+    queries.settle()
+    assert one.planned == set(range(8))
+    assert queries.is_once
+
+
+def test_a_topic_that_was_created_again_is_reported(queries):
+    (one,) = queries.sharing("one")
+    queries.log.log.delete_topic("t")
+    queries.log.create("t", 6)
+    with pytest.raises(DataLoss, match="created again"):
+        one.plan()

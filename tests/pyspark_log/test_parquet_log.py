@@ -1,0 +1,96 @@
+"""A whole log whose old rows are Parquet segments: written, rolled, read in every way without Spark, and repaired."""
+
+import json
+
+import pytest
+
+from pyspark_log.clients.consumer import Consumer
+from pyspark_log_coordinator.audit.verify import verify
+from tests.command_line import CommandLine
+from tests.plain_log import PlainLog, flip_bit
+
+VALUES = [b"value %d" % number for number in range(600)]
+NEWER = [b"newer %d" % number for number in range(5)]
+
+
+@pytest.fixture
+def cli(tmp_path):
+    """Topic t: all rows but the newest were rolled to Parquet by `maintain`."""
+    cli = CommandLine(tmp_path / "log")
+    cli.run(
+        "topics",
+        "create",
+        "t",
+        "--config",
+        "segment.format=parquet",
+        "--config",
+        "retention.ms=-1",
+        "--config",
+        "segment.bytes=1000",
+    )
+    log = PlainLog(cli.path)
+    for start in range(0, len(VALUES), 200):
+        log.append("t", {0: VALUES[start : start + 200]}, times_ms=list(range(start, start + 200)))
+    cli.run("maintain", "t")
+    log.append("t", {0: NEWER}, times_ms=[1000] * len(NEWER))
+    return cli
+
+
+def files(cli):
+    return sorted(cli.path.glob("topics/t/*/0/*.parquet"))
+
+
+def test_every_reader_finds_every_row(cli):
+    assert len(files(cli)) == 3
+    assert not list(cli.path.glob("topics/t/*/0/*.log"))
+    with Consumer(cli.path) as consumer:
+        consumer.assign(consumer.partitions("t"), "earliest")
+        found = []
+        while batches := consumer.poll_batches():
+            found += [value for batch in batches for value in batch.rows.column("value").to_pylist()]
+    assert found == VALUES + NEWER
+    assert cli.out("consume", "t").encode().split() == b" ".join(VALUES + NEWER).split()
+    assert cli.out("consume", "t", "--from", "@250", "--to", "252").encode() == b"value 250\nvalue 251\n"
+
+
+def test_a_topic_may_be_told_later_to_write_parquet(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    cli.run("topics", "create", "t", "--config", "retention.ms=-1", "--config", "segment.bytes=1000")
+    log = PlainLog(cli.path)
+    log.append("t", {0: VALUES[:200]})
+    cli.run("maintain", "t")
+    cli.run("topics", "alter", "t", "--config", "segment.format=parquet")
+    log.append("t", {0: VALUES[200:]})
+    cli.run("maintain", "t")
+    folder = next(cli.path.glob("topics/t/*/0"))
+    assert sorted(each.suffix for each in folder.iterdir() if each.suffix in {".log", ".parquet"}) == [
+        ".log",
+        ".parquet",
+    ]
+    assert cli.out("consume", "t").encode().split() == b" ".join(VALUES).split()
+
+
+def test_damage_is_found_and_an_index_is_made_again(cli):
+    handle = PlainLog(cli.path).log.topic("t")
+    assert verify(handle).findings == []
+    first, second, _ = files(cli)
+    index = first.with_name(f"{first.name}.index")
+    whole = index.read_bytes()
+    index.write_bytes(b"?")
+    assert cli.out("consume", "t", "--max-messages", 1) == "value 0\n"
+    cli.run("recover", "t", code=None)
+    cli.run("verify", "t", "--repair", code=None)
+    assert index.read_bytes() == whole
+    flip_bit(second, 8 * 100)
+    [finding] = verify(handle).findings
+    assert second.name in finding.what + finding.detail
+
+
+def test_dump_shows_row_groups_and_rows(cli):
+    head, first, row, *_ = map(json.loads, cli.out("dump", files(cli)[0], "--rows").splitlines())
+    assert (head["is"], head["base_offset"], head["leader_epochs"]) == ("Parquet segment", 0, [[0, 0]])
+    assert (first["base_offset"], first["position"], first["rows"]) == (0, 4, 200)
+    assert row["value"] == "value 0"
+    index = files(cli)[0].with_name(f"{files(cli)[0].name}.index")
+    head, entry = map(json.loads, cli.out("dump", index).splitlines())
+    assert (head["is"], entry["rows"]) == ("index", 200)

@@ -1,0 +1,117 @@
+"""`replay` of a topic with Parquet segments: Spark reads these itself, the source reads the rest, each row once."""
+
+import pytest
+
+import pyspark_log
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
+from pyspark_log_coordinator.segments.roll_plan import RollJob
+from pyspark_log_coordinator.topic.machine import MaintainSegments
+from tests.plain_log import PlainLog
+
+pytestmark = pytest.mark.spark
+ROWS = 40
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """Topic t: partition 0 is rolled, of partition 1 the half, of partition 2 nothing."""
+    made = PlainLog(tmp_path_factory.mktemp("pinned") / "a log")
+    made.create("t", 3, segment_format="parquet")
+    for first in range(0, ROWS, 10):
+        values = {p: [b"%d of %d" % (row, p) for row in range(first, first + 10)] for p in range(3)}
+        made.append("t", values)
+    roll(made, 0, 4)
+    roll(made, 1, 2)
+    return made
+
+
+def roll(log, partition, chunks):
+    handle = log.log.topic("t")
+    one = handle.refresh().partitions[partition]
+    job = RollJob(partition, one.leader_epoch, 1, (), tuple(one.chunks[:chunks]), one.epoch_starts, parquet=True)
+    handle.submit(MaintainSegments((run_roll(log.log.store_at, roll_task_of(handle, job), log.log.environment),)))
+
+
+def by_the_source(spark, log, **options):
+    read = spark.read.format("pyspark_log").option("includeHeaders", "true").options(**options)
+    return read.option("subscribe", "t").load(log.path)
+
+
+def in_order(frame):
+    return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
+
+
+def scans(frame):
+    """Return how often Spark's own reader, and the source, are in the plan of a frame."""
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    return plan.count("FileScan parquet"), plan.count("BatchScan")
+
+
+def test_the_rows_are_those_that_the_source_reads(spark, log):
+    frame = pyspark_log.replay(spark, log.path, "t")
+    assert scans(frame) == (1, 1)
+    wanted = by_the_source(spark, log)
+    assert frame.schema == wanted.schema
+    assert in_order(frame) == in_order(wanted)
+    assert frame.count() == 3 * ROWS
+
+
+def test_the_rows_are_settled_when_the_frame_is_made(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t", 3, segment_format="parquet")
+    for _ in range(4):
+        log.append("t", {p: [b"x"] * 10 for p in range(3)})
+    roll(log, 0, 2)
+    frame = pyspark_log.replay(spark, log.path, "t")
+    log.append("t", {0: [b"later"] * 10})
+    roll(log, 0, 3)  # takes chunks that the frame reads, and later rows
+    assert frame.count() == 120
+    assert frame.where("value = 'later'").count() == 0
+
+
+@pytest.mark.parametrize("bounds", [({0: 5, 1: 25, 2: 3}, {0: 12, 1: 30, 2: 30}), ({0: 0, 1: 7}, {0: 40, 1: 40})])
+def test_rows_between_offsets_are_cut_out_of_their_files(spark, log, bounds):
+    frame = pyspark_log.replay(spark, log.path, "t", *bounds)
+    found = {(row.partition, row.offset) for row in frame.collect()}
+    start, end = bounds
+    assert found == {(p, offset) for p in start for offset in range(start[p], end[p])}
+    assert frame.count() == len(found)
+
+
+def test_a_filter_of_offsets_reaches_the_files(spark, log):
+    frame = pyspark_log.replay(spark, log.path, "t").where("offset >= 30").select("offset")
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "PushedFilters: [IsNotNull(offset), GreaterThanOrEqual(offset,30)]" in plan
+    assert frame.count() == 30
+
+
+def test_a_topic_of_chunks_is_read_by_the_source_alone(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t")
+    log.append("t", {0: [b"x"] * 10})
+    frame = pyspark_log.replay(spark, log.path, "t")
+    assert scans(frame) == (0, 1)
+    assert frame.count() == 10
+
+
+def test_the_columns_of_a_typed_topic_are_read_from_files_that_are_older_than_some_of_them(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    steps = [
+        "CAST(id AS INT) AS id, CAST(id AS STRING) AS name",
+        "id, 'x' AS name, CAST(id AS DOUBLE) AS extra",
+        "id, 'y' AS name, CAST(id AS DOUBLE) AS extra",
+    ]
+    for step in steps:
+        write = spark.range(30).selectExpr(*step.split(", ")).write.format("pyspark_log").mode("append")
+        write.options(topic="t", schema="columns", mergeSchema="true").option("num.partitions", 1).save(log.path)
+        if step is not steps[-1]:
+            handle = log.log.topic("t")
+            roll(log, 0, len(handle.refresh().partitions[0].chunks))
+    frame = pyspark_log.replay(spark, log.path, "t")
+    wanted = spark.read.format("pyspark_log").option("subscribe", "t").load(log.path)
+    assert scans(frame) == (1, 1)
+    assert frame.schema == wanted.schema
+    assert in_order(frame) == in_order(wanted)
+    assert frame.where("extra IS NULL").count() == 30
+    assert frame.selectExpr("sum(id)").first()[0] == 3 * sum(range(30))
