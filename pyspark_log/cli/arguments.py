@@ -41,6 +41,14 @@ Configs = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="KEY=VALUE", help="Setting of the topic, with Kafka's name; can be repeated."),
 ]
+GroupConfigs = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="KEY=VALUE", help="Setting of the group, with Kafka's name; can be repeated."),
+]
+DeleteConfigs = Annotated[
+    list[str] | None,
+    typer.Option("--delete-config", metavar="KEY", help="Setting to reset to its default; can be repeated."),
+]
 Throttle = Annotated[
     int | None, typer.Option(min=1, metavar="BYTES", help="Maximum bytes to copy per second (default: unlimited).")
 ]
@@ -91,6 +99,17 @@ def settings(pairs: list[str] | None, example: str) -> dict[str, str]:
             refuse("--config", f"{pair!r} is not KEY=VALUE, such as {example}")
         found[key.strip()] = value.strip()
     return found
+
+
+def changes(config: list[str] | None, delete_config: list[str] | None, example: str) -> dict[str, str]:
+    """Return the settings of --config, in a command that also has --delete-config. End the program if they clash."""
+    if not config and not delete_config:
+        refuse("--config, --delete-config", "nothing to change; give at least one of these")
+    given = settings(config, example)
+    both = given.keys() & set(delete_config or ())
+    if both:
+        refuse("--delete-config", f"{min(both)} is also given with --config; remove one of them")
+    return given
 
 
 def replica_assignment(text: str | None) -> tuple[tuple[str, ...], ...] | None:

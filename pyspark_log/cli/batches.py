@@ -13,9 +13,10 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.retrying_staging import RetryingStaging
 from pyspark_log.client.write.rows import rows_of
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.commit.commit import detect_failures
 from pyspark_log_coordinator.retry import RetryPolicy
 

@@ -41,7 +41,7 @@ def create(
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.log import bootstrap
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_storage.store import absolute_url, open_store
+    from pyspark_log_storage.addresses import absolute_url, open_store
 
     stores = [open_store(absolute_url(each)) for each in nodes.split(",")]
     environment = real_environment()

@@ -37,6 +37,7 @@ Examples:
   pyspark-log consume flights --partition 0 --from 120
   pyspark-log consume flights --from @1700000000000 --to @2026-01-31T12:00:00Z
   pyspark-log consume flights --to latest --output flights.parquet
+  pyspark-log consume flights --group audit --follow
 """
 
 
@@ -53,6 +54,15 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             "partition at or after a time: milliseconds since 1970, or such as 2026-01-31T12:00:00Z.",
         ),
     ] = "earliest",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Read as a member of this group, from its committed offsets on, and commit what was printed. --from "
+            "is earliest or latest, for partitions without a committed offset.",
+            show_default=False,
+        ),
+    ] = None,
     end: Annotated[
         str | None,
         typer.Option(
@@ -97,7 +107,8 @@ def consume(  # noqa: PLR0913  # one for each option of the command
 
     Rows are printed partition by partition, so only the rows of one partition are in order.
 
-    Text prints a null value as null. JSON prints binary data as {"base64": "/w=="}.
+    Text prints a null value as null. JSON prints binary data as {"base64": "/w=="}. A row of a typed topic is printed
+    as a JSON object, in text with its columns alone.
     """
     form = Format.JSON if json else form
     arguments.check_key_separator(key_separator, form)
@@ -107,10 +118,27 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         _refuse_with_follow(row_positions.TO, follow=follow)
     if output is not None:
         _check_output(output, follow=follow, is_formatted=form is Format.JSON or key_separator is not None)
+    if group is not None:
+        _check_group(start, end, output)
     try:
         log = open_log(path)
         handle = log.topic(topic)
         partitions = _chosen(handle, partition)
+        if group is not None:
+            from pyspark_log.cli.consume_group import Wanted, consume_as_member
+
+            found = {number: handle.journal.state.partitions[number].high_watermark for number in partitions}
+            wanted = Wanted(
+                topic,
+                group,
+                tuple(partitions) if partition else None,
+                "earliest" if start == "earliest" else "latest",
+                rack or "",
+                max_messages,
+                None if follow else found,
+            )
+            consume_as_member(path, wanted, _printer(form, key_separator), functools.partial(_wait, 0))
+            return
         begins = row_positions.offsets_at(row_positions.FROM, start, handle, partitions)
         ends = None
         if end is not None:
@@ -138,6 +166,19 @@ def consume(  # noqa: PLR0913  # one for each option of the command
 def _refuse_with_follow(name: str, *, follow: bool) -> None:
     if follow:
         arguments.refuse(name, "--follow waits for rows without end; omit one of the two")
+
+
+def _check_group(start: str, end: str | None, output: pathlib.Path | None) -> None:
+    """End the program if an option cannot be used with --group."""
+    if start not in {"earliest", "latest"}:
+        arguments.refuse(
+            row_positions.FROM,
+            f"with --group it is earliest or latest, not {start!r}; to go elsewhere, use: pyspark-log groups "
+            "reset-offsets",
+        )
+    for name, is_given in ((row_positions.TO, end is not None), ("--output", output is not None)):
+        if is_given:
+            arguments.refuse(name, "cannot be combined with --group, which commits what it prints")
 
 
 def _check_output(output: pathlib.Path, *, follow: bool, is_formatted: bool) -> None:
@@ -190,7 +231,7 @@ class _Reading:
 
     def poll(self, log: Log, write: Write, rows_max: int | None) -> int:
         """Write new rows, at most `rows_max`, and return their number."""
-        from pyspark_log.client.read.fetch import BATCH_ROWS, fetch
+        from pyspark_log.client.read.fetch import BATCH_ROWS, fetch, newest_rows
         from pyspark_log.client.read.planning import Range, find_again, split_of
 
         rows = 0
@@ -202,8 +243,9 @@ class _Reading:
                 continue
             split = split_of(self._handle, Range(name, number, begin, end), self._rack)
             for offset, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
+                newest = newest_rows(split, batch)
                 for first in range(0, batch.num_rows, BATCH_ROWS):
-                    record = batch.slice(first, BATCH_ROWS)
+                    record = newest.slice(first, BATCH_ROWS)
                     write(record, name, number, offset + first)
                     self._next[number] = offset + first + record.num_rows
             rows += end - begin

@@ -12,9 +12,9 @@ from pyspark_log.client.opening import open_log
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
+    from pyspark_log.client.partition_health import Trouble
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
-    from pyspark_log_coordinator.model.topic_config import TopicConfig
 
 EXAMPLES = """\b
 Examples:
@@ -22,10 +22,6 @@ Examples:
   pyspark-log topics describe flights --all-configs
   pyspark-log topics describe --under-replicated-partitions
 """
-UNDER_REPLICATED = "under-replicated"
-UNAVAILABLE = "without a leader"
-UNDER_MIN_ISR = "below min.insync.replicas"
-AT_MIN_ISR = "at min.insync.replicas"
 _COLUMNS = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
 
 
@@ -57,11 +53,13 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     LEO (log end offset) is the offset of the next row to be written; HW (high watermark) is that of the next row that
     readers will see.
     """
+    from pyspark_log.client.partition_health import Trouble
+
     wanted = {
-        UNDER_REPLICATED: under_replicated,
-        UNAVAILABLE: unavailable,
-        UNDER_MIN_ISR: under_min_isr,
-        AT_MIN_ISR: at_min_isr,
+        Trouble.UNDER_REPLICATED: under_replicated,
+        Trouble.UNAVAILABLE: unavailable,
+        Trouble.UNDER_MIN_ISR: under_min_isr,
+        Trouble.AT_MIN_ISR: at_min_isr,
     }
     kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
     if len(kinds) > 1:
@@ -94,20 +92,6 @@ def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
     return handles
 
 
-def _troubles(partition: Partition, config: TopicConfig) -> set[str]:
-    """Return the kinds of trouble that a partition is in."""
-    from pyspark_log_coordinator.replication import replicas
-
-    in_sync, needed = len(partition.isr), replicas.required_acks(partition, config)
-    kinds = {
-        UNDER_REPLICATED: in_sync < replicas.replication_factor(partition),
-        UNAVAILABLE: partition.leader is None,
-        UNDER_MIN_ISR: in_sync < needed,
-        AT_MIN_ISR: in_sync == needed,
-    }
-    return {kind for kind, applies in kinds.items() if applies}
-
-
 def _document(handle: TopicHandle) -> dict[str, Any]:
     from pyspark_log_coordinator.model import topic_config
 
@@ -117,8 +101,19 @@ def _document(handle: TopicHandle) -> dict[str, Any]:
         "id": handle.topic_id,
         "journal_entry": handle.journal.number,
         "config": topic_config.show(state.config),
+        **_schema(handle),
         "partitions": [_partition(number, each) for number, each in enumerate(state.partitions)],
     }
+
+
+def _schema(handle: TopicHandle) -> dict[str, Any]:
+    """Return the newest columns of a typed topic, and how many schemas it has had; nothing for a topic of records."""
+    from pyspark_log_storage import column_types, schema
+
+    found = handle.schemas
+    if not schema.is_typed(found[-1]):
+        return {}
+    return {"schema": column_types.ddl(schema.columns_of(found[-1])), "schemas": len(found)}
 
 
 def _partition(number: int, partition: Partition) -> dict[str, Any]:
@@ -138,12 +133,14 @@ def _partition(number: int, partition: Partition) -> dict[str, Any]:
     }
 
 
-def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: str, *, json: bool) -> None:
+def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: Trouble, *, json: bool) -> None:
     """Print the partitions in trouble of a kind."""
+    from pyspark_log.client.partition_health import troubles
+
     rows: list[tuple[Any, ...]] = []
     for handle, document in described:
         state = handle.journal.state
-        matches = [kind in _troubles(each, state.config) for each in state.partitions]
+        matches = [kind in troubles(each, state.config) for each in state.partitions]
         found = [each for each in document["partitions"] if matches[each["partition"]]]
         rows += [(handle.name, *_row(each), _offsets(each["log_end_offsets"])) for each in found]
         if json and found:
@@ -153,7 +150,7 @@ def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: s
     if rows:
         output.print_table(("topic", *_COLUMNS, "LEO of each"), rows)
     else:
-        typer.echo(f"no partition is {kind}")
+        typer.echo(f"no partition is {kind.value}")
 
 
 def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
@@ -165,6 +162,8 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
     typer.echo(f"topic          {handle.name}")
     typer.echo(f"id             {handle.topic_id}")
     typer.echo(f"journal entry  {handle.journal.number:,}")
+    if "schema" in document:
+        typer.echo(f"schema         {document['schema']}")
     if all_configs:
         typer.echo()
         rows = [(name, value, defaults[name]) for name, value in settings.items()]

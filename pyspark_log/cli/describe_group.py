@@ -35,12 +35,14 @@ def describe(
     *,
     group: arguments.GroupId,
     path: arguments.Path,
-    state: Annotated[bool, typer.Option("--state", help="Print only the state of the group.")] = False,
+    state: Annotated[
+        bool, typer.Option("--state", help="Print only the state of the group, and its settings.")
+    ] = False,
     members: Annotated[bool, typer.Option("--members", help="Print only the members, each with its lag.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Print it again every second, until Ctrl-C.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Show the state of a group, its members, and how far it is behind.
+    """Show the state of a group, its members, and its lag.
 
     The lag is the number of rows that the group has not committed; behind is the age of the oldest of them.
     """
@@ -69,6 +71,7 @@ def _is_wanted(key: str, *, state: bool, members: bool) -> bool:
 
 def _look(log: Log, group_id: str) -> Document:
     from pyspark_log.client.groups import lags
+    from pyspark_log_coordinator.group import config as group_config
 
     handle = log.group(group_id)
     group = handle.journal.state
@@ -102,6 +105,7 @@ def _look(log: Log, group_id: str) -> Document:
         "leader": group.leader if group.members else "",
         "rewinds": group.rewinds,
         "journal": f"{handle.journal.place.url}/{handle.journal.folder}",
+        "config": group_config.show(group.config),
         "members": members,
         "partitions": partitions,
     }
@@ -116,6 +120,8 @@ def _print(found: Document, *, everything: bool, members: bool) -> None:
     if not members:
         typer.echo(f"protocol {found['protocol'] or 'none'}, leader {found['leader'] or 'none'}")
         typer.echo(f"journal {found['journal']}")
+        for name, value in found["config"].items():
+            typer.echo(f"config {name}={value}")
         return
     if found["members"]:
         names = ("member", "instance", "client", "host", "assigned", "lag")

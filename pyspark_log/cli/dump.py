@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +39,7 @@ def dump(
     """Print the contents of stored files as JSON lines.
 
     The first line of each file has its name and type: node marker, list of journal nodes, journal entry, register,
-    manifest, snapshot, topic description, append file, segment, index or checkpoint.
+    manifest, snapshot, topic description, append file, segment, Parquet segment, index or checkpoint.
     """
     for file in files:
         try:
@@ -63,7 +64,9 @@ def _documents(file: Path, *, rows: bool) -> Documents:
         yield _head(name, kind)
         for document, header, data in chunks(store, key):
             yield document
-            yield from _rows(header, data, name) if rows else ()
+            yield from _rows(header, data, name, file) if rows else ()
+    elif magic == b"PAR1":
+        yield from _parquet_segment(store, key, file, rows=rows)
     elif magic == b"PLIX":
         yield from _index(store, key, name)
     elif magic in WHOLE:
@@ -190,11 +193,29 @@ def _append_file(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, A
 
 
 def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
-    from pyspark_log_storage import segment
+    from pyspark_log_storage import layout, segment
 
-    for entry, header, data in segment.chunks(store, key.removesuffix(".log")):
+    for entry, header, data in segment.chunks(store, layout.segment_in(key) or key.removesuffix(layout.LOG)):
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
         yield place | _chunk(entry.position, header), header, data
+
+
+def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
+    """Yield the row groups of a Parquet segment."""
+    from pyspark_log_storage import parquet_footer, row_group
+
+    name = str(file)
+    footer = parquet_footer.read(store, key)
+    found = footer.segment
+    yield _head(
+        name, "Parquet segment", base_offset=found.base_offset, leader_epochs=found.leader_epochs, tail=footer.tail
+    )
+    for entry in footer.entries:
+        place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
+        row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
+        yield place | _chunk(entry.position, entry)
+        if rows:
+            yield from _printed(row_group.read_by(store, key, footer, entry, _schemas(str(file.resolve()))))
 
 
 def _index(store: LocalStore, key: str, name: str) -> Documents:
@@ -247,14 +268,46 @@ def _chunk(position: int, header: Any) -> Document:
     }
 
 
-def _rows(header: Any, data: Any, name: str) -> Documents:
-    from pyspark_log_storage import chunk, schema
+def _rows(header: Any, data: Any, name: str, file: Path) -> Documents:
+    from pyspark_log_storage import chunk
 
-    batch = chunk.decode(data, header, schema.RECORD_SCHEMAS, name)
+    yield from _printed(chunk.decode(data, header, _schemas(str(file.resolve())), name))
+
+
+def _printed(batch: Any) -> Documents:
+    from pyspark_log_storage import schema
+
+    if schema.is_typed(batch.schema):
+        yield from _typed_rows(batch)
+        return
     for first in range(0, batch.num_rows, ROWS_AT_ONCE):
         for row in _in_microseconds(batch.slice(first, ROWS_AT_ONCE)).to_pylist():
             row["timestamp"] = _time(row["timestamp"])
             yield {column: _text(value) for column, value in row.items()}
+
+
+@functools.lru_cache(maxsize=1)
+def _schemas(file: str) -> Any:
+    """Return the schemas of a file's topic: those of the description in its folder, else those of records."""
+    from pyspark_log_coordinator.maintenance import topic_description
+    from pyspark_log_storage import schema
+
+    description = Path(file).parent.parent / topic_description.NAME
+    if not description.is_file():
+        return schema.RECORD_SCHEMAS
+    topic = topic_description.decode(description.read_bytes(), str(description)).topic
+    return schema.decode_all(topic.schemas, f"topic {topic.name!r}")
+
+
+def _typed_rows(batch: Any) -> Documents:
+    from pyspark_log.cli.json_rows import typed_columns
+    from pyspark_log.client.typed_json import ENCODER
+
+    for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+        rows = batch.slice(first, ROWS_AT_ONCE)
+        times = _in_microseconds(rows).column("timestamp").to_pylist()
+        for time, columns in zip(times, typed_columns(rows), strict=True):
+            yield {"timestamp": _time(time), **msgspec.json.decode(ENCODER.encode(columns))}
 
 
 def _in_microseconds(batch: Any) -> Any:

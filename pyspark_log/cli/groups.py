@@ -1,4 +1,4 @@
-"""`pyspark-log groups`: list groups, and delete them or their offsets."""
+"""`pyspark-log groups`: list groups, change their settings, and delete them or their offsets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import typer
 from pyspark_log.cli import arguments, describe_group, output
 from pyspark_log.cli.output import counted
 from pyspark_log.client.opening import open_log
+from pyspark_log_storage.errors import UnknownGroup
 
 NO_GROUPS = "no groups yet; a streaming query or a Consumer creates one with option group.id"
 
-app = typer.Typer(help="List and describe groups; reset offsets.", no_args_is_help=True)
+_CONFIG_EXAMPLE = "group.initial.rebalance.delay.ms=0"
+
+app = typer.Typer(help="Administer groups and their offsets.", no_args_is_help=True)
 
 
 @app.command("list", epilog="\b\nExample:\n  pyspark-log groups list")
@@ -35,6 +38,46 @@ def list_groups(path: arguments.Path, json: arguments.Json = False) -> None:
 
 
 app.command("describe", epilog=describe_group.EXAMPLES)(describe_group.describe)
+
+
+@app.command(
+    epilog=f"\b\nExamples:\n  pyspark-log groups alter etl --config {_CONFIG_EXAMPLE}\n"
+    "  pyspark-log groups alter etl --delete-config group.initial.rebalance.delay.ms"
+)
+def alter(
+    group: arguments.GroupId,
+    path: arguments.Path,
+    config: arguments.GroupConfigs = None,
+    delete_config: arguments.DeleteConfigs = None,
+    json: arguments.Json = False,
+) -> None:
+    """Change the settings of a group.
+
+    Changes apply to the next join or commit. Either all of them are made or none. A group that does not exist yet is
+    created, empty, so that its settings are there before its members.
+    """
+    changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
+
+    from pyspark_log_coordinator.group import config as group_config
+    from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+
+    changes |= group_config.defaults(delete_config or ())
+    log = open_log(path)
+    try:
+        before = log.group(group).journal.state.config
+    except UnknownGroup:
+        before = group_config.GroupConfig()
+    group_config.alter(before, changes)  # a group is not created if a setting is refused
+    handle = log.group(group, create=True)
+    old = group_config.show(handle.journal.state.config)
+    new = group_config.show(handle.submit(AlterGroupConfig(changes)).state.config)
+    changed = {key: value for key, value in new.items() if value != old[key]}
+    lines = [f"group {group}: {key}={value} (was {old[key]})" for key, value in changed.items()]
+    output.show(
+        {"group": group, "changed": changed},
+        *(lines or [f"group {group} already has these settings; nothing was changed"]),
+        json=json,
+    )
 
 
 @app.command("delete-offsets", epilog="\b\nExample:\n  pyspark-log groups delete-offsets etl --topic flights")

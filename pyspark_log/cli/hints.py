@@ -11,10 +11,7 @@ ORDER = "put options after the command, as in: pyspark-log topics list --path /d
 KAFKAS = {
     "--bootstrap-server": "use --path for the address of the cluster",
     "--from-beginning": "this is the default; use --from to start elsewhere",
-    "--group": (
-        "consume commits no offsets; other commands take the group without an option, as in: pyspark-log groups "
-        "describe GROUP"
-    ),
+    "--group": "name the group without an option, as in: pyspark-log groups describe GROUP",
     "--offset": "use --from",
     "--property": "use --format and --key-separator",
     "--replica-lag-time-max-ms": (

@@ -7,7 +7,8 @@
     partition                       the partition of the row (default: chosen by the key)
     timestamp                       milliseconds since 1970 (default: the time of the write)
 
-Only `value` is required. Rows that are read also have `topic` and `offset`, which are ignored when written.
+Only `value` is required. Rows that are read also have `topic` and `offset`, which are ignored when written. Rows of a
+typed topic have its columns in place of value, key and headers (see `typed_json`), and are not written in this form.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from pyspark_log.client import typed_json
 from pyspark_log_storage import schema
 from pyspark_log_storage.errors import InvalidRecord
 
@@ -111,6 +113,13 @@ def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
 def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> bytes:
     """Return stored rows as lines; `offset` is the offset of the first row."""
     times = np.floor_divide(np.asarray(record.column("timestamp").cast(pa.int64())), US_PER_MS).tolist()
+    if schema.is_typed(record.schema):
+        own = ({"topic": topic, "partition": partition, "offset": at} for at in range(offset, offset + len(times)))
+        rows = [
+            each | {"timestamp": time} | columns
+            for each, time, columns in zip(own, times, typed_columns(record), strict=True)
+        ]
+        return typed_json.ENCODER.encode_lines(rows)
     rows = [
         {
             "topic": topic,
@@ -131,12 +140,20 @@ def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> b
     return msgspec.json.Encoder().encode_lines(rows)
 
 
+def typed_columns(record: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return the columns of a typed topic's rows, without their times, as objects that `typed_json` encodes."""
+    return typed_json.objects(record.select(record.schema.names[:-1]))
+
+
 def _reason(line: bytes, error: Exception) -> str:
     """Return what is wrong with a line: the field and its value, or the error in plain words."""
     text = str(error)
     for field, expected in _EXPECTED.items():
         if f"`$.{field}" in text:
-            value = bytes(_fields.decode(line)[field]).decode()
+            try:
+                value = bytes(_fields.decode(line)[field]).decode()
+            except (msgspec.MsgspecError, LookupError, RecursionError):
+                return text  # the line is damaged behind the field, too
             return f"its {field}: {value[:_SHOWN_MAX]} is not {expected}"
     if text.startswith("Expected `object`"):
         return "it is not an object"

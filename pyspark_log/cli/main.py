@@ -27,9 +27,13 @@ from pyspark_log.cli import (
     drain,
     dump,
     elect_leaders,
+    export_kafka,
+    group_offsets,
     groups,
     hints,
+    import_kafka,
     maintain,
+    metrics,
     node_run,
     nodes,
     offsets,
@@ -42,6 +46,7 @@ from pyspark_log.cli import (
 )
 from pyspark_log_storage import store_threads
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
 
 FINISH_SECONDS = 1.0
 """How long the program waits at its end for slow stores. A majority has answered; one that hangs may never do."""
@@ -49,9 +54,10 @@ FINISH_SECONDS = 1.0
 
 _ORDER = (
     *("cluster", "nodes", "topics", "produce", "consume", "offsets", "groups", "delete-records"),
-    *("maintain", "node", "verify", "recover", "dump"),
+    *("metrics", "maintain", "node", "verify", "recover", "dump"),
     *("create", "add", "list", "describe", "alter", "add-partitions", "reassign", "elect-leaders", "fence", "unfence"),
-    *("drain", "renew", "migrate-journals", "run", "reset-offsets", "delete-offsets", "delete", "remove", "rebuild"),
+    *("drain", "renew", "migrate-journals", "run", "reset-offsets", "export", "import", "delete-offsets", "delete"),
+    *("remove", "rebuild", "kafka"),
 )
 """The commands as help lists them, those of all groups together: what one does first comes first."""
 
@@ -134,6 +140,8 @@ topics.app.command("add-partitions", epilog=add_partitions.EXAMPLES)(add_partiti
 topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
 nodes.app.command(epilog=drain.EXAMPLES)(drain.drain)
 groups.app.command("reset-offsets", epilog=reset_offsets.EXAMPLES)(reset_offsets.reset_offsets)
+groups.app.command(epilog=group_offsets.EXPORT_EXAMPLES)(group_offsets.export)
+groups.app.command("import", epilog=group_offsets.IMPORT_EXAMPLES)(group_offsets.import_)
 app.add_typer(topics.app, name="topics", cls=_Group)
 app.add_typer(cluster.app, name="cluster", cls=_Group)
 app.add_typer(nodes.app, name="nodes", cls=_Group)
@@ -142,7 +150,10 @@ app.command(epilog=produce.EXAMPLES)(produce.produce)
 app.command(epilog=consume.EXAMPLES)(consume.consume)
 app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
 app.add_typer(groups.app, name="groups", cls=_Group)
+app.add_typer(import_kafka.app, name="import", cls=_Group)
+app.add_typer(export_kafka.app, name="export", cls=_Group)
 app.command("delete-records", epilog=delete_records.EXAMPLES)(delete_records.delete_records)
+app.command(epilog=metrics.EXAMPLES)(metrics.metrics)
 app.command(epilog=maintain.EXAMPLES)(maintain.maintain)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command(epilog=recover.EXAMPLES)(recover.recover)
@@ -155,10 +166,28 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _set_storage_options(text: str | None) -> None:
+    """Give the options to all that the command opens, and to programs that it starts."""
+    if text:
+        StorageOptions.parse(text)
+        os.environ[ENVIRONMENT_VARIABLE] = text
+
+
 @app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    storage_options: Annotated[
+        str | None,
+        typer.Option(
+            envvar=ENVIRONMENT_VARIABLE,
+            callback=_set_storage_options,
+            metavar="JSON",
+            help="Credentials and settings of object stores, with s3fs's names. Others can see arguments: set the "
+            "variable.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     pass

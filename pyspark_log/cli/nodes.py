@@ -40,8 +40,8 @@ def add(
     at this address.
     """
     from pyspark_log_coordinator.log import node_admin
+    from pyspark_log_storage.addresses import absolute_url
     from pyspark_log_storage.names import check_node, check_rack
-    from pyspark_log_storage.store import absolute_url
 
     if node_id is not None:
         check_node(node_id)
@@ -152,8 +152,8 @@ def renew(
     its data is copied from other replicas. A store that was only moved keeps its data.
     """
     from pyspark_log_coordinator.log import node_admin
+    from pyspark_log_storage.addresses import absolute_url
     from pyspark_log_storage.node import read_marker
-    from pyspark_log_storage.store import absolute_url
 
     log = open_log(path)
     before = node_of(log.cluster.state.nodes, node_id)

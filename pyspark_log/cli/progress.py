@@ -1,4 +1,4 @@
-"""A progress bar on stderr, shown only on a terminal."""
+"""Progress bars on stderr, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -28,3 +28,18 @@ def bar(what: str, total_bytes: int, wait: Callable[[int], object] = bool) -> It
             wait(done)
 
         yield advance
+
+
+@contextlib.contextmanager
+def row_bar(what: str, total_rows: int) -> Iterator[Callable[[int], object]]:
+    """Yield a function to be called with the number of rows done since the last call."""
+    if not sys.stderr.isatty():
+        yield bool
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total_rows)
+        yield lambda done: progress.advance(task, done)

@@ -51,7 +51,7 @@ def rebuild(
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.rebuild import execute
     from pyspark_log_coordinator.rebuild.survey import survey
-    from pyspark_log_storage.store import absolute_urls, open_store
+    from pyspark_log_storage.addresses import absolute_urls, open_store
 
     environment = real_environment()
     stores = [open_store(url) for url in absolute_urls(nodes)]

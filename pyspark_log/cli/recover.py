@@ -49,12 +49,12 @@ def recover(
     If --node is an id, the files are also compared with the journals: segments with rows that were truncated while the
     node was unreachable are deleted. Otherwise the node's folder is enough, and no journal is read.
     """
-    from pyspark_log_storage.names import check_topic
+    from pyspark_log_storage.names import check_topic, is_topic
 
     for topic in topics or ():
         check_topic(topic)
     store = _store_of(path, node)
-    names = topics or list(store.folders("topics/"))
+    names = topics or list(filter(is_topic, store.folders("topics/")))
     known = _known_by(path, store, node)
     found = []
     for topic in names:
@@ -82,9 +82,9 @@ def recover(
 
 def _store_of(path: str, node: str | None) -> Store:
     """Return the store of a node. The cluster is opened only for a node id."""
+    from pyspark_log_storage.addresses import absolute_urls, open_store
     from pyspark_log_storage.layout import TOPICS
     from pyspark_log_storage.node import read_marker, require_marker
-    from pyspark_log_storage.store import absolute_urls, open_store
 
     if node is None or "/" in node:
         url, *others = absolute_urls(path if node is None else node)
@@ -114,6 +114,7 @@ def _recovered(
     from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
     from pyspark_log_storage import checkpoints, recovery
     from pyspark_log_storage.node import read_marker
+    from pyspark_log_storage.schema import decode_all
 
     marker = read_marker(store)
     node = None if marker is None else marker.node
@@ -122,6 +123,8 @@ def _recovered(
         folder = TopicFolder(topic, topic_id)
         described = known(folder)
         partitions = described.topic.partitions if described is not None else ()
+        # Without a description nobody knows whether the topic is typed.
+        schemas = None if described is None else decode_all(described.topic.schemas, f"topic {topic!r}")
         points = _recovery_points(store, f"{folder.prefix}{checkpoints.RECOVERY_POINT}")
         with_rows = [number for number, each in enumerate(partitions) if each.chunks]
         for partition in sorted({*points, *with_rows}):
@@ -130,7 +133,7 @@ def _recovered(
             if described is not None and partition in with_rows:
                 newer = unrolled.check(store, folder, described.topic, partition, point, node)
             begin = recovery.first_offset(store, where, point) if everything else point
-            one = recovery.recover(store, where, begin, unrolled=newer.good, dry_run=dry_run)
+            one = recovery.recover(store, where, begin, schemas=schemas, unrolled=newer.good, dry_run=dry_run)
             bad = newer.damage_behind(one.end_offset)
             # A damaged chunk at the end of the intact rows is the cause; a later segment only lacks the rows before it.
             damage = bad.damage if bad is not None and bad.base_offset <= one.end_offset else one.damage

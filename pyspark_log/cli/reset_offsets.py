@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments, offset_files, output
 from pyspark_log.cli.output import counted
 from pyspark_log.client.opening import open_log
 from pyspark_log_storage.errors import InvalidInput, UnknownGroup
@@ -17,10 +17,10 @@ from pyspark_log_storage.errors import InvalidInput, UnknownGroup
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log.cli.offset_files import Offsets
+    from pyspark_log_coordinator.log.log import Log
 
     TopicPartition = tuple[str, int]
-    Offsets = dict[TopicPartition, int]
 
 EXAMPLES = """\b
 Examples:
@@ -69,7 +69,12 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Go to the offsets in a file made by --export."),
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Go to the offsets in a file made by --export or by groups export.",
+        ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Reset the offsets; without it, only show them.")] = False,
     export: Annotated[bool, typer.Option("--export", help="Print lines of topic,partition,offset.")] = False,
@@ -100,7 +105,7 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     log = open_log(path)
     committed = _committed(log, group)
     if from_file is not None:
-        wanted = _read_file(from_file)
+        wanted = _read_file(from_file, group)
     else:
         partitions = sorted(committed) if all_topics else _partitions(log, topic or ())
         time = _time(log, to_datetime, by_duration)
@@ -111,10 +116,10 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
             wanted = _at_time(log, partitions, time)
         else:
             wanted = dict.fromkeys(partitions, to_offset if to_offset is not None else LATEST if to_latest else 0)
-    offsets = {key: _within(log.topic(key[0]), key[1], at) for key, at in sorted(wanted.items())}
-    if execute:
-        from pyspark_log.client.groups import reset
+    from pyspark_log.client.groups import reset, within_log
 
+    offsets = within_log(log, wanted)
+    if execute:
         reset(log, group, offsets)
     _show(group, offsets, committed, executed=execute, export=export, json=json)
 
@@ -140,21 +145,14 @@ def _partitions(log: Log, topics: Iterable[str]) -> list[TopicPartition]:
     found = []
     for text in topics:
         name, colon, numbers = text.partition(":")
-        count = len(log.topic(name).journal.state.partitions)
+        handle = log.topic(name)
         if colon and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", numbers):
             arguments.refuse("--topic", f"{text!r} is not TOPIC:P,P, such as flights:0,1")
-        chosen = sorted({int(each) for each in numbers.split(",")}) if colon else range(count)
-        for number in chosen:
-            _check_partition(name, number, count)
+        everything = range(len(handle.journal.state.partitions))
+        for number in sorted({int(each) for each in numbers.split(",")}) if colon else everything:
+            handle.journal.state.partition(number)  # raises if there is none
             found.append((name, number))
     return found
-
-
-def _check_partition(topic: str, number: int, count: int) -> None:
-    if number >= count:
-        raise InvalidInput(
-            f"topic {topic!r} has no partition {number}; it has {counted(count, 'partition')}, numbered from 0"
-        )
 
 
 def _require_committed(group: str, partitions: Iterable[TopicPartition], committed: Offsets) -> None:
@@ -194,28 +192,18 @@ def _at_time(log: Log, partitions: Iterable[TopicPartition], ms: int) -> Offsets
     return found
 
 
-def _read_file(file: Path) -> Offsets:
-    found = {}
-    for line, text in enumerate(file.read_text(errors="replace").splitlines(), 1):
-        fields = re.fullmatch(r"([^,]+),(\d{1,9}),(\d{1,18})", text.strip())
-        if fields is None:
-            raise InvalidInput(f"{file}, line {line}: {text[:100]!r} is not topic,partition,offset; correct it")
-        found[fields[1], int(fields[2])] = int(fields[3])
-    return found
-
-
-def _within(handle: TopicHandle, number: int, offset: int) -> int:
-    """Return the offset, or the nearest in the log, as Kafka's tool does."""
-    partitions = handle.journal.state.partitions
-    _check_partition(handle.name, number, len(partitions))
-    low, high = partitions[number].log_start, partitions[number].high_watermark
-    return min(max(offset, low), high)
+def _read_file(file: Path, group: str) -> Offsets:
+    """Return the offsets of the group, or those of lines without one."""
+    found = offset_files.read_offsets(str(file))
+    chosen = found.get(group, found.get(None))
+    if chosen is None:
+        raise InvalidInput(f"{file} has no offsets of group {group!r}; choose another file, or correct it")
+    return chosen
 
 
 def _show(group: str, offsets: Offsets, committed: Offsets, *, executed: bool, export: bool, json: bool) -> None:
     if export:
-        for (topic, number), offset in offsets.items():
-            typer.echo(f"{topic},{number},{offset}")
+        offset_files.print_offsets({group: offsets}, named=False)
         return
     documents: list[dict[str, Any]] = [
         {"topic": topic, "partition": number, "committed": committed.get((topic, number)), "new": offset}

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pyspark_log.cli import json_rows
 from pyspark_log_storage import schema
+from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,8 @@ def _parquet(path: Path) -> Iterator[Write]:
     with path.open("wb") as file, pq.ParquetWriter(file, PARQUET, compression="zstd") as writer:
 
         def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+            if schema.is_typed(record.schema):
+                raise InvalidInput(f"topic {topic!r} is typed; write its rows to a .jsonl file, or read it with Spark")
             rows = record.num_rows
             has_headers = "headers" in record.schema.names
             columns = [

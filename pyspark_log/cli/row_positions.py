@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 def check(option: str, text: str) -> None:
     """End the program if `text` is not a position."""
-    if text in WORDS[option] or _OFFSET.fullmatch(text) or (text.startswith("@") and _ms(text) is not None):
+    if text in WORDS[option] or _OFFSET.fullmatch(text) or (text.startswith("@") and ms_of(text) is not None):
         return
     arguments.refuse(
         option,
@@ -41,14 +41,14 @@ def offsets_at(option: str, text: str, handle: TopicHandle, partitions: Sequence
 
     if _OFFSET.fullmatch(text):
         return _at_offset(option, handle, partitions, int(text))
-    ms = _ms(text)
+    ms = ms_of(text)
     position = Earliest() if text == "earliest" else Latest() if ms is None else GlobalTimestamp(ms)
     now = Subscribed({handle.name: handle}, {handle.name: tuple(partitions)})
     found = resolve(now, position, NoMatch.LATEST, ending=option == TO)
     return {number: found[handle.name, number] for number in partitions}
 
 
-def _ms(text: str) -> int | None:
+def ms_of(text: str) -> int | None:
     """Return the time of a position in milliseconds since 1970, or None if it is none."""
     if _MS.fullmatch(text):
         return int(text[1:])

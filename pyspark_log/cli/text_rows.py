@@ -9,7 +9,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log.cli import json_rows
+from pyspark_log.client import typed_json
+from pyspark_log_storage.errors import InvalidInput, InvalidRecord
+from pyspark_log_storage.schema import is_typed
 
 NULL = b"null"
 
@@ -34,7 +37,11 @@ def decode(lines: list[bytes], first_line: int, key_separator: bytes | None) -> 
 
 
 def encode(record: pa.RecordBatch, key_separator: bytes | None) -> bytes:
-    """Return stored rows as lines."""
+    """Return stored rows as lines. Raises `InvalidInput` for a key of a typed topic's rows, which have none."""
+    if is_typed(record.schema):
+        if key_separator is not None:
+            raise InvalidInput("rows of a typed topic have no key; omit --key-separator")
+        return typed_json.ENCODER.encode_lines(json_rows.typed_columns(record))
     values = [NULL if value is None else value for value in record.column("value").to_pylist()]
     if key_separator is None:
         lines = values

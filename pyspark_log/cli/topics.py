@@ -11,9 +11,11 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
 from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.model import settings
-from pyspark_log_storage.errors import TopicExists, UnknownTopic
+from pyspark_log_storage.errors import InvalidRecord, TopicExists, UnknownTopic
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
     from pyspark_log_coordinator.log.log import Log
 
@@ -26,6 +28,7 @@ app = typer.Typer(help="Create, list, describe, alter, reassign and delete topic
 @app.command(
     epilog="\b\nExamples:\n  pyspark-log topics create flights --partitions 8 --replication-factor 3\n"
     "  pyspark-log topics create flights --replica-assignment 0:1,1:2\n"
+    "  pyspark-log topics create flights --schema 'id BIGINT NOT NULL, carrier STRING'\n"
     f"  pyspark-log topics create flights --if-not-exists \\\n    --config {_CONFIG_EXAMPLE}"
 )
 def create(  # noqa: PLR0913, PLR0917 -- the options of a command
@@ -46,6 +49,15 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     ] = None,
     replica_assignment: arguments.ReplicaAssignment = None,
     config: arguments.Configs = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns of a typed topic: Spark's DDL, such as 'id BIGINT NOT NULL, name STRING', or the text of "
+            "df.schema.json() (default: the topic holds records, key and value).",
+            show_default=False,
+        ),
+    ] = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing if the topic already exists.")
     ] = False,
@@ -65,11 +77,18 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     check_topic(name)
     wanted = topic_config.parse(given)
+    columns = _columns(schema)
     log = open_log(path, create=True)
     try:
         number = len(replicas) if replicas is not None else partitions or settings.NUM_PARTITIONS.default
-        handle = log.create_topic(name, number, wanted, replication_factor=replication_factor, replicas=replicas)
+        handle = log.create_topic(
+            name, number, wanted, replication_factor=replication_factor, replicas=replicas, columns=columns
+        )
         created = True
+        if columns is not None:
+            from pyspark_log_coordinator.commit.typed_topics import describe_on_nodes
+
+            describe_on_nodes(handle)
     except TopicExists:
         if not if_not_exists:
             raise
@@ -85,6 +104,18 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         else f"topic {name} already exists with {size}; nothing was changed",
         json=json,
     )
+
+
+def _columns(schema: str | None) -> pa.Schema | None:
+    """Return the columns of a new topic. End the program if the text names none, or some that cannot be stored."""
+    if schema is None:
+        return None
+    from pyspark_log_storage import column_ddl
+
+    try:
+        return column_ddl.parse(schema)
+    except InvalidRecord as error:
+        arguments.refuse("--schema", str(error))
 
 
 @app.command("list", epilog="\b\nExample:\n  pyspark-log topics list --path /data/log")
@@ -122,22 +153,14 @@ def alter(
     name: arguments.Topic,
     path: arguments.Path,
     config: arguments.Configs = None,
-    delete_config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="Setting to reset to its default; can be repeated."),
-    ] = None,
+    delete_config: arguments.DeleteConfigs = None,
     json: arguments.Json = False,
 ) -> None:
     """Change the settings of a topic.
 
     Changes apply to the next write or maintenance. Either all of them are made or none.
     """
-    if not config and not delete_config:
-        arguments.refuse("--config, --delete-config", "nothing to change; give at least one of these")
-    changes = arguments.settings(config, _CONFIG_EXAMPLE)
-    both = changes.keys() & set(delete_config or ())
-    if both:
-        arguments.refuse("--delete-config", f"{min(both)} is also given with --config; remove one of them")
+    changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
     from pyspark_log_coordinator.model import topic_config
     from pyspark_log_coordinator.topic.machine import AlterConfig
