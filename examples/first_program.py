@@ -1,15 +1,15 @@
 """A first program: writes rows into a topic, and reads them as a stream. Optional argument: the folder of the log."""
 
-import os
 import sys
 import tempfile
 
 from pyspark.sql import SparkSession
 
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the Python in which Spark looks for data sources
+import pyspark_log
+
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 log, checkpoint = f"{folder}/log", f"{folder}/checkpoint"
-spark = SparkSession.builder.getOrCreate()
+spark = pyspark_log.configure(SparkSession.builder).getOrCreate()
 
 # A batch write creates the topic. Rows with the same key go to the same partition, and stay in order.
 cities = spark.createDataFrame([("at", "Graz"), ("at", "Linz"), ("fr", "Lyon")], "key STRING, value STRING")

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent.parent
+CONF = REPOSITORY / "spark-conf"
 END_SECONDS_MAX = 30
 
 
@@ -103,19 +104,22 @@ def _environment(scratch: Path) -> dict[str, str]:
         java_home = subprocess.run([finder], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     # Programs that run for less than a minute gain nothing from the JVM's slow, thorough compiler.
     java_options = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    java_options += f" -Dlog4j2.configurationFile={(CONF / 'log4j2.properties').as_uri()}"
     settings = {
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": java_options,
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
-    arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    arguments = ["--properties-file", str(CONF / "spark-defaults.conf")]
+    arguments += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     return os.environ | {
         "JAVA_HOME": java_home,
         # Otherwise Spark looks for data sources, and starts its workers, with the `python3` on the PATH.
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
-        "SPARK_CONF_DIR": str(REPOSITORY / "spark-conf"),
+        # Empty. A JVM whose class path has a folder with files starts without the archive of classes that it may have.
+        "SPARK_CONF_DIR": str(scratch / "conf"),
         "SPARK_LOCAL_DIRS": str(scratch),
         "TMPDIR": str(scratch),
     }
