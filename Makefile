@@ -20,8 +20,20 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 # all in one process, to look at the output of a single test (ARGS="-s ...").
 PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
+# Where the stores of the tests are: STORE=s3 in a bucket of Ceph's, STORE=chaos with faults. A test that was told of such
+# a fault is run again (tests/elsewhere.py).
+STORE ?=
+AGAIN := $(if $(filter chaos,$(STORE)),--reruns 8 --only-rerun "a fault made on purpose")
+
+# What `make test` needs is made two at a time, but not while pip installs the packages into .venv.
+MAKEFLAGS += -j2
+IN_TEST = $(if $(filter test,$(MAKECMDGOALS)),$(1))
+
 # How many worlds `make simulate` runs.
 SEEDS ?= 2000
+
+# What runs is what is installed in .venv.
+unexport PYTHONPATH
 
 # Spark takes its JVM from JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
 WITH_JAVA := JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && SPARK_CONF_DIR="$(CURDIR)/spark-conf"
@@ -33,13 +45,15 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test quick facts check simulate demo bench clean
+.PHONY: help test quick facts check simulate demo bench docs clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest
-	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest; STORE=s3 or STORE=chaos has the stores elsewhere
+	@scripts/install-ceph
+	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" PYSPARK_LOG_STORE=$(STORE) \
+		$(BIN)/python -m pytest $(PARALLEL) $(AGAIN) $(ARGS)
 
 quick: check ## After a change: check, then run the tests that need neither Spark nor many seconds
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not slow' $(ARGS)
@@ -47,7 +61,7 @@ quick: check ## After a change: check, then run the tests that need neither Spar
 facts: $(OLDER_VENV)/stamp ## Try the facts of Spark on the oldest Spark that is supported
 	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest tests/spark_facts $(ARGS)
 
-check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anything
+check: $(VENV)/dev.stamp $(call IN_TEST,$(VENV)/demo.stamp) ## Lint, format, types and layers, without running anything
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -62,15 +76,18 @@ demo: $(VENV)/demo.stamp ## A year of flights through three nodes: one loses its
 bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md
 	$(WITH_SPARK) $(BIN)/python -m benchmarks $(ARGS)
 
+docs: $(VENV)/dev.stamp ## Make a site of the documentation in site/; needs Python 3.11
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 clean: ## Remove .venv and everything that was made
-	rm -rf $(VENV) .venv-spark-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-spark-* .kafka build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/dev.stamp: $(REQUIREMENTS) | $(BIN)/python
 	$(INSTALL) --editable '.[dev]'
 	touch $@
 
-$(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python
+$(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python $(call IN_TEST,$(VENV)/dev.stamp)
 	$(INSTALL) --editable '.[demo]'
 	touch $@
 
@@ -78,7 +95,11 @@ $(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python
 $(VENV)/spark-classes.jsa: $(VENV)/demo.stamp
 	-$(WITH_SPARK) $(BIN)/python -m tests.class_archive
 
-$(OLDER_VENV)/stamp: $(REQUIREMENTS)
+# Without it the tests of Kafka are skipped, and say why.
+$(VENV)/kafka.stamp: tests/servers/kafka_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)
+	-$(BIN)/python -m tests.servers.kafka_jars && touch $@
+
+$(OLDER_VENV)/stamp: $(REQUIREMENTS) | $(call IN_TEST,$(VENV)/demo.stamp)
 	$(call make_venv,$(OLDER_VENV))
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' requirements/dev.txt > $(OLDER_VENV)/constraints.txt
 	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt pip

@@ -36,16 +36,19 @@ class Part(str, enum.Enum):
     MAINTENANCE = "maintenance"
     PLANNING = "planning"
     LOOKUP = "lookup"
+    PARQUET = "parquet"
     MONTH = "month"
     JOURNAL = "journal"
     CLIENTS = "clients"
     PRODUCERS = "producers"
     MEMBERS = "members"
     REPLICATION = "replication"
+    KAFKA = "kafka"
+    S3 = "s3"
 
 
 THROUGHPUT = {Part.WRITE, Part.READ, Part.ROLLED}
-WITH_SPARK = THROUGHPUT | {Part.BYTES, Part.LATENCY, Part.MAINTENANCE, Part.REPLICATION}
+WITH_SPARK = THROUGHPUT | {Part.BYTES, Part.LATENCY, Part.MAINTENANCE, Part.REPLICATION, Part.S3}
 
 
 class Run:
@@ -71,6 +74,7 @@ class Run:
         from benchmarks.latency import measure_latency
         from benchmarks.maintenance import measure_maintenance
         from benchmarks.replication import measure_replicated_write
+        from benchmarks.s3_spark import measure_s3_queries
         from benchmarks.stored import measure_stored
         from benchmarks.throughput import Throughput
 
@@ -87,6 +91,9 @@ class Run:
             if Part.MAINTENANCE in self.parts:
                 for rows, batches, turns in ((1_000, 16, 1),) if self.quick else ((1_000, 64, 8), (100_000, 32, 4)):
                     yield measure_maintenance(spark, self.folder, rows, batches, turns, self.say)
+            if Part.S3 in self.parts:
+                batches, seconds = (10, 10) if self.quick else (20, 30)
+                yield measure_s3_queries(spark, self.folder, batches, seconds, self.say)
             if Part.REPLICATION in self.parts:
                 yield measure_replicated_write(spark, self.folder, self.rows, self.runs, self.say)
 
@@ -99,6 +106,10 @@ class Run:
             from benchmarks.lookup import QUICK_SHAPES, SHAPES, measure_lookup
 
             yield measure_lookup(self.folder, QUICK_SHAPES if self.quick else SHAPES, self.say)
+        if Part.PARQUET in self.parts:
+            from benchmarks.parquet_segments import measure_parquet
+
+            yield measure_parquet(self.folder, 1_000_000 if self.quick else 5_000_000, self.say)
         if Part.REPLICATION in self.parts:
             from benchmarks.replication import measure_replicas
 
@@ -117,9 +128,22 @@ class Run:
 
             yield measure_producers(self.folder, 5 if self.quick else 20, self.say, quick=self.quick)
         if Part.MEMBERS in self.parts:
+            from benchmarks.group_planning import measure_group_planning
             from benchmarks.groups import measure_groups
 
+            yield measure_group_planning(self.folder, 50 if self.quick else 200, self.say)
             yield measure_groups(self.folder, 20 if self.quick else 100, self.say)
+        if Part.KAFKA in self.parts:
+            from benchmarks.kafka import measure_kafka
+
+            yield measure_kafka(self.folder, 200_000 if self.quick else 1_000_000, self.runs, self.say)
+        if Part.S3 in self.parts:
+            from benchmarks.s3 import measure_s3
+            from benchmarks.s3_planning import measure_s3_planning
+
+            yield measure_s3(self.folder, 500_000 if self.quick else 2_000_000, self.runs, self.say)
+            pasts = (1_000, 10_000) if self.quick else (1_000, 10_000, 100_000)
+            yield measure_s3_planning(self.folder, pasts, self.say)
         if Part.MONTH in self.parts:
             from benchmarks.month import measure_month
 

@@ -25,7 +25,7 @@ from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout, node, schema
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.staged_chunk import StagedChunk
@@ -60,7 +60,8 @@ class Writer:
         self._batches = 0
         if not self._journal.refresh().started:
             assignments = (("0",),) * PARTITIONS
-            self._journal.submit(topic.StartTopic("t", "1", TopicConfig(), (), {"0": "i"}, assignments))
+            schemas = tuple(map(schema.encode, schema.RECORD_SCHEMAS))
+            self._journal.submit(topic.StartTopic("t", "1", TopicConfig(), schemas, {"0": "i"}, assignments))
 
     def commit(self) -> float:
         """Commit a batch and return the milliseconds."""

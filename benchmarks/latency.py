@@ -39,17 +39,9 @@ class Latency:
         self.folder = folder
         self.batches = batches + WARM_UP
         self.path = str(folder / "latency")
-        self.sample = str(folder / "latency.arrow")
         Producer(open_log(self.path, create=True), "a", PARTITIONS, ROWS // PARTITIONS).send(self.batches)
-        self._take_sample()
+        self.sample = take_sample(spark, self.path, folder, ROWS)
         self._queries = 0
-
-    def _take_sample(self) -> None:
-        import pyarrow as pa
-
-        rows = self.spark.read.format("pyspark_log").option("subscribe", "a").load(self.path).limit(ROWS).toArrow()
-        with pa.ipc.new_file(self.sample, rows.schema) as file:
-            file.write_table(rows)
 
     def product(self, **options: str) -> list[dict[str, int]]:
         """Return the phases of each micro-batch from topic to topic; `options` are further ones of the source."""
@@ -74,6 +66,17 @@ class Latency:
         return [each["durationMs"] for each in done[WARM_UP:]]
 
 
+def take_sample(spark: SparkSession, path: str, folder: Path, rows: int) -> str:
+    """Return the path of a new Arrow file with rows of the topic `a` of a log."""
+    import pyarrow as pa
+
+    sample = folder / "sample.arrow"
+    found = spark.read.format("pyspark_log").option("subscribe", "a").load(path).limit(rows).toArrow()
+    with pa.ipc.new_file(str(sample), found.schema) as file:
+        file.write_table(found)
+    return str(sample)
+
+
 def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callable[[str], object]) -> list[Line]:
     """Return the lines about micro-batches; each turn has `batches` of them after the warm-up."""
     log(f"{TURNS} turns of {batches} micro-batches of {ROWS:,} rows, after one that does not count")
@@ -82,10 +85,14 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
     latency.ceiling()
     products: list[dict[str, int]] = []
     in_group: list[dict[str, int]] = []
+    sharing: list[dict[str, int]] = []
     ceilings: list[dict[str, int]] = []
-    for _ in range(TURNS):
+    for turn in range(TURNS):
         products += latency.product()
         in_group += latency.product(**{"group.id": "g"})
+        # A new group in each turn: in an old one the partitions would wait for the query of the former turn.
+        member = {"group.id": f"sharing-{turn}", "group.protocol": "cooperative", "group.instance.id": "alone"}
+        sharing += latency.product(**member)
         ceilings += latency.ceiling()
     product, ceiling = _medians(products), _medians(ceilings)
     whole = "triggerExecution"
@@ -99,19 +106,25 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
             ratio=product[whole] / ceiling[whole],
             note=f"median of {len(products)}",
         ),
-        Line(
-            name=f"micro-batch of {ROWS:,} rows, in a group beside without",
-            unit="ms",
-            product=_medians(in_group)[whole],
-            ceiling=product[whole],
-            target=at_most(TARGET_IN_GROUP),
-            ratio=_medians(in_group)[whole] / product[whole],
-            note=f"median of {len(in_group)}",
-        ),
+        _beside("in a group beside without", in_group, product[whole]),
+        _beside("sharing its topic in a group beside without", sharing, product[whole]),
     ]
     return lines + [
         detail(f"of that {phase}", "ms", product[phase], ceiling[phase]) for phase in PHASES if phase in product
     ]
+
+
+def _beside(name: str, phases: list[dict[str, int]], without: float) -> Line:
+    found = _medians(phases)["triggerExecution"]
+    return Line(
+        name=f"micro-batch of {ROWS:,} rows, {name}",
+        unit="ms",
+        product=found,
+        ceiling=without,
+        target=at_most(TARGET_IN_GROUP),
+        ratio=found / without,
+        note=f"median of {len(phases)}",
+    )
 
 
 def _medians(phases: list[dict[str, int]]) -> dict[str, float]:

@@ -33,8 +33,9 @@ OPEN_EVERY = 8
 class Reader:
     """A stream that has read a topic to its end."""
 
-    def __init__(self, path: Path, topic_name: str) -> None:
-        self._reader = StreamReader(row_schema(include_headers=False), {"path": str(path), "subscribe": topic_name})
+    def __init__(self, path: Path | str, topic_name: str, **options: str) -> None:
+        given = {"path": str(path), "subscribe": topic_name, **options}
+        self._reader = StreamReader(row_schema(include_headers=False), given)
         self._limit = self._reader.getDefaultReadLimit()
         self._end = self._reader.latestOffset(self._reader.initialOffset(), self._limit)
 

@@ -18,15 +18,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import class_archive
+from tests import class_archive, elsewhere
+from tests.elsewhere import Root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.servers.running import Server
 
 ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 << 30
 PACKAGE_FOLDERS = [str(ROOT), str(ROOT / "storage"), str(ROOT / "coordinator")]
+WITHOUT_PANDAS = str(ROOT / "tests" / "without_pandas")
 
 # pytest-timeout ends tests that hang. The oldest Spark is tested without hypothesis.
 with contextlib.suppress(ImportError):
@@ -46,8 +50,9 @@ class_archive.make_home()
 os.environ.update(class_archive.environment())
 # Otherwise Spark starts its workers, and looks for sources, with the first `python3` on the path.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-# Spark's workers and other programs find the packages even if they are not installed.
-os.environ["PYTHONPATH"] = os.pathsep.join([*PACKAGE_FOLDERS, *filter(None, [os.environ.get("PYTHONPATH")])])
+# Spark's workers and other programs find the packages even if they are not installed, and do not find pandas.
+_paths = [WITHOUT_PANDAS, *PACKAGE_FOLDERS, *filter(None, [os.environ.get("PYTHONPATH")])]
+os.environ["PYTHONPATH"] = os.pathsep.join(_paths)
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +89,41 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, value in report.user_properties:
             if name == "summary" and report.when == "call":
                 terminalreporter.write_line(str(value))
+    if elsewhere.KIND != "local":
+        passed = {report.nodeid for report in terminalreporter.getreports("passed")}
+        reports = [each for each in terminalreporter.stats.get("", ()) if each.nodeid in passed]
+        calls = {each.nodeid: dict(each.user_properties)[CALLS] for each in reports if each.when == "teardown"}
+        there = sum(made > 0 for made in calls.values())
+        terminalreporter.write_line(
+            f"stores were {elsewhere.KIND}: {there} of the {len(passed)} tests that passed made calls to them, "
+            f"{sum(calls.values())} in all; the others need no such store, or are on disks only"
+        )
+
+
+CALLS = "calls to stores elsewhere"
+
+
+@pytest.fixture(scope="session", autouse=elsewhere.KIND != "local")
+def stores_elsewhere(request: pytest.FixtureRequest) -> None:
+    """Make the stores elsewhere reachable."""
+    needs_server = elsewhere.KIND == "s3" and not elsewhere.has_bucket()
+    elsewhere.use(request.getfixturevalue("ceph") if needs_server else None)
+
+
+@pytest.fixture(autouse=elsewhere.KIND != "local")
+def calls_elsewhere(request: pytest.FixtureRequest, stores_elsewhere: None) -> Iterator[None]:
+    """Record how many calls to stores elsewhere a test has made, and skip one that is `on_disk`."""
+    if marker := request.node.get_closest_marker("on_disk"):
+        pytest.skip(f"on disks only: {marker.args[0]}")
+    before = elsewhere.calls.total()
+    yield
+    request.node.user_properties.append((CALLS, elsewhere.calls.total() - before))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    """A place for the stores of a test: its folder, or where `elsewhere` says."""
+    return elsewhere.new_root(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -99,3 +139,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     # Without the JVM, no late warning of its threads follows pytest's last line.
     jvm.stdin.close()
     jvm.wait()
+
+
+@pytest.fixture(scope="session")
+def ceph(tmp_path_factory: pytest.TempPathFactory) -> "Server":
+    """The S3 server that all processes of the run share: Ceph's."""
+    from tests.servers.running import ceph_in
+
+    own = tmp_path_factory.getbasetemp()
+    return ceph_in((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "ceph")
+
+
+@pytest.fixture(scope="session")
+def ceph_bucket(ceph: "Server") -> str:
+    """A bucket of Ceph's, of this process."""
+    return ceph.new_bucket()
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator["Server"]:
+    """A second S3 server, which starts at once: moto's."""
+    threaded = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    from tests.servers.running import Server
+
+    threaded.start()
+    host, port = threaded.get_host_and_port()
+    yield Server(f"http://{host}:{port}", "moto", "moto")
+    threaded.stop()

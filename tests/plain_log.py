@@ -7,16 +7,18 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage import schema
-from pyspark_log_storage.store import Store, open_store
-from tests.memory_store import MemoryStore
+from pyspark_log_storage.addresses import open_store
+from pyspark_log_storage.store import Store
+from tests.elsewhere import KIND, Address, PlainStore, Root
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 NOON_MS = 1_700_000_000_000
@@ -42,11 +44,12 @@ def record(
 
 
 class PlainLog:
-    """A log in a folder, or in memory where no path is given, or on a store of the test's own."""
+    """A log at an address, or on a `PlainStore` if no path is given, or on a store of the test's own."""
 
-    def __init__(self, path: Path | str | None = None, store: Store | None = None) -> None:
+    def __init__(self, path: Root | str | None = None, store: Store | None = None) -> None:
         self.path = str(path)
-        store = store or (MemoryStore() if path is None else open_store(self.path))
+        self._root: Root = Path(self.path) if KIND == "local" else Address(self.path)
+        store = store or (PlainStore() if path is None else open_store(self.path))
         self.log = Log(store, real_environment())
         self.log.open(create=True)
 
@@ -79,20 +82,20 @@ class PlainLog:
             staging.add(each)
         commit_staged(self.log, [staging.finish()], claim, "all", RetryPolicy(), None)
 
-    def files(self, topic: str) -> Iterator[Path]:
+    def files(self, topic: str) -> Iterator[Root]:
         """The topic's append files, in the order in which they were sequenced."""
         handle = self.log.topic(topic)
         for file in handle.journal.state.files:
-            yield Path(self.path) / handle.append_file(file.name)
+            yield self._root / handle.append_file(file.name)
 
-    def newest_entry(self, topic: str) -> Path:
+    def newest_entry(self, topic: str) -> Root:
         """The newest entry of the topic's journal."""
         handle = self.log.topic(topic)
-        folder = Path(self.path) / "topics" / topic / handle.topic_id / "journal" / "entries"
-        return max(folder.iterdir())
+        folder = self._root / "topics" / topic / handle.topic_id / "journal" / "entries"
+        return max(folder.iterdir())  # type: ignore[type-var]
 
 
-def flip_bit(path: Path, bit: int) -> None:
+def flip_bit(path: Root, bit: int) -> None:
     """Turn one bit of a file over."""
     data = bytearray(path.read_bytes())
     data[bit // 8] ^= 1 << bit % 8

@@ -10,6 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from tests.bare_venv import environment_with_pandas
 from tests.direct import Stream, source
 from tests.plain_log import PlainLog
 
@@ -70,7 +71,8 @@ MAY_COME_WITH_A_TASK = {
 
 
 def python(script: str, stdin: bytes = b"") -> str:
-    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, input=stdin, capture_output=True, check=False)
+    command, env = [sys.executable, "-c", script], environment_with_pandas()
+    process = subprocess.run(command, cwd=ROOT, env=env, input=stdin, capture_output=True, check=False)
     assert process.returncode == 0, (process.stdout + process.stderr).decode()
     return process.stdout.decode()
 

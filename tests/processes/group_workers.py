@@ -1,9 +1,11 @@
 """Processes that are members of a group."""
 
+import signal
 import time
 from contextlib import suppress
 
 from pyspark_log import Consumer
+from pyspark_log_coordinator.membership.shared_partitions import SharedTopics
 from pyspark_log_storage.errors import LogError
 from tests.processes.line_file import LineFile
 from tests.processes.workers import told
@@ -47,6 +49,24 @@ def work(path, done):
                 consumer.commit()
                 for row in rows:
                     done_file.append(f"{row.partition} {row.offset}")
+
+
+def lead_without_assigning(path, completed, count):
+    """Lead the group; note that the join of so many members is complete, and do not assign their work."""
+    assign = SharedTopics.assign
+
+    def assign_or_stall(self, group, members):
+        if len(members) == count:
+            LineFile(completed).append(group.generation)
+            while True:  # its other thread shows that it is alive
+                signal.pause()
+        return assign(self, group, members)
+
+    SharedTopics.assign = assign_or_stall
+    with Consumer(path, **OPTIONS) as consumer:
+        consumer.subscribe(["t"])
+        while True:
+            consumer.poll(100)
 
 
 def _error_of(call):

@@ -16,8 +16,9 @@ import pyarrow as pa
 from pyspark_log.client.read.fetch import fetch
 from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log.client.write.commit import commit_staged
+from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging, destination_of
+from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline

@@ -1,0 +1,28 @@
+"""A hook of mkdocs: README.md is the site's first page, and CHANGELOG.md one of its pages. Both stay where they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parent.parent
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Add the records of decisions to the navigation."""
+    records = sorted((ROOT / "docs" / "design").glob("*.md"))
+    config.nav = [*config.nav, {"Decisions": [f"design/{each.name}" for each in records]}]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    """Add the two pages, with links that lead out of docs/ turned to it."""
+    for name, page in (("README.md", "index.md"), ("CHANGELOG.md", "CHANGELOG.md")):
+        text = re.sub(r"\]\(docs/", "](", (ROOT / name).read_text())
+        files.append(File.generated(config, page, content=text))
