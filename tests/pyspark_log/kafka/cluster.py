@@ -54,18 +54,19 @@ class KafkaCluster:
         self.admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(WAIT)
         deadline = time.monotonic() + WAIT
         for number in range(partitions):
-            while not self._has_leader(name, number):
-                assert time.monotonic() < deadline, f"no broker leads partition {number} of {name}"
-                time.sleep(0.01)
+            while trouble := self._trouble(name, number):
+                assert time.monotonic() < deadline, f"no broker leads partition {number} of {name}: {trouble}"
+                self.admin = AdminClient(self.config)  # the old one may remember for minutes that there is no leader
+                time.sleep(0.1)
         return name
 
-    def _has_leader(self, topic: str, partition: int) -> bool:
-        """Whether the broker answers for a partition, as it does some moments after it was created."""
+    def _trouble(self, topic: str, partition: int) -> KafkaException | None:
+        """Return why the broker does not answer for a partition, as it does some moments after it was created."""
         try:
             self.end(topic, partition)
-        except KafkaException:
-            return False
-        return True
+        except KafkaException as error:
+            return error
+        return None
 
     def write(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **fields: Any) -> None:
         """Write rows to a partition."""
