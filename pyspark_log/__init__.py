@@ -4,6 +4,7 @@
     spark.readStream.format("pyspark_log").option("subscribe", "t").load("/data/log")
 
     spark = pyspark_log.configure(SparkSession.builder).getOrCreate()      settings of Spark that suit this source
+    pyspark_log.read(spark, "/data/log", "t")                       a batch frame of all rows
     pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
 
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from pyspark_log.datasource import DefaultSource
     from pyspark_log.source.replay import replay
+    from pyspark_log.source.whole_topic import read
     from pyspark_log.spark_conf.configure import configure
     from pyspark_log_storage.errors import LogError
 
@@ -54,6 +56,7 @@ __all__ = [
     "TopicPartition",
     "__version__",
     "configure",
+    "read",
     "replay",
 ]
 _MODULES = {
@@ -63,6 +66,7 @@ _MODULES = {
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
     "configure": "pyspark_log.spark_conf.configure",
+    "read": "pyspark_log.source.whole_topic",
     "replay": "pyspark_log.source.replay",
 }
 _RECORDS = "pyspark_log.clients.records"

@@ -1,4 +1,4 @@
-"""`replay` of a topic with Parquet segments: Spark reads these itself, the source reads the rest, each row once."""
+"""Pinned reads of topics with Parquet segments: Spark reads these itself, the source reads the rest, each row once."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def scans(frame):
 
 
 def test_the_rows_are_those_that_the_source_reads(spark, log):
-    frame = pyspark_log.replay(spark, log.path, "t")
+    frame = pyspark_log.read(spark, log.path, "t")
     assert scans(frame) == (1, 1)
     wanted = by_the_source(spark, log)
     assert frame.schema == wanted.schema
@@ -63,7 +63,7 @@ def test_the_rows_are_settled_when_the_frame_is_made(spark, tmp_path):
     for _ in range(4):
         log.append("t", {p: [b"x"] * 10 for p in range(3)})
     roll(log, 0, 2)
-    frame = pyspark_log.replay(spark, log.path, "t")
+    frame = pyspark_log.read(spark, log.path, "t")
     log.append("t", {0: [b"later"] * 10})
     roll(log, 0, 3)  # takes chunks that the frame reads, and later rows
     assert frame.count() == 120
@@ -80,7 +80,7 @@ def test_rows_between_offsets_are_cut_out_of_their_files(spark, log, bounds):
 
 
 def test_a_filter_of_offsets_reaches_the_files(spark, log):
-    frame = pyspark_log.replay(spark, log.path, "t").where("offset >= 30").select("offset")
+    frame = pyspark_log.read(spark, log.path, "t").where("offset >= 30").select("offset")
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert "PushedFilters: [IsNotNull(offset), GreaterThanOrEqual(offset,30)]" in plan
     assert frame.count() == 30
@@ -90,7 +90,7 @@ def test_a_topic_of_chunks_is_read_by_the_source_alone(spark, tmp_path):
     log = PlainLog(tmp_path)
     log.create("t")
     log.append("t", {0: [b"x"] * 10})
-    frame = pyspark_log.replay(spark, log.path, "t")
+    frame = pyspark_log.read(spark, log.path, "t")
     assert scans(frame) == (0, 1)
     assert frame.count() == 10
 
@@ -108,7 +108,7 @@ def test_the_columns_of_a_typed_topic_are_read_from_files_that_are_older_than_so
         if step is not steps[-1]:
             handle = log.log.topic("t")
             roll(log, 0, len(handle.refresh().partitions[0].chunks))
-    frame = pyspark_log.replay(spark, log.path, "t")
+    frame = pyspark_log.read(spark, log.path, "t")
     wanted = spark.read.format("pyspark_log").option("subscribe", "t").load(log.path)
     assert scans(frame) == (1, 1)
     assert frame.schema == wanted.schema

@@ -90,6 +90,19 @@ def test_a_version_can_be_replayed(log):
     assert replayed(log, second(16), version=version) == {0: [16, 18], 1: [17, 19]}
 
 
+def test_read_returns_all_rows_of_a_topic_or_of_partitions_or_of_a_version(log):
+    version = log.log.topic("t").journal.number
+    log.append("t", {0: [b"20"]})
+
+    def numbers(**options):
+        found = values(pyspark_log.read(DirectSpark(), log.path, "t", **options))
+        return {p: [int(value) for value in some] for p, some in found.items()}
+
+    assert numbers() == {0: [*range(0, 22, 2)], 1: [*range(1, 20, 2)]}
+    assert numbers(partitions=[1]) == {1: [*range(1, 20, 2)]}
+    assert numbers(partitions=[0], version=version) == {0: [*range(0, 20, 2)]}
+
+
 def test_rows_have_their_headers(log):
     [row, *_] = pyspark_log.replay(DirectSpark(), log.path, "t")
     assert "headers" in row
