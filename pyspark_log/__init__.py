@@ -6,6 +6,7 @@
     spark = pyspark_log.configure(SparkSession.builder).getOrCreate()      settings of Spark that suit this source
     pyspark_log.read(spark, "/data/log", "t")                       a batch frame of all rows
     pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
+    pyspark_log.backfill(frame, "/data/log", "t", ...)              history into a topic, in order, exactly once
 
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
         producer.send("t", b"value", key=b"key")
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from pyspark_log.datasource import DefaultSource
+    from pyspark_log.history.backfill import backfill
     from pyspark_log.source.replay import replay
     from pyspark_log.source.whole_topic import read
     from pyspark_log.spark_conf.configure import configure
@@ -55,6 +57,7 @@ __all__ = [
     "RecordMetadata",
     "TopicPartition",
     "__version__",
+    "backfill",
     "configure",
     "read",
     "replay",
@@ -65,6 +68,7 @@ _MODULES = {
     "DefaultSource": "pyspark_log.datasource",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
+    "backfill": "pyspark_log.history.backfill",
     "configure": "pyspark_log.spark_conf.configure",
     "read": "pyspark_log.source.whole_topic",
     "replay": "pyspark_log.source.replay",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark_log.cli import json_rows, offset_files, text_rows
 from pyspark_log.client.read import source_offset
 from pyspark_log.client.read.handover import Handover, handover_of
+from pyspark_log.history import backfill_plan
 from pyspark_log.options.source import parse_source
 from pyspark_log_coordinator.assignors import connect, subscription
 from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState
@@ -95,6 +96,10 @@ def snapshot_of(journal: Journal[Any, Any]) -> bytes:
     return journal.encoded_snapshot()[1]
 
 
+def named(decode: Callable[[bytes, str], object]) -> Decode:
+    return lambda data: decode(data, "it")
+
+
 def as_entry(journal: Journal[Any, Any]) -> Decode:
     """Return what reads an entry as one that follows all but the newest of a journal's entries."""
 
@@ -135,6 +140,8 @@ OFFSETS = checkpoints.encode_offsets({("t", 0): 5, ("t", 1): 7})
 EPOCHS = checkpoints.encode_epochs([(0, 0), (3, 7)])
 EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
 
+SETTINGS = backfill_plan.BackfillSettings("b", "t", ("n",), 10, "struct<n:int>")
+BACKFILL = backfill_plan.BackfillPlan(SETTINGS, "9f", 20, ("5",))
 REQUEST = JoinRequest(JoinGroup(MemberDetails("m", (Protocol("range", b"a", b"b"),)), "consumer"), 3, 7)
 
 ENVELOPED: dict[str, tuple[bytes, Decode]] = {
@@ -154,10 +161,8 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "claim": (registers.encode(CLAIM, b"f" * 32), lambda data: registers.decode(CLAIM, data, "it")),
     "node marker": (node.encode(MARKER), lambda data: node.decode(data, "it")),
     "journal nodes": (journal_nodes.encode(NODES), lambda data: journal_nodes.decode(data, "it")),
-    "description": (
-        topic_description.encode(topic_description.of(HANDLE)),
-        lambda data: topic_description.decode(data, "it"),
-    ),
+    "description": (topic_description.encode(topic_description.of(HANDLE)), named(topic_description.decode)),
+    "plan of a backfill": (backfill_plan.encode(BACKFILL), named(backfill_plan.decode)),
     "join request": (join_requests.encode_request(REQUEST), lambda data: join_requests.decode_request(data, "it")),
 }
 PLAIN: dict[str, tuple[bytes, Decode]] = {
@@ -165,10 +170,7 @@ PLAIN: dict[str, tuple[bytes, Decode]] = {
     "epoch checkpoint": (EPOCHS, lambda data: checkpoints.decode_epochs(data, "it")),
     "schema": (schema.encode(schema.RECORD_WITH_HEADERS), lambda data: schema.decode(data, "it")),
     "version of a Delta table": (delta_log.encode(delta_tables.ACTIONS), lambda data: delta_log.decode(data, "it")),
-    "checkpoint of a Delta table": (
-        delta_checkpoint.encode(delta_tables.ACTIONS),
-        lambda data: delta_checkpoint.decode(data, "it"),
-    ),
+    "checkpoint of a Delta table": (delta_checkpoint.encode(delta_tables.ACTIONS), named(delta_checkpoint.decode)),
     "newest checkpoint of a Delta table": (b'{"version":0,"size":5}', delta_tables.with_last_checkpoint),
     "subscription": (SUBSCRIPTION[0], lambda data: subscription.decode_subscription(data, b"", "m")),
     "partitions owned": (SUBSCRIPTION[1], lambda data: subscription.decode_subscription(SUBSCRIPTION[0], data, "m")),
@@ -176,13 +178,10 @@ PLAIN: dict[str, tuple[bytes, Decode]] = {
         subscription.encode_assignment(Assignment({"t": (0, 1)}, b"x")),
         lambda data: subscription.decode_assignment(data, "m"),
     ),
-    "state of a worker": (
-        connect.encode_state(WorkerState(("a", "b"), ("c",), 3)),
-        lambda data: connect.decode_state(data, "w"),
-    ),
+    "state of a worker": (connect.encode_state(WorkerState(("a", "b"), ("c",), 3)), named(connect.decode_state)),
     "tasks of a worker": (
         connect.encode_assignment(TaskAssignment(("a", "b"), ("c",), 3)),
-        lambda data: connect.decode_assignment(data, "w"),
+        named(connect.decode_assignment),
     ),
 }
 
@@ -327,6 +326,8 @@ PLACES: dict[str, str] = {
     "pyspark_log.cli.json_rows:_base64": "rows in JSON",
     "pyspark_log.cli.json_rows:_bytes": "rows in JSON",
     "pyspark_log.cli.offset_files:_fields": "file of offsets",
+    "pyspark_log.history.backfill_plan:_decoder": "plan of a backfill",
+    "pyspark_log.history.backfill_plan:decode": "plan of a backfill",
     "pyspark_log.options.position:_decoded": "startingOffsets",
     "pyspark_log.options.position:_read_offsets": "startingOffsets",
     "pyspark_log.options.subscription:_read_assign": "assign",
