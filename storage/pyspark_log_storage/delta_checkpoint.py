@@ -2,12 +2,17 @@
 
 Each row has one of the columns `txn`, `add`, `remove`, `metaData` and `protocol`; files that were removed are left out,
 because only VACUUM would need them, which no program may run on the table.
+
+The footer has a CRC-32C of the whole object, for which its own place counts as zeros: Parquet itself would not notice a
+flipped bit in a path or a number.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+import google_crc32c
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +27,12 @@ if TYPE_CHECKING:
 BYTES_MAX = 256 * 1024 * 1024
 """A larger checkpoint is damaged; each file of a table takes some 50 to 400 bytes of it."""
 _DECODED_BYTES_MAX = 1024 * 1024 * 1024
+
+_CHECKSUM, _ZEROS = "pyspark_log.crc32c", b"0" * 8
+_PLACE = re.compile(rb"pyspark_log\.crc32c.{1,2}([0-9a-f]{8})", re.DOTALL)
+"""A text of 8 characters follows its name with its type, or its length, in between."""
+_OURS = b"parquet-cpp-arrow"
+"""Who writes checkpoints with a checksum, as the footer says: pyarrow."""
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _NAMES = pa.list_(pa.string())
@@ -80,12 +91,27 @@ def encode(actions: Sequence[Action]) -> bytes:
     """Return the bytes of a checkpoint with these actions."""
     sink = pa.BufferOutputStream()
     rows = pa.Table.from_pylist([msgspec.to_builtins(each) for each in actions], _SCHEMA)
-    pq.write_table(rows, sink, compression="zstd")
-    return bytes(sink.getvalue())
+    with pq.ParquetWriter(sink, _SCHEMA, compression="zstd", store_schema=False) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({_CHECKSUM: _ZEROS.decode()})
+    data = bytes(sink.getvalue())
+    place = _place(data)
+    assert place is not None
+    return b"%s%08x%s" % (data[: place[0]], google_crc32c.value(data), data[place[1] :])
 
 
 def decode(data: bytes, name: str) -> list[Action]:
-    """Return the actions of a checkpoint, which is the object `name`. Raises `CorruptObject`."""
+    """Return the actions of a checkpoint, which is the object `name`. Raises `CorruptObject`.
+
+    That of another program has no checksum.
+    """
+    place = _place(data)
+    if place is None and _OURS in data:
+        raise CorruptObject(name, "it has no checksum")
+    if place is not None:
+        zeroed = _ZEROS.join((data[: place[0]], data[place[1] :]))
+        if data[slice(*place)] != b"%08x" % google_crc32c.value(zeroed):
+            raise CorruptObject(name, "its checksum is wrong")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         decoded = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
@@ -96,6 +122,14 @@ def decode(data: bytes, name: str) -> list[Action]:
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise CorruptObject(name, f"it is no checkpoint of a Delta table ({error})") from error
     return [decoding.decode(_action, _without_nulls(row), name, CorruptObject) for row in rows]
+
+
+def _place(data: bytes) -> tuple[int, int] | None:
+    """Return where the checksum is, which is in the footer, and so the last thing that looks like it."""
+    found = None
+    for found in _PLACE.finditer(data):  # noqa: B007 -- the last one
+        pass
+    return found and found.span(1)
 
 
 def _action(row: Any) -> Action:

@@ -5,7 +5,11 @@
     <folder>_delta_log/_last_checkpoint                         JSON: the version of the newest checkpoint
 
 A version is created once, so of two processes that publish the same one the second reads what the first has published.
-The table is derived: nothing here decides what is in the log, and all of it can be made again.
+The table is derived: nothing here decides what is in the log, and all of it can be made again. So versions and
+checkpoints have checksums of this product, in their commitInfo and footer: what is damaged is published anew.
+
+A process that was suspended may write an old checkpoint late, and `_last_checkpoint` then names that. To readers this
+is a hint from where to list on; the newest checkpoint that is listed counts, for other engines as here.
 
 The protocol of the table has a writer feature that only this product knows (`WRITER_FEATURE`). So every engine reads
 the table, and those that follow the protocol refuse to change it: OPTIMIZE would rewrite its files, and VACUUM would
@@ -14,13 +18,16 @@ delete every other file of the folder, the topic's journal among them.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import google_crc32c
 import msgspec
+from msgspec import structs
 
 from pyspark_log_storage import decoding, delta_checkpoint
 from pyspark_log_storage.delta_actions import Action, AddFile, CommitInfo, Metadata, Protocol, RemoveFile, Transaction
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +43,11 @@ CHECKPOINT_EVERY = 20
 """How many versions have one checkpoint."""
 
 _LAST_CHECKPOINT_BYTES_MAX = 64 * 1024
+_COMMIT, _CHECKPOINT = ".json", ".checkpoint.parquet"
+_READS = 4
+"""How often a table is read again that others publish and tidy up meanwhile."""
+_CHECKSUM = "crc32c"
+"""The operation parameter that has the CRC-32C of a version's other lines."""
 
 
 class DeltaTable(msgspec.Struct):
@@ -77,13 +89,26 @@ class DeltaTable(msgspec.Struct):
 def read(store: Store, folder: str) -> DeltaTable:
     """Return the table in `folder`, which ends with "/".
 
-    Reads the newest checkpoint and what was published since. Raises `CorruptObject` if no reader could read the table,
-    and `StoreError`.
+    Reads the newest checkpoint and what was published since. Raises `CorruptObject` if a part of it is damaged or
+    missing, or was written by another program in a way that this product does not read; and `StoreError`.
     """
+    for _ in range(_READS):
+        with suppress(ObjectMissing):  # it was listed, and then deleted: there are newer checkpoints
+            return _read(store, folder)
+    return _read(store, folder)
+
+
+def _read(store: Store, folder: str) -> DeltaTable:
     log = log_of(folder)
-    found = _checkpointed(store, log)
-    versions = _versions(store, log, found.version)
+    hint = _last_checkpoint(store, log)
+    versions, checkpoints = _listed(store, log)
+    newest = max(checkpoints, default=-1)
+    if hint > newest:
+        raise CorruptObject(f"{store.url}/{log}_last_checkpoint", f"there is no checkpoint of version {hint}")
+    found = DeltaTable() if newest < 0 else _checkpointed(store, log, newest)
     for version in versions:
+        if version <= newest:
+            continue
         if version != found.version + 1:
             raise CorruptObject(f"{store.url}/{log}", f"it lacks version {found.version + 1}, and has {version}")
         key = commit_key(folder, version)
@@ -114,7 +139,7 @@ def write_checkpoint(store: Store, folder: str, table: DeltaTable) -> None:
         *(Action(add=each) for each in table.files.values()),
     ]
     log = log_of(folder)
-    store.put(f"{log}{table.version:020d}.checkpoint.parquet", delta_checkpoint.encode(actions))
+    store.put(f"{log}{table.version:020d}{_CHECKPOINT}", delta_checkpoint.encode(actions))
     store.put(f"{log}_last_checkpoint", _checkpoint_encoder.encode(_LastCheckpoint(table.version, len(actions))))
 
 
@@ -134,7 +159,7 @@ def log_of(folder: str) -> str:
 
 def commit_key(folder: str, version: int) -> str:
     """Return the key of a version."""
-    return f"{log_of(folder)}{version:020d}.json"
+    return f"{log_of(folder)}{version:020d}{_COMMIT}"
 
 
 def is_version(text: str) -> bool:
@@ -143,15 +168,25 @@ def is_version(text: str) -> bool:
 
 
 def encode(actions: Sequence[Action]) -> bytes:
-    """Return the stored bytes of a version."""
-    return b"".join(_encoder.encode(each) + b"\n" for each in actions)
+    """Return the stored bytes of a version; its `commit_info`, if there is one, comes first."""
+    lines = b"".join(_encoder.encode(each) + b"\n" for each in actions if each.commit_info is None)
+    parameters = {_CHECKSUM: _sum_of(lines)}
+    infos = [structs.replace(each.commit_info, operation_parameters=parameters) for each in actions if each.commit_info]
+    return b"".join(_encoder.encode(Action(commit_info=each)) + b"\n" for each in infos) + lines
 
 
 def decode(data: bytes, name: str) -> list[Action]:
     """Return the actions of a version; those that say nothing about files are empty. Raises `CorruptObject`."""
     if len(data) >= COMMIT_BYTES_MAX:
         raise CorruptObject(name, f"it has more than {COMMIT_BYTES_MAX} bytes, the most that a version has")
-    return [decoding.decode(_decoder.decode, line, name, CorruptObject) for line in data.splitlines() if line.strip()]
+    lines = [each for each in data.splitlines() if each.strip()]
+    actions = [decoding.decode(_decoder.decode, each, name, CorruptObject) for each in lines]
+    info = actions[0].commit_info if actions else None
+    if info is None or info.engine_info != ENGINE:
+        return actions
+    if info.operation_parameters.get(_CHECKSUM) != _sum_of(data.partition(b"\n")[2]):
+        raise CorruptObject(name, "its checksum is wrong")
+    return actions
 
 
 def commit_info(now: int, operation: str) -> Action:
@@ -175,15 +210,19 @@ _checkpoint_encoder = msgspec.json.Encoder()
 _checkpoint_decoder = msgspec.json.Decoder(_LastCheckpoint)
 
 
-def _checkpointed(store: Store, log: str) -> DeltaTable:
-    """Return the table as of its newest checkpoint, or one that does not exist."""
+def _last_checkpoint(store: Store, log: str) -> int:
+    """Return the version of the checkpoint that `_last_checkpoint` names, or -1."""
     key = f"{log}_last_checkpoint"
     try:
         data = store.read(key, 0, _LAST_CHECKPOINT_BYTES_MAX)
     except ObjectMissing:
-        return DeltaTable()
-    version = decoding.decode(_checkpoint_decoder.decode, data, f"{store.url}/{key}", CorruptObject).version
-    key = f"{log}{version:020d}.checkpoint.parquet"
+        return -1
+    return decoding.decode(_checkpoint_decoder.decode, data, f"{store.url}/{key}", CorruptObject).version
+
+
+def _checkpointed(store: Store, log: str, version: int) -> DeltaTable:
+    """Return the table as of its checkpoint of a version."""
+    key = f"{log}{version:020d}{_CHECKPOINT}"
     name = f"{store.url}/{key}"
     size = store.size(key)
     if size > delta_checkpoint.BYTES_MAX:
@@ -193,12 +232,21 @@ def _checkpointed(store: Store, log: str) -> DeltaTable:
     found.foreign = ()
     if found.protocol is None or found.metadata is None:
         raise CorruptObject(name, "it has no protocol, or no metadata")
-    if found.protocol.min_reader > PROTOCOL.min_reader:
-        raise NewerFormat(name, f"its table needs version {found.protocol.min_reader} of Delta's protocol for readers")
     return found
 
 
-def _versions(store: Store, log: str, after: int) -> list[int]:
-    keys = store.list(log, f"{log}{after:020d}.json") if after >= 0 else store.list(log)
-    names = (key.removeprefix(log).partition(".") for key in keys)
-    return [int(number) for number, _, ending in names if ending == "json" and is_version(number)]
+def _listed(store: Store, log: str) -> tuple[list[int], list[int]]:
+    """Return the versions and the checkpoints that there are, ascending."""
+    versions, checkpoints = [], []
+    for key in store.list(log):
+        number, dot, ending = key.removeprefix(log).partition(".")
+        if is_version(number):
+            if dot + ending == _COMMIT:
+                versions.append(int(number))
+            elif dot + ending == _CHECKPOINT:
+                checkpoints.append(int(number))
+    return versions, checkpoints
+
+
+def _sum_of(lines: bytes) -> str:
+    return f"{google_crc32c.value(lines):08x}"

@@ -6,11 +6,14 @@ The journal is the truth, and the table is derived from it. Whoever cleans the t
 table notes the number of the journal's entry that it was derived from, as a transaction of the topic's id, so a
 process that knows less never takes it back, and publishing again changes nothing.
 
+Before a Parquet file is deleted, a version notes an entry by which the segment is no longer in the log. So no version
+names a file that is gone: a process that was suspended with an older state finds the newer entry, and gives up.
+
 Of each partition the table has the rows from the first segment on up to the first that is no Parquet segment, or that
 the node does not hold: so no row is missing between two others, and none is there twice. Rows below the log start
 stay visible until their segment is deleted.
 
-A table that another program has changed, or that is damaged, is made right by the next version.
+A table that another program has changed, or that is damaged, is published anew: the next version has a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,16 +25,17 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import structs
 
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import column_types, delta_log, layout, logs, schema
 from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.delta_log import PROTOCOL, DeltaTable
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.parquet_segment import file_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.log.reachable_stores import ReachableStores
@@ -39,8 +43,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.store import Store
 
-ATTEMPTS = 5
-"""How often a version is tried that other processes publish at the same time; then it is theirs, or the next one's."""
+ATTEMPTS = 64
+"""How often a version is tried that other processes publish at the same time."""
 _TABLES = uuid.UUID("5b0f4a0e-4f0c-4c57-9c0e-7b9f6f1f9a41")
 """The namespace of the tables' ids."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -55,37 +59,46 @@ def publish_on_nodes(handle: TopicHandle, nodes: ReachableStores) -> None:
         nodes.each(lambda name, store: publish(store, handle.topic_id, state, name, entry=entry, now=now))
 
 
-def publish(store: Store, topic_id: str, state: Topic, node: NodeId, *, entry: int, now: int) -> bool:
+def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Sequence[str]]) -> None:
+    """Publish, where Parquet files are among the `keys` that are to be deleted, what the topic is without them.
+
+    On a disk that takes no writes the deletion may make room, so it goes on, and the table is made right afterwards.
+    """
+    state, entry, now = handle.journal.state, handle.journal.number, handle.now_ms()
+
+    def act(name: NodeId, store: Store) -> None:
+        if any(layout.is_parquet(key) and store.exists(key) for key in keys.get(name, ())):
+            with suppress(StoreUnwritable):
+                publish(store, handle.topic_id, state, name, entry=entry, now=now, is_noted=True)
+
+    nodes.each(act)
+
+
+def publish(  # noqa: PLR0913 -- what is published, where, and as of when
+    store: Store, topic_id: str, state: Topic, node: NodeId, *, entry: int, now: int, is_noted: bool = False
+) -> bool:
     """Make a node's table that of the topic's state at a journal entry, at `now` (ms). Return whether it was changed.
 
-    Raises `StoreError`.
+    With `is_noted` the table notes the entry even if nothing else changes. Raises `StoreError`.
     """
     folder = layout.topic_folder(state.name, topic_id)
     wanted = content(state, node, now)
     for _ in range(ATTEMPTS):
-        table, is_damaged = _read(store, folder, state.name, node)
+        table, is_sound = _read(store, folder, state.name, node)
         known = table.transactions.get(topic_id, 0)
-        if known > entry:
+        if is_sound and known > entry:
             return False
-        if table.foreign:
-            logs.warning(
-                "the Delta table of topic %(topic)r on node %(node)r was changed by another program, in its versions "
-                "%(versions)s; the log is as it was, and the table is made right again",
-                topic=state.name,
-                node=node,
-                versions=", ".join(map(str, table.foreign)),
-            )
         actions = changes(table, wanted, metadata_of(state, topic_id), now)
-        if not actions and not is_damaged:
+        if is_sound and not actions and (known == entry or not is_noted):
             return False
         noted = [delta_log.commit_info(now, "WRITE"), Action(txn=Transaction(topic_id, entry)), *actions]
         if delta_log.publish(store, folder, table.version + 1, noted):
             table.apply(noted)
-            if is_damaged or table.version - table.checkpoint >= delta_log.CHECKPOINT_EVERY:
+            if not is_sound or table.version - table.checkpoint >= delta_log.CHECKPOINT_EVERY:
                 delta_log.write_checkpoint(store, folder, table)
-                delta_log.delete_versions(store, folder, table.version if is_damaged else table.checkpoint)
+                delta_log.delete_versions(store, folder, table.checkpoint if is_sound else table.version)
             return True
-    return False
+    raise StoreUnavailable(store.url, folder, "other processes publish its Delta table all the time; try again")
 
 
 def content(state: Topic, node: NodeId, now: int) -> dict[str, AddFile]:
@@ -118,21 +131,25 @@ def metadata_of(state: Topic, topic_id: str) -> Metadata:
 
 
 def changes(table: DeltaTable, wanted: Mapping[str, AddFile], metadata: Metadata, now: int) -> list[Action]:
-    """Return what makes a table the wanted one; nothing if it is that already. A file never changes."""
+    """Return what makes a table the wanted one; nothing if it is that already."""
     found = []
     if table.protocol != PROTOCOL:
         found.append(Action(protocol=PROTOCOL))
     if table.metadata != metadata:
         found.append(Action(metadata=metadata))
     found += [delta_log.removal(path, now) for path in table.files if path not in wanted]
-    found += [Action(add=each) for path, each in wanted.items() if path not in table.files]
-    return found
+    return found + [Action(add=each) for path, each in wanted.items() if not _is_same(table.files.get(path), each)]
+
+
+def _is_same(known: AddFile | None, wanted: AddFile) -> bool:
+    """Return whether a table has a file as it is wanted; when it was added makes no difference."""
+    return known is not None and structs.replace(known, modification_time=wanted.modification_time) == wanted
 
 
 def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTable, bool]:
-    """Return the table, or an empty one behind its newest version if it is damaged, and whether it is."""
+    """Return the table and True; an empty one behind its newest version and False if it must be published anew."""
     try:
-        return delta_log.read(store, folder), False
+        found = delta_log.read(store, folder)
     except CorruptObject as error:
         logs.warning(
             "the Delta table of topic %(topic)r on node %(node)r is damaged, and is published again: %(error)s",
@@ -140,7 +157,17 @@ def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTab
             node=node,
             error=error,
         )
-        return DeltaTable(delta_log.newest_version(store, folder)), True
+        return DeltaTable(delta_log.newest_version(store, folder)), False
+    if not found.foreign:
+        return found, True
+    logs.warning(
+        "the Delta table of topic %(topic)r on node %(node)r was changed by another program, in its versions "
+        "%(versions)s; the log is as it was, and the table is made right again",
+        topic=topic,
+        node=node,
+        versions=", ".join(map(str, found.foreign)),
+    )
+    return DeltaTable(found.version), False
 
 
 def _stats(partition: int, segment: SegmentRef) -> str:
@@ -156,4 +183,4 @@ def _stats(partition: int, segment: SegmentRef) -> str:
 
 def _time(microseconds: int) -> str:
     """Return a time in ms, rounded down, as statistics have it."""
-    return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -17,7 +17,7 @@ import msgspec
 from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_coordinator.maintenance.delta_table import publish_on_nodes
+from pyspark_log_coordinator.maintenance.delta_table import publish_before_deletion, publish_on_nodes
 from pyspark_log_coordinator.segments import retention
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloorRaised, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
@@ -80,6 +80,7 @@ def clean_up_topic(
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
     if thorough or any(isinstance(event, OrphanFloorRaised) for event in raised):
         orphaned = nodes.each(lambda _, store: orphans(store, handle))
+        publish_before_deletion(handle, nodes, orphaned)  # an election may have cut them off the log
         nodes.each(lambda name, store: delete_all(store, orphaned[name]))
         count += sum(len(orphaned[name]) for name in nodes.stores)
         count += handle.inbox.delete_before(handle.journal.place, handle.journal.state.orphan_floor)
@@ -113,6 +114,7 @@ def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> li
     delay = state.config.file_delete_delay_ms
     due = list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.pending_deletions))
     deleted = [key for each in due for key in _keys(handle, each.key)]
+    publish_before_deletion(handle, nodes, dict.fromkeys(nodes.stores, deleted))
     nodes.each(lambda _, store: delete_all(store, deleted))
     # What stays on a missing or broken node becomes an orphan. A node that other processes may be able to use waits.
     if due and nodes.stores and nodes.others_are_unusable:

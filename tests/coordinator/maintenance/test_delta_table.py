@@ -13,6 +13,7 @@ from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import delta_log, schema
 from pyspark_log_storage.delta_actions import Action
+from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.layout import topic_folder
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
@@ -129,6 +130,69 @@ def test_rows_that_retention_deletes_leave_the_table_with_their_segment(topic):
     topic.handle.submit(DeleteRecords(0, 12))
     clean_up(topic)
     assert sorted(rows_in(topic.store, topic.folder)) == [(0, offset) for offset in range(9, 18)]
+
+
+def test_a_process_that_was_suspended_before_it_published_does_not_bring_a_deleted_file_back(topic, monkeypatch):
+    topic.fill(6)
+    topic.roll(3)
+    clean_up(topic)
+    topic.roll(3)
+    state, entry = topic.handle.refresh(), topic.handle.journal.number
+    topic_id, publish = topic.handle.topic_id, delta_log.publish
+
+    def suspended(*arguments):
+        monkeypatch.setattr(delta_log, "publish", publish)
+        topic.handle.submit(DeleteRecords(0, 18))
+        clean_up(topic)
+        return publish(*arguments)
+
+    monkeypatch.setattr(delta_log, "publish", suspended)
+    delta_table.publish(topic.store, topic_id, state, "0", entry=entry, now=0)
+    assert rows_in(topic.store, topic.folder) == {}
+
+
+def test_a_segment_leaves_the_table_before_its_file_is_deleted(topic, monkeypatch):
+    topic.fill(6)
+    topic.roll(3)
+    topic.roll(3)
+    clean_up(topic)
+    topic.handle.submit(DeleteRecords(0, 9))
+    delete, found = topic_cleanup.delete_all, []
+
+    def deleted(store, keys):
+        found.append(rows_in(store, topic.folder))
+        delete(store, keys)
+
+    monkeypatch.setattr(topic_cleanup, "delete_all", deleted)
+    clean_up(topic)
+    assert [sorted(each) for each in found] == [[(0, offset) for offset in range(9, 18)]] * len(found)
+
+
+def test_a_full_disk_gets_room_although_its_table_cannot_be_published(topic, monkeypatch):
+    topic.fill(6)
+    topic.roll()
+    clean_up(topic)
+    topic.handle.submit(DeleteRecords(0, 18))
+    create = topic.store.create
+
+    def full(key, data):
+        if "_delta_log" in key and any(each.endswith(".parquet") for each in topic.keys("0/")):
+            raise StoreUnwritable(topic.store.url, key, "the disk is full")
+        return create(key, data)
+
+    monkeypatch.setattr(topic.store, "create", full)
+    clean_up(topic)
+    assert topic.keys("0/") == ["0/leader-epoch-checkpoint"]
+    assert rows_in(topic.store, topic.folder) == {}
+
+
+def test_rows_of_the_first_millennium_have_statistics_that_others_read(topic):
+    year_five = -62_009_366_400_000
+    topic.append({0: [b"old"]}, times_ms=[year_five])
+    topic.roll()
+    clean_up(topic)
+    (found,) = table_of(topic).files.values()
+    assert json.loads(found.stats)["minValues"]["timestamp"] == "0005-01-01T00:00:00.000Z"
 
 
 def test_the_table_notes_the_entry_that_it_was_derived_from(topic):
