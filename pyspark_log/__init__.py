@@ -7,6 +7,7 @@
     pyspark_log.read(spark, "/data/log", "t")                       a batch frame of all rows
     pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
     pyspark_log.backfill(frame, "/data/log", "t", ...)              history into a topic, in order, exactly once
+    pyspark_log.foreach_batch(spark, "/data/log", "t", function, checkpoint=c)     a stream of such frames
 
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
         producer.send("t", b"value", key=b"key")
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     )
     from pyspark_log.datasource import DefaultSource
     from pyspark_log.history.backfill import backfill
+    from pyspark_log.source.foreach_batch import foreach_batch
     from pyspark_log.source.replay import replay
     from pyspark_log.source.whole_topic import read
     from pyspark_log.spark_conf.configure import configure
@@ -59,6 +61,7 @@ __all__ = [
     "__version__",
     "backfill",
     "configure",
+    "foreach_batch",
     "read",
     "replay",
 ]
@@ -70,6 +73,7 @@ _MODULES = {
     "Producer": "pyspark_log.clients.producer",
     "backfill": "pyspark_log.history.backfill",
     "configure": "pyspark_log.spark_conf.configure",
+    "foreach_batch": "pyspark_log.source.foreach_batch",
     "read": "pyspark_log.source.whole_topic",
     "replay": "pyspark_log.source.replay",
 }

@@ -15,7 +15,7 @@ from pyspark_log.options.position import (
     Timestamps,
 )
 from pyspark_log.options.sink import parse_sink
-from pyspark_log.options.source import SourceOptions, check_source, parse_source
+from pyspark_log.options.source import SourceOptions, check_source, of_batch_read, parse_source
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from pyspark_log.sink_options import SinkOptions
 from pyspark_log_coordinator.model.batch import Acks
@@ -43,6 +43,7 @@ __all__ = [
     "Timestamps",
     "check_source",
     "is_table_without_options",
+    "of_batch_read",
     "parse_sink",
     "parse_source",
 ]

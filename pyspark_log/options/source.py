@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from pyspark_log.options import source_table as table
-from pyspark_log.options.given import Given, Ignored, gather, warn
+from pyspark_log.options.given import Given, Ignored, gather, names, warn
 from pyspark_log.options.option import Kind, Option
 from pyspark_log.options.position import CommittedOffsets, Earliest, NoMatch, Position
 from pyspark_log.options.read_range import check_range
@@ -95,6 +95,12 @@ def check_source(options: Mapping[str, str]) -> SourceOptions:
     stream.
     """
     return _parse(gather(options, Kind.READ))
+
+
+def of_batch_read(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a stream that a batch read of the same rows has, too. Raise `InvalidOption`."""
+    known = names(Kind.SOURCE_BATCH)
+    return {name: text for name, text in gather(options, Kind.SOURCE_STREAM).texts.items() if name in known}
 
 
 def _parse(given: Given) -> SourceOptions:

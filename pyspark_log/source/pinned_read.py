@@ -1,8 +1,8 @@
 """A pinned read: rows of topics as one frame, of which Spark reads by itself what is in Parquet segments.
 
-Which rows it has is settled when it is made. The rows of each partition are cut at one offset (`native_files`): Spark's
-own Parquet reader reads those before it, with its filters and projections, and the source those after it. A SQL view
-could not hold that cut; a function that returns the frame can.
+Which rows it has is settled when it is made. The rows of each partition are cut at the offsets where Parquet segments
+begin and end (`native_files`): Spark's own Parquet reader reads those, with its filters and projections, and the source
+the rest. A SQL view could not hold that cut; a function that returns the frame can.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _POSITIONS = {"partition": IntegerType(), "offset": LongType(), "timestamp": TimestampType()}
 _NOT_IN_FILES = {"topic", "timestampType"}
+_WHOLE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""Whatever the session says: a row that cannot be read is an error."""
 _STARTS = ("subscribe", "assign", "starting", "ending", "versionAsOf")
 """How the options begin that say which rows are read."""
 
@@ -40,17 +42,53 @@ def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
     Raises what the planning of a batch read raises.
     """
     now, ranges = batch_plan.ranges_of(parse_source({**options, "path": path}, streaming=False))
-    native, rest = native_files.divide(now, ranges)
     if any(schema.is_typed(handle.schemas[0]) for handle in now.handles.values()):
         options = {name: value for name, value in options.items() if name != "includeHeaders"}  # its rows have none
-    source = _source(spark, path, options, rest or ranges)
-    if not native:
-        return source
-    frames = [_files(spark, topic, some, source.schema) for topic, some in _by_topic(native).items()]
-    return functools.reduce(lambda one, other: one.unionAll(other), [*frames, source] if rest else frames)
+    native, rest = native_files.divide(now, ranges)
+    return union(spark, path, options, native, rest) if native else _source(spark, path, options, ranges)
 
 
-def _source(spark: SparkSession, path: str, options: Mapping[str, str], ranges: Sequence[Range]) -> DataFrame:
+def union(
+    spark: SparkSession,
+    path: str,
+    options: Mapping[str, str],
+    native: Sequence[NativeRows],
+    rest: Sequence[Range],
+    columns: StructType | None = None,
+) -> DataFrame:
+    """Return the rows of files and of ranges as one frame.
+
+    `options` are those of a batch read; which rows it reads is not taken from them. `columns` are those of the frame
+    (default: those that the source has now).
+    """
+    sources = [_source(spark, path, options, each, columns) for each in _one_of_each_partition(rest)]
+    if columns is None:
+        wanted = sources[0] if sources else _source(spark, path, options, [each.rows for each in native])
+        columns = wanted.schema
+    files = [_files(spark, topic, some, columns) for topic, some in _by_topic(native).items()]
+    return functools.reduce(lambda one, other: one.unionAll(other), [*files, *sources])
+
+
+def _one_of_each_partition(ranges: Sequence[Range]) -> list[list[Range]]:
+    """Return the ranges in lists, so that each list has one range of a partition at most: a read takes no more."""
+    lists: list[list[Range]] = []
+    seen: dict[tuple[str, int], int] = defaultdict(int)
+    for each in ranges:
+        number = seen[each.topic, each.partition]
+        seen[each.topic, each.partition] += 1
+        if number == len(lists):
+            lists.append([])
+        lists[number].append(each)
+    return lists
+
+
+def _source(
+    spark: SparkSession,
+    path: str,
+    options: Mapping[str, str],
+    ranges: Sequence[Range],
+    columns: StructType | None = None,
+) -> DataFrame:
     """Return the rows of these ranges, as the source reads them."""
     offsets: dict[str, dict[str, dict[int, int]]] = {"starting": defaultdict(dict), "ending": defaultdict(dict)}
     for each in ranges:
@@ -60,7 +98,8 @@ def _source(spark: SparkSession, path: str, options: Mapping[str, str], ranges: 
     given = {name: value for name, value in options.items() if not name.startswith(_STARTS)}
     given |= {"assign": json.dumps(chosen)}
     given |= {f"{name}Offsets": json.dumps(each) for name, each in offsets.items()}
-    return spark.read.format("pyspark_log").options(**given).load(path)
+    read = spark.read.format("pyspark_log").options(**given)
+    return (read if columns is None else read.schema(columns)).load(path)
 
 
 def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns: StructType) -> DataFrame:
@@ -68,7 +107,8 @@ def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns
     stored = {name: StructField(name, kind) for name, kind in _POSITIONS.items()}
     stored |= {each.name: each for each in columns if each.name not in _NOT_IN_FILES}
     urls = [f"file://{path}" for each in parts for path in each.files]
-    frame = spark.read.schema(StructType(list(stored.values()))).parquet(*urls)
+    read = spark.read.schema(StructType(list(stored.values()))).options(**_WHOLE)
+    frame = read.parquet(*urls)
     for each in parts:
         if each.is_cut:
             rows, offset = each.rows, f.col("offset")

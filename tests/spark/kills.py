@@ -24,12 +24,13 @@ from typing import Any
 
 import psutil
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import pyspark_log
 from tests.elsewhere import KIND, is_fault
 from tests.log_reader import TopicContents, open_topic, read_topic
-from tests.spark.faulty_source import FORMAT, FaultySource
+from tests.spark.faulty_source import FORMAT, HANDED, WRITTEN, FaultySource, Trap
 
 DEADLINE_S = 300  # of a machine on which much else runs; nothing here takes long by itself
 POLL_S = 0.005
@@ -61,17 +62,41 @@ class Query:
     target: dict[str, str]
     columns: list[str] = field(default_factory=lambda: ["key", "value"])
     where: str = "true"
+    by_function: bool = False
+    """Whether `pyspark_log.foreach_batch` hands its batches to a function that writes them by its `txnAppId`."""
 
     def start(self, spark: SparkSession, *, available_now: bool) -> StreamingQuery:
         """Start it, up to what is there now or for ever."""
-        spark.dataSource.register(FaultySource)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", "10000")  # the tests read the checkpoint's history
+        if self.by_function:
+            return self._start_by_function(spark, available_now=available_now)
+        spark.dataSource.register(FaultySource)
         read = spark.readStream.format(FORMAT).option("trap", self.trap).options(**self.source).load(self.path)
         write = read.where(self.where).selectExpr(*self.columns).writeStream.format(FORMAT).option("trap", self.trap)
         write = write.options(**self.target).option("checkpointLocation", self.checkpoint)
         if available_now:
             write = write.trigger(availableNow=True)
         return write.start(self.path)
+
+    def _start_by_function(self, spark: SparkSession, *, available_now: bool) -> StreamingQuery:
+        trap = Trap(self.trap)
+
+        def write(frame: DataFrame, batch_id: int) -> None:
+            trap.reach(HANDED, batch_id)
+            writer = frame.where(self.where).selectExpr(*self.columns).write.format("pyspark_log").mode("append")
+            writer.options(**self.target).option("txnVersion", batch_id).save(self.path)
+            trap.reach(WRITTEN, batch_id)
+
+        options = dict(self.source)
+        return pyspark_log.foreach_batch(
+            spark,
+            self.path,
+            options.pop("subscribe"),
+            write,
+            checkpoint=self.checkpoint,
+            options=options,
+            trigger={"availableNow": True} if available_now else None,
+        )
 
     def run(self, spark: SparkSession) -> StreamingQuery:
         """Run it up to what is there now, again after a fault of the store; raises what else it fails with."""

@@ -1,13 +1,12 @@
 """Pinned reads of topics with Parquet segments: Spark reads these itself, the source reads the rest, each row once."""
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 import pyspark_log
-from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
-from pyspark_log_coordinator.maintenance.roll_run import run_roll
-from pyspark_log_coordinator.segments.roll_plan import RollJob
-from pyspark_log_coordinator.topic.machine import MaintainSegments
 from tests.plain_log import PlainLog
+from tests.spark.rolled import roll
+from tests.spark.spark_log import configured
 
 pytestmark = pytest.mark.spark
 ROWS = 40
@@ -21,16 +20,9 @@ def log(tmp_path_factory):
     for first in range(0, ROWS, 10):
         values = {p: [b"%d of %d" % (row, p) for row in range(first, first + 10)] for p in range(3)}
         made.append("t", values)
-    roll(made, 0, 4)
-    roll(made, 1, 2)
+    roll(made, "t", 0, 4)
+    roll(made, "t", 1, 2)
     return made
-
-
-def roll(log, partition, chunks):
-    handle = log.log.topic("t")
-    one = handle.refresh().partitions[partition]
-    job = RollJob(partition, one.leader_epoch, 1, (), tuple(one.chunks[:chunks]), one.epoch_starts, parquet=True)
-    handle.submit(MaintainSegments((run_roll(log.log.store_at, roll_task_of(handle, job), log.log.environment),)))
 
 
 def by_the_source(spark, log, **options):
@@ -62,10 +54,10 @@ def test_the_rows_are_settled_when_the_frame_is_made(spark, tmp_path):
     log.create("t", 3, segment_format="parquet")
     for _ in range(4):
         log.append("t", {p: [b"x"] * 10 for p in range(3)})
-    roll(log, 0, 2)
+    roll(log, "t", 0, 2)
     frame = pyspark_log.read(spark, log.path, "t")
     log.append("t", {0: [b"later"] * 10})
-    roll(log, 0, 3)  # takes chunks that the frame reads, and later rows
+    roll(log, "t", 0, 3)  # takes chunks that the frame reads, and later rows
     assert frame.count() == 120
     assert frame.where("value = 'later'").count() == 0
 
@@ -107,7 +99,7 @@ def test_the_columns_of_a_typed_topic_are_read_from_files_that_are_older_than_so
         write.options(topic="t", schema="columns", mergeSchema="true").option("num.partitions", 1).save(log.path)
         if step is not steps[-1]:
             handle = log.log.topic("t")
-            roll(log, 0, len(handle.refresh().partitions[0].chunks))
+            roll(log, "t", 0, len(handle.refresh().partitions[0].chunks))
     frame = pyspark_log.read(spark, log.path, "t")
     wanted = spark.read.format("pyspark_log").option("subscribe", "t").load(log.path)
     assert scans(frame) == (1, 1)
@@ -115,3 +107,30 @@ def test_the_columns_of_a_typed_topic_are_read_from_files_that_are_older_than_so
     assert in_order(frame) == in_order(wanted)
     assert frame.where("extra IS NULL").count() == 30
     assert frame.selectExpr("sum(id)").first()[0] == 3 * sum(range(30))
+
+
+def test_each_run_of_parquet_segments_of_a_partition_is_read_by_spark(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t", 2, segment_format="parquet")
+    for first in range(0, 60, 10):
+        log.append("t", {p: [b"%d" % row for row in range(first, first + 10)] for p in range(2)})
+        roll(log, "t", 0, 1, parquet=first in {10, 30, 40})
+    frame = pyspark_log.replay(spark, log.path, "t", {0: 5, 1: 0}, {0: 45, 1: 20})
+    assert scans(frame) == (1, 2)  # partition 0 has gaps before and between its runs
+    found = sorted((row.partition, row.offset, int(row.value)) for row in frame.collect())
+    assert found == [*((0, n, n) for n in range(5, 45)), *((1, n, n) for n in range(20))]
+
+
+def test_a_file_that_is_lost_is_an_error_also_if_the_session_ignores_missing_files(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t", segment_format="parquet")
+    log.append("t", {0: [b"x"] * 10})
+    roll(log, "t", 0, 1)
+    frame = pyspark_log.read(spark, log.path, "t")
+    [file] = tmp_path.glob("topics/t/*/0/*.parquet")
+    file.unlink()
+    with (
+        configured(spark, spark__sql__files__ignoreMissingFiles="true"),
+        pytest.raises(Py4JJavaError, match="FILE_NOT_EXIST"),
+    ):
+        frame.count()

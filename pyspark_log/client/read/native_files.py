@@ -1,8 +1,8 @@
 """Which rows of a batch read are in files that an engine reads by itself: Parquet segments on a file system.
 
-The rows of a partition are cut in two at one offset: the first are in such files, one after the other, and the rest is
-for the source. Rows below the high watermark never change, so the cut needs no lock, whatever rolls, merges or commits
-in the meantime.
+The rows of a partition are cut at the offsets where such files begin and end; what lies between them is for the
+source. Rows below the high watermark never change, so the cuts need no lock, whatever rolls, merges or commits in the
+meantime.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ _GLOB = set("*?[]{}\\")
 """Characters of a path that Hadoop would take for a pattern."""
 
 
+GAPS_MAX = 4
+"""How many ranges of a partition may be left to the source: each is a scan of its own in Spark's plan."""
+
+
 class NativeRows(msgspec.Struct, frozen=True):
-    """Rows of a partition, and the files that hold them; the first file may begin before them, the last end after."""
+    """Files with rows of a partition. Their rows within the range are to be read, and none is in two of them."""
 
     rows: Range
     files: tuple[str, ...]
-    """Absolute paths."""
+    """Absolute paths, in the order of their offsets."""
     is_cut: bool
     """Whether the files hold other rows, too."""
 
@@ -41,31 +45,32 @@ def divide(now: Subscribed, ranges: Iterable[Range]) -> tuple[list[NativeRows], 
     """Return what of the ranges an engine can read from files, and the ranges of the rest. None of them is empty."""
     native, rest = [], []
     for each in ranges:
-        found = _native(now.handles[each.topic], each, now.rack)
-        if found is not None:
-            native.append(found)
-        begin = each.start if found is None else found.rows.end
-        if begin < each.end:
-            rest.append(Range(each.topic, each.partition, begin, each.end))
+        found, gaps = _divided(now.handles[each.topic], each, now.rack)
+        native += [found] if found.files else []
+        rest += gaps
     return native, rest
 
 
-def _native(handle: TopicHandle, wanted: Range, rack: str) -> NativeRows | None:
-    """Return the first rows of a range, as far as they are in files, or None if the first row is not."""
+def _divided(handle: TopicHandle, wanted: Range, rack: str) -> tuple[NativeRows, list[Range]]:
+    """Return the files with rows of a range, and at most `GAPS_MAX` ranges of the rows between and after them."""
     partition = handle.journal.state.partitions[wanted.partition]
     files: list[str] = []
-    segments = partition.segments_between(wanted.start, wanted.end)
-    end = wanted.start
-    for segment in segments:
+    gaps: list[Range] = []
+    is_cut, read = False, wanted.start
+    for segment in partition.segments_between(wanted.start, wanted.end):
         path = _path(handle, wanted.partition, segment, rack) if segment.is_parquet else None
         if path is None:
-            break
+            continue
+        if read < segment.base_offset:
+            if len(gaps) == GAPS_MAX - 1:
+                break
+            gaps.append(msgspec.structs.replace(wanted, start=read, end=segment.base_offset))
         files.append(path)
-        end = segment.end_offset
-    if not files:
-        return None
-    is_cut = segments[0].base_offset < wanted.start or end > wanted.end
-    return NativeRows(Range(wanted.topic, wanted.partition, wanted.start, min(end, wanted.end)), tuple(files), is_cut)
+        is_cut |= segment.base_offset < wanted.start or segment.end_offset > wanted.end
+        read = segment.end_offset
+    if read < wanted.end:
+        gaps.append(msgspec.structs.replace(wanted, start=read))
+    return NativeRows(wanted, tuple(files), is_cut), gaps
 
 
 def _path(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str) -> str | None:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log.client import opening
 from pyspark_log.client.partition_health import Trouble, troubles
-from pyspark_log.client.read import limits, source_offset
+from pyspark_log.client.read import limits, offset_ranges, source_offset
 from pyspark_log.client.read.data_loss import report_loss
 from pyspark_log.client.read.group_offsets import GroupOffsets
-from pyspark_log.client.read.planning import Range, splits
+from pyspark_log.client.read.planning import splits
 from pyspark_log.client.read.positions import Subscribed, resolve, subscribed
 from pyspark_log.client.read.shared_topics import Share, SharedTopics
 from pyspark_log.client.read.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
-from pyspark_log.client.read.tracking import Start, go_on, within
+from pyspark_log.client.read.tracking import Start, go_on
 from pyspark_log.options import CommittedOffsets
-from pyspark_log_storage.errors import InvalidOption, UnknownTopic
+from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,21 +116,13 @@ class StreamPlanner:
         """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
         if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
             return []
-        begun, ended = source_offset.parse(start), self._parse(end)
-        begins, ranges = ended.begins(begun), []
-        log, handles = self._log, {}
-        for topic, positions in ended.topics.items():
-            try:
-                handles[topic] = self._seen_topic(log, topic, positions) or log.topic(topic)
-            except UnknownTopic:
-                self._report(f"topic {topic!r} was deleted")
-                continue
-            if handles[topic].topic_id != positions.topic_id:
-                self._report(f"topic {topic!r} was deleted and created again")
-                continue
-            for number, finish in positions.end.items():
-                found = self._range(handles[topic], number, begins[topic, number], finish)
-                ranges += [] if found is None else [found]
+        log, ended = self._log, self._parse(end)
+        handles, ranges = offset_ranges.between(
+            source_offset.parse(start),
+            ended,
+            lambda topic, positions: self._seen_topic(log, topic, positions) or log.topic(topic),
+            fail_on_data_loss=self.options.fail_on_data_loss,
+        )
         if self._shared is not None:
             self._shared.check_owned(
                 self._subscribed(log, ended), ended, {(each.topic, each.partition) for each in ranges}
@@ -145,18 +137,6 @@ class StreamPlanner:
         found = handle.journal.state.partitions
         has_all = all(n < len(found) and found[n].high_watermark >= at.offset for n, at in positions.end.items())
         return handle if has_all and not handle.journal.state.deleted else None
-
-    def _range(self, handle: TopicHandle, number: int, first: Position, finish: Position) -> Range | None:
-        """Return the rows between two positions that a partition still has, or None if it does not exist any more."""
-        if first.offset >= finish.offset:
-            return None
-        partitions = handle.journal.state.partitions
-        if number >= len(partitions):
-            self._report(f"topic {handle.name!r} has no partition {number} any more; was it restored from a backup?")
-            return None
-        key, fail = (handle.name, number), self.options.fail_on_data_loss
-        low, high = (within(partitions[number], key, at, fail_on_data_loss=fail) for at in (first, finish))
-        return Range(*key, low, high)
 
     def _parse(self, offset: dict[str, Any]) -> SourceOffset:
         parsed = source_offset.parse(offset)
