@@ -14,9 +14,10 @@ from pyspark_log.client.write.staging import Staging
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.log.log import TopicHandle
-from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import cluster_cleanup, delta_table, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
@@ -220,9 +221,12 @@ def open_topic(process: Process) -> TopicHandle:
 def maintainer(process: Process) -> None:
     """Roll, merge, expire and clean up, by all ways that there are."""
     world, chance = process.world, process.chance
+    older: list[tuple[int, Topic]] = []
     while world.busy:
         try:
             handle = open_topic(process)
+            if handle.journal.state.config.segment_format == "parquet":
+                publish_older(process, handle, older)
             match chance.randrange(5):
                 case 0:
                     topic_roll.roll_and_merge(handle)
@@ -239,6 +243,16 @@ def maintainer(process: Process) -> None:
         except LogError as error:
             world.excused(error)
         process.wait(0.02)
+
+
+def publish_older(process: Process, handle: TopicHandle, older: list[tuple[int, Topic]]) -> None:
+    """Publish the table of a node by a state that may be old, as a process does that was suspended."""
+    older.append((handle.journal.number, handle.journal.state))
+    if process.chance.random() < 0.2:
+        entry, state = process.chance.choice(older)
+        node = process.chance.choice(sorted(process.log.cluster.state.nodes))
+        now = process.environment.now_ms()
+        delta_table.publish(process.log.node_store(node), handle.topic_id, state, node, entry=entry, now=now)
 
 
 def administrator(process: Process) -> None:

@@ -127,7 +127,8 @@ class Disk:
 
     def has_lost_of(self, key: str) -> bool:
         """Return whether a fault took a file, or the other one of the same segment."""
-        return bool({key, f"{key.rsplit('.', 1)[0]}.log", f"{key.rsplit('.', 1)[0]}.index"} & self.lost)
+        segment = key.removesuffix(".index").removesuffix(".log")
+        return not self.lost.isdisjoint({key, *layout.segment_files(segment)})
 
     def unmount(self) -> None:
         """Let an empty folder lie at the address."""

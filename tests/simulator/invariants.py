@@ -7,8 +7,11 @@ held when they were sequenced; readers are compared with these.
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, trimming
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
@@ -20,7 +23,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage import append_file, chunk, schema, segment, spare
+from pyspark_log_storage import append_file, chunk, layout, schema, segment, spare
 from pyspark_log_storage.layout import born_of, number_of_newest_first
 from tests.memory_store import MemoryStore
 from tests.simulator.store import Objects
@@ -258,7 +261,7 @@ class Rows(History):
             at = partition.log_end
             for each in partition.segments:
                 at = min(at, each.base_offset)
-                found += self._segment_rows(p, each.name)
+                found += self._segment_rows(p, each.name, each.base_offset)
             for ref in partition.chunks:
                 at = min(at, ref.base_offset)
                 found += self._chunk_rows(p, state.file(ref.file).name, ref)
@@ -266,7 +269,7 @@ class Rows(History):
 
     def _keys(self, key: str) -> set[str]:
         whole = f"{self.topic_folder}{key}"
-        return {whole} if key.startswith("append/") else {f"{whole}.log", f"{whole}.index"}
+        return {whole} if key.startswith("append/") else set(layout.segment_files(whole))
 
     def _cut(self, event: RowsLost, before: Topic) -> None:
         mark = before.partitions[event.partition].high_watermark
@@ -315,7 +318,7 @@ class Rows(History):
         new = event.segment
         for key in self._keys(f"{event.partition}/{new.name}"):
             require(key in self.files.data, f"{key} is swapped in and is not there")
-        found = self._segment_rows(event.partition, new.name)
+        found = self._segment_rows(event.partition, new.name, new.base_offset)
         require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
         require(new.level <= roll_plan.LEVEL_MAX, f"{new.name} was written {new.level} times")
 
@@ -334,8 +337,14 @@ class Rows(History):
             at = piece.end_offset
         require(at == new.log_end, f"{where}: the last piece ends at {at}, the log at {new.log_end}")
 
-    def _segment_rows(self, p: int, name: str) -> list[Row]:
+    def _segment_rows(self, p: int, name: str, base_offset: int) -> list[Row]:
         rows: list[Row] = []
+        if name.endswith(".parquet"):
+            found = pq.read_table(io.BytesIO(self.files.data[f"{self.topic_folder}{p}/{name}"]))
+            offsets = range(base_offset, base_offset + found.num_rows)
+            require(found.column("offset").to_pylist() == list(offsets), f"{name} has other offsets")
+            require(set(found.column("partition").to_pylist()) == {p}, f"{name} is of another partition")
+            return _rows(found)
         for entry, header, data in segment.chunks(self._store, f"{self.topic_folder}{p}/{name}"):
             rows += _rows(chunk.decode(data, header, schema.RECORD_SCHEMAS, f"{name} at {entry.base_offset}"))
         return rows

@@ -28,8 +28,10 @@ from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import History, Rows, Violation, require
 from tests.simulator.replicas import ReplicatedRows
+from tests.simulator.settings import Settings
 from tests.simulator.store import Crashed, Objects, ProcessState, SimulatedStore
-from tests.simulator.world import Process, Settings, World, is_of_member
+from tests.simulator.tables import is_table
+from tests.simulator.world import Process, World, is_of_member
 
 
 class ReplicatedWorld(World):
@@ -139,6 +141,9 @@ class ReplicatedWorld(World):
     def stored_objects(self) -> list[dict[str, bytes]]:
         return [each.real.data for each in self.members().values()]
 
+    def node_ids(self) -> list[str]:
+        return list(self.members())
+
     def oldest_version(self) -> int:
         if self.rows is None or not self.several_journals:
             return super().oldest_version()
@@ -157,7 +162,7 @@ class ReplicatedWorld(World):
 
     def is_data(self, key: str) -> bool:
         """Return whether a key is that of a file or segment of the topic."""
-        return "/append/" in key or key.endswith((".log", ".index"))
+        return "/append/" in key or (key.endswith((".log", ".index", ".parquet")) and not is_table(key))
 
     def stored(self, disk: Disk, key: str, data: bytes) -> None:
         """Take in what was created on a disk."""
@@ -167,6 +172,10 @@ class ReplicatedWorld(World):
             disk.written(key)
         if key == layout.MARKER:
             disk.marked()
+        if is_table(key):
+            assert self.rows is not None
+            self.tables.created(self.rows, disk.node_id, disk.real.data, key)
+            return
         history = self.history_of(key)
         if history is None:
             return
@@ -202,9 +211,11 @@ class ReplicatedWorld(World):
                 disk.lost.add(key)  # it is made again, both files of a segment together
             else:
                 self.rows.deleting(key)
+                if key.endswith(".parquet") and not disk.was_read_only:
+                    self.tables.deleting(self.rows, disk.node_id, disk.real.data, key)
         elif key == layout.MARKER and disk.node_id not in self.cluster.state.nodes:
             pass  # somebody who was about to add the node finds that it was added and removed
-        elif not key.startswith("selftest/") and not is_of_member(key):
+        elif not key.startswith("selftest/") and not is_of_member(key) and not is_table(key):
             raise Violation(f"{key} is removed from node {disk.node_id}")
 
     def _new_rows(self, folder: str) -> Rows:

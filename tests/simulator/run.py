@@ -32,13 +32,16 @@ from pyspark_log_coordinator.maintenance import group_cleanup, roll_run, topic_c
 from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_storage import delta_log, parquet_segment
 from pyspark_log_storage.errors import LogError
-from tests.simulator import actors, groups, lanes, losses, members, moves, nemesis, readers
+from tests.simulator import actors, groups, lanes, losses, members, moves, nemesis, readers, tables
 from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
+from tests.simulator.settings import Settings, settings_of
 from tests.simulator.store import CALM
-from tests.simulator.world import TOPIC, Process, Settings, World, is_copy_for_people, settings_of
+from tests.simulator.tables import is_table
+from tests.simulator.world import TOPIC, Process, World, is_copy_for_people
 
 OPERATIONS = 3000
 BUSY_MS = 15_000
@@ -84,6 +87,7 @@ def run(
     assert world.rows is not None or failure is not None
     if world.rows is not None:
         world.counts["entries"] = world.rows.number
+        world.counts["versions of tables"] = world.tables.published
         world.counts["strays"] = world.rows.strays
         world.counts["unclean elections"] = world.rows.unclean
         world.counts["rows"] = sum(map(len, world.rows.rows))
@@ -173,10 +177,17 @@ def _audit(world: World) -> None:
         members.finish(world, process)
         if isinstance(rows, ReplicatedRows):
             rows.hold_equal()
+        if world.settings.config.segment_format == "parquet":
+            for node, data in zip(world.node_ids(), world.stored_objects(), strict=True):
+                world.counts["rows of tables"] += tables.hold_finished(rows, node, data)
         for data in world.stored_objects():
             stored = {key for key in data if key.startswith(rows.topic_folder)}
             left = stored - rows.needed()
-            rubbish = sorted(key for key in left if not key.startswith(rows.folder) and not is_copy_for_people(key))
+            rubbish = sorted(
+                key
+                for key in left
+                if not key.startswith(rows.folder) and not is_copy_for_people(key) and not is_table(key)
+            )
             require(not rubbish, f"cleaning up leaves {rubbish[:5]}")
 
     world.clock.spawn("auditor", look)
@@ -227,6 +238,8 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "MERGE_COUNT", settings.merge_count),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (group_cleanup, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
+            (delta_log, "CHECKPOINT_EVERY", settings.checkpoint_every),
+            (parquet_segment, "ROW_GROUP_BYTES", 400),
             (roll_run, "CHUNK_BYTES", 400),
             (roll_run, "SMALL_CHUNK_BYTES", 700),
             (roll_run, "TINY_CHUNK_BYTES", 700),

@@ -91,6 +91,13 @@ def test_the_seeds_reach_elections_that_cut_rows():
 
 
 @pytest.mark.slow
+def test_the_seeds_reach_tables():
+    counts = counts_of(range(SEEDS))
+    assert counts["versions of tables"] > SEEDS
+    assert counts["rows of tables"] > SEEDS
+
+
+@pytest.mark.slow
 def test_the_seeds_reach_groups_that_are_rewound():
     counts = counts_of(range(SEEDS))
     for what in ("offset commits", "rewound", "rewinds taken up", "offsets deleted"):
