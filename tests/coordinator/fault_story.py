@@ -13,6 +13,7 @@ import itertools
 import logging
 import random
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from unittest import mock
 
@@ -38,6 +39,7 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
+from pyspark_log_storage import row_group
 from pyspark_log_storage.chaos import ChaosStore
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.faults import Fault, faults_at
@@ -372,6 +374,7 @@ def told() -> Iterator[None]:
         make_constants_small(lambda *changed: stack.enter_context(mock.patch.object(*changed)))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
+        stack.enter_context(mock.patch.object(row_group, "_footers", OrderedDict()))
         stack.enter_context(mock.patch.object(logging.getLogger("pyspark_log"), "disabled", True))
         yield
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import weakref
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from unittest import mock
@@ -32,7 +32,7 @@ from pyspark_log_coordinator.maintenance import group_cleanup, roll_run, topic_c
 from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
-from pyspark_log_storage import delta_log, parquet_segment
+from pyspark_log_storage import delta_log, parquet_segment, row_group
 from pyspark_log_storage.errors import LogError
 from tests.simulator import actors, groups, lanes, losses, members, moves, nemesis, readers, tables
 from tests.simulator.invariants import require
@@ -276,5 +276,6 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(opening, "stores_at", stores_at))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
+        stack.enter_context(mock.patch.object(row_group, "_footers", OrderedDict()))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
         yield
