@@ -120,6 +120,13 @@ def calls_elsewhere(request: pytest.FixtureRequest, stores_elsewhere: None) -> I
     request.node.user_properties.append((CALLS, elsewhere.calls.total() - before))
 
 
+@pytest.fixture(autouse=elsewhere.KIND == "chaos")
+def faults_are_left_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the faults out of the stores of a test with `no_faults`."""
+    if request.node.get_closest_marker("no_faults"):
+        monkeypatch.setenv(elsewhere.FAULTS_OF_STORES, "")
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
     """A place for the stores of a test: its folder, or where `elsewhere` says."""

@@ -4,7 +4,8 @@
     PYSPARK_LOG_STORE=chaos     stores with faults, those of `PYSPARK_LOG_FAULTS` or else `FAULTS`
 
 `make test STORE=s3` sets it. A test gets a place for its stores from the fixture `root`, or makes a `PlainStore`.
-What looks into folders itself is `on_disk`, and is skipped elsewhere.
+What looks into folders itself is `on_disk`, and is skipped elsewhere. What counts calls, or makes so many that each of
+its runs meets a fault, has `no_faults`: its stores are elsewhere, and have none.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ FAULTS = "unavailable=0.0001&slow_down=0.0001&lost_answers=0.0002"
 """Faults that a store may always make. Without a seed: if it is opened again, other calls fail."""
 MADE_ON_PURPOSE = "a fault made on purpose"
 """What an error of such a fault says."""
+FAULTS_OF_STORES = "PYSPARK_LOG_FAULTS"
 _BUCKET = "PYSPARK_LOG_TEST_BUCKET"
 calls: Counter[str] = Counter()
 """The calls that this process has made to stores elsewhere."""
@@ -46,7 +48,7 @@ _stores: Counter[str] = Counter()
 
 def faults() -> str:
     """Return the options of stores with faults."""
-    return os.environ.get("PYSPARK_LOG_FAULTS", FAULTS)
+    return os.environ.get(FAULTS_OF_STORES, FAULTS)
 
 
 class Address:
@@ -138,7 +140,7 @@ def new_root(folder: Path) -> Root:
     """Return a new place for stores: the folder, or one elsewhere."""
     if KIND == "s3":
         return Address(_new_prefix())
-    return Address(absolute_url(f"chaos+{folder}?{faults()}")) if KIND == "chaos" else folder
+    return Address(absolute_url(f"chaos+{folder}?{faults()}".rstrip("?"))) if KIND == "chaos" else folder
 
 
 def _new_prefix() -> str:
@@ -149,7 +151,7 @@ def _seeded_faults() -> str:
     """Return the options of a store that nobody opens again: each of a test has a seed of its own."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
     _stores[test] += 1
-    return f"{faults()}&seed={zlib.crc32(f'{test} {_stores[test]}'.encode())}"
+    return f"{faults()}&seed={zlib.crc32(f'{test} {_stores[test]}'.encode())}".lstrip("&")
 
 
 class StoreElsewhere(ChaosStore):

@@ -1,6 +1,7 @@
 """A process that folds impossible entries: `python [-O] -m tests.coordinator.forged_worker`.
 
-Prints a line for each: what it is, and the error that it was, or "folded".
+Prints a line for each: what it is, and the error that it was, or "folded". Its stores are in memory, wherever those of
+the tests are: nobody runs it again if one of its calls fails.
 """
 
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from pyspark_log_storage.layout import born_name, segment_name
 from pyspark_log_storage.staged_chunk import StagedChunk
 from tests.coordinator.forged import forge
 from tests.coordinator.stored_topic import StoredTopic
+from tests.memory_store import MemoryStore
 
 FILE = born_name(0, "f" * 32)
 BATCHES, ROWS = 6, 3
@@ -171,20 +173,20 @@ def outcome(store: Any, journal: Any, forged: Any, use: Callable[[], object]) ->
 
 
 def of_a_topic(forged: Any) -> str:
-    stored = StoredTopic()
+    stored = StoredTopic(MemoryStore("the url"))
     stored.fill(BATCHES, ROWS)
     stored.roll(3)
     return outcome(stored.store, stored.handle.journal, forged, lambda: stored.open().topic("t"))
 
 
 def of_a_new_topic(forged: Any) -> str:
-    log = StoredTopic().log
+    log = StoredTopic(MemoryStore("the url")).log
     journal = log.journals.of_topic("u", "1")
     return outcome(log.store, journal, forged, journal.refresh)
 
 
 def of_the_cluster(forged: Any) -> str:
-    stored = StoredTopic()
+    stored = StoredTopic(MemoryStore("the url"))
     return outcome(stored.store, stored.log.cluster, forged, stored.open)
 
 

@@ -12,7 +12,8 @@ from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
-from tests.elsewhere import PlainStore
+from pyspark_log_storage.errors import StoreUnavailable
+from tests.elsewhere import PlainStore, is_fault
 
 GUARD = 600
 """Seconds of the clock after which a group that does not settle fails."""
@@ -133,7 +134,13 @@ class Processes:
 
     @property
     def group(self):
-        return self._log.group_handle(self._log.groups()["g"]).journal.refresh()
+        """The group, as who looks on sees it: whatever fault a store makes meanwhile, the look is repeated."""
+        while True:
+            try:
+                return self._log.group_handle(self._log.groups()["g"]).journal.refresh()
+            except StoreUnavailable as error:
+                if not is_fault(error):
+                    raise
 
     @property
     def entries(self):

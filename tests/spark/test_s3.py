@@ -1,21 +1,26 @@
 """Spark on a log in S3: topics on two disks and a bucket, and credentials that nobody finds afterwards."""
 
 import json
-import os
+import logging
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_log import Consumer, Producer
 from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE
 from tests.command_line import CommandLine
+from tests.evidence import Evidence
 from tests.servers.running import Server
 
 FORMAT = "pyspark_log"
+SPARKS = "org.apache.spark"
+PRINTED = "the JVM prints here"
 
 
 class Cloud:
@@ -76,38 +81,108 @@ def test_a_log_on_two_disks_and_a_bucket_from_end_to_end(
     assert all(sorted(each["isr"]) == ["0", "1", "2"] for each in described["partitions"])
 
 
+class JvmLog:
+    """What Spark's JVM and its Python workers print, and what Spark logs, from DEBUG on."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._jvm, self._file = spark._jvm, folder / "jvm.log"
+        core = self._jvm.org.apache.logging.log4j.core
+        layout = core.layout.PatternLayout.newBuilder().withPattern("%p %c %m%n%ex").build()
+        builder = core.appender.FileAppender.newBuilder().withFileName(str(self._file)).setName("canary")
+        self._appender = builder.setLayout(layout).build()
+        self._appender.start()
+        self._logger = self._jvm.org.apache.logging.log4j.LogManager.getContext(False).getLogger(SPARKS)
+        self._before = self._logger.getLevel()
+        self._logger.addAppender(self._appender)
+        core.config.Configurator.setLevel(SPARKS, self._jvm.org.apache.logging.log4j.Level.DEBUG)
+        self._stderr = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/fd/2")
+
+    def close(self) -> None:
+        core = self._jvm.org.apache.logging.log4j.core
+        core.config.Configurator.setLevel(SPARKS, self._before)
+        self._logger.removeAppender(self._appender)
+        self._appender.stop()
+
+    def add_to(self, evidence: Evidence) -> None:
+        """Raise `AssertionError` if there is nothing: it would be looked for in the wrong place."""
+        logged = self._file.read_bytes()
+        assert b"DEBUG org.apache.spark" in logged
+        evidence.add("log of the JVM", logged)
+        if self._stderr.is_file():  # otherwise pytest captures nothing (-s)
+            self._jvm.System.err.println(PRINTED)
+            printed = self._stderr.read_bytes()
+            assert PRINTED.encode() in printed
+            evidence.add("stderr of the JVM and of Python workers", printed)
+
+
+@pytest.fixture
+def jvm_log(spark: SparkSession, tmp_path: Path) -> Iterator[JvmLog]:
+    log = JvmLog(spark, tmp_path)
+    yield log
+    log.close()
+
+
 def test_nobody_finds_the_credentials_afterwards(
     spark: SparkSession,
     cloud: Cloud,
+    jvm_log: JvmLog,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    seen: list[Any] = []
+    evidence = Evidence()
+
+    def read(topic: str, **options: Any) -> DataFrame:
+        given = {"subscribe": topic, **cloud.options, **options}
+        return spark.read.format(FORMAT).options(**given).load(cloud.path)
+
+    def copied(name: str, **options: Any) -> StreamingQuery:
+        writer = (
+            loaded.select("value").writeStream.format(FORMAT).options(**{"topic": "out", **cloud.options, **options})
+        )
+        return writer.trigger(availableNow=True).start(cloud.path, checkpointLocation=str(tmp_path / name))
+
     rows = spark.range(10).selectExpr("CAST(id AS STRING) value")
-    rows.write.format(FORMAT).mode("append").options(topic="in", **cloud.options).save(cloud.path)
-    read = spark.read.format(FORMAT).options(subscribe="in", **cloud.options).load(cloud.path)
-    assert read.count() == 10
-    stream = spark.readStream.format(FORMAT).options(subscribe="in", startingOffsets="earliest", **cloud.options)
-    loaded = stream.load(cloud.path)
-    for frame in (read, loaded):
+    with caplog.at_level(logging.DEBUG, FORMAT):
+        rows.write.format(FORMAT).mode("append").options(topic="in", **cloud.options).save(cloud.path)
+        batch = read("in")
+        assert batch.count() == 10
+        stream = spark.readStream.format(FORMAT).options(subscribe="in", startingOffsets="earliest", **cloud.options)
+        loaded = stream.load(cloud.path)
+        query = copied("checkpoint")
+        query.awaitTermination()
+
+        wrong_key = json.dumps({**cloud.server.options, "key": "unknown"})
+        wrong_secret = json.dumps({**cloud.server.options, "secret": f"{cloud.server.secret}-wrong"})
+        failing: dict[str, tuple[str, Callable[[], object]]] = {
+            "a read with a wrong key": ("InvalidAccessKeyId", lambda: read("in", storage_options=wrong_key)),
+            "a stream with a wrong secret": (
+                "SignatureDoesNotMatch",
+                lambda: copied("refused", storage_options=wrong_secret).awaitTermination(),
+            ),
+        }
+        for operation, (said, fail) in failing.items():
+            with pytest.raises(PySparkException, match=said) as caught:
+                fail()
+            evidence.add_error(operation, caught.value)
+
+    for name, frame in {"batch read": batch, "stream read": loaded}.items():
         frame.explain("extended")
-        seen.append(frame._jdf.queryExecution().logical().toString())
-    seen.append(read._jdf.queryExecution().toString())
-    writer = loaded.select("value").writeStream.format(FORMAT).options(topic="out", **cloud.options)
-    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start(cloud.path)
-    query.awaitTermination()
+        evidence.add(f"plan of the {name}", frame._jdf.queryExecution().toString())
+        evidence.add(f"logical plan of the {name}", frame._jdf.queryExecution().logical().toString())
     query.explain(extended=True)
-    seen += [query.recentProgress, query.status, [event.json for event in query.recentProgress]]
-    wrong = {**cloud.server.options, "key": "unknown"}
-    reader = spark.read.format(FORMAT).options(subscribe="in", storage_options=json.dumps(wrong))
-    with pytest.raises(PySparkException) as caught:
-        reader.load(cloud.path).count()
-    assert "InvalidAccessKeyId" in str(caught.value)
-    seen.append(str(caught.value))
-    with pytest.raises(PySparkException) as caught:
-        spark.read.format(FORMAT).options(subscribe="in", storage_options=cloud.server.secret).load(cloud.path)
-    seen += [str(caught.value), caplog.text, *capfd.readouterr(), cloud.stored()]
-    for folder, _, names in os.walk(tmp_path):
-        seen += [(Path(folder) / name).read_bytes() for name in names]
-    assert cloud.server.secret not in repr(seen)
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    assert executions.size() >= 3
+    for each in (executions.apply(index) for index in range(executions.size())):
+        evidence.add(f"plan of execution {each.executionId()}", each.physicalPlanDescription() + each.details())
+    assert query.lastProgress is not None
+    evidence.add("progress of the query", [*query.recentProgress, query.lastProgress, query.status])
+    evidence.add("progress of the query as JSON", [each.json for each in query.recentProgress])
+    for key, stored in cloud.stored().items():
+        evidence.add(f"object {key}", stored)
+    evidence.add_folder("checkpoint", tmp_path / "checkpoint")
+    evidence.add_folder("checkpoint", tmp_path / "refused")
+    evidence.add("records of Python's log", caplog.text)
+    evidence.add("printed plans", capfd.readouterr())
+    jvm_log.add_to(evidence)
+    evidence.check(cloud.server.secret)

@@ -39,6 +39,7 @@ def deleted(topic):
 # What goes wrong
 
 
+@pytest.mark.no_faults("makes faults of its own, at every call in turn")
 def test_an_interrupted_cleanup_is_finished_by_the_next(monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
     for step in range(200):

@@ -197,6 +197,7 @@ def creates_of_a_move():
     return 10**9 - disks.creates_left
 
 
+@pytest.mark.no_faults("makes faults of its own, at every call in turn")
 @pytest.mark.parametrize("part", range(4))
 def test_a_killed_migration_is_finished_by_another_process(part):
     for creates in range(part, creates_of_a_move(), 20):
@@ -213,6 +214,7 @@ def test_a_killed_migration_is_finished_by_another_process(part):
         assert written(disks.log("/disk/3"), "t") == 2
 
 
+@pytest.mark.no_faults("makes faults of its own, at every call in turn")
 @pytest.mark.parametrize("url", [*URLS, "/disk/3", "/disk/4"])
 def test_any_store_may_be_lost_at_any_call_of_a_migration(url):
     healthy = cluster_of_six()

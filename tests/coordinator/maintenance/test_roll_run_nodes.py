@@ -23,6 +23,7 @@ def topic(request, monkeypatch):
     return breakable(retention_ms="-1", file_delete_delay_ms="0", orphan_retention_ms="0", segment_format=request.param)
 
 
+pytestmark = pytest.mark.no_faults("says which nodes hold a segment: one with a fault would not")
 of_logs = pytest.mark.parametrize("topic", ["log"], indirect=True)
 """Of merges: Parquet segments are not merged."""
 
