@@ -35,6 +35,9 @@ SEEDS ?= 2000
 # What runs is what is installed in .venv.
 unexport PYTHONPATH
 
+# Each of the many processes of the tests would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Spark takes its JVM from JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
 WITH_JAVA := JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && SPARK_CONF_DIR="$(CURDIR)/spark-conf"
 WITH_SPARK := $(WITH_JAVA) \

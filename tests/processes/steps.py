@@ -1,7 +1,9 @@
 """The steps of a log's long client, one at a time: a topic in which the step is due, and what carries it out."""
 
+import hashlib
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -121,6 +123,15 @@ class Writing:
         batch = self.next
         client.write(PRODUCER, batch)
         self._progress.append(batch)
+
+
+def what_is_left(root: Path) -> tuple[int, str]:
+    """Return how many batches were acknowledged, and a digest of everything that has a name."""
+    digest = hashlib.blake2b()
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.parent.name != ".tmp":
+            digest.update(f"{path.relative_to(root)} {path.stat().st_size} ".encode() + path.read_bytes())
+    return len(LineFile(f"{root}.progress").lines()), digest.hexdigest()
 
 
 def deleted_topics(client: TopicClient) -> None:

@@ -17,7 +17,7 @@ from pyspark_log_storage.errors import StoreRefused
 from tests.command_line import CommandLine
 from tests.processes import workers
 from tests.processes.small_topic import TopicClient, error_of, rows_of
-from tests.processes.steps import PRODUCER, leave_undone
+from tests.processes.steps import PRODUCER, leave_undone, what_is_left
 from tests.processes.system_calls import CHANGES, FLUSHES, READS, BrokenFrom
 
 FOR_EVER = 10**9
@@ -52,7 +52,7 @@ TROUBLES = {"EIO once": EIO_ONCE, "EIO": EIO, "full": FULL, "unreadable": UNREAD
 def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(fork_server, folder, step, name):
     trouble = TROUBLES[name]
     prepared = fork_server.run(workers.prepare, step, str(folder), trouble.calls)
-    errors = 0
+    errors, seen = 0, set()
     for at in range(len(prepared.calls)):
         root = folder / str(at)
         shutil.copytree(prepared.template, root)
@@ -62,7 +62,11 @@ def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(f
         if failure.error is not None:
             errors += 1
             assert trouble.words in failure.error
-        TopicClient(str(root)).check(PRODUCER, failure.batches)
+        # Many calls leave the same log, which is checked once.
+        left = (failure.batches, what_is_left(root))
+        if left not in seen:
+            TopicClient(str(root)).check(PRODUCER, failure.batches)
+        seen.add(left)
         shutil.rmtree(root)
     assert errors > 0
 

@@ -1,11 +1,9 @@
 """SIGKILL at every step of what keeps a log cheap, and at random: nothing is lost, doubled or left behind."""
 
-import hashlib
 import random
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +11,7 @@ from tests.direct import Stream
 from tests.processes import workers
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, rows_of_all, seeded
-from tests.processes.steps import LATER_MS, PRODUCER, RETAIN_LITTLE, STEPS, Writing, kind_of
+from tests.processes.steps import LATER_MS, PRODUCER, RETAIN_LITTLE, STEPS, Writing, kind_of, what_is_left
 
 ROUNDS = 100
 CLEAN_UP_EVERY = 10
@@ -58,15 +56,6 @@ def goes_on(root: str, step: str, acknowledged: int) -> None:
     client.clean_up()
     assert client.rubbish() == []
     TopicClient(root).check(PRODUCER, writing.next)
-
-
-def what_is_left(root: Path) -> tuple[int, str]:
-    """Return how many batches were acknowledged, and a digest of everything that has a name."""
-    digest = hashlib.blake2b()
-    for path in sorted(root.rglob("*")):
-        if path.is_file() and path.parent.name != ".tmp":
-            digest.update(f"{path.relative_to(root)} {path.stat().st_size} ".encode() + path.read_bytes())
-    return len(LineFile(f"{root}.progress").lines()), digest.hexdigest()
 
 
 def test_processes_that_are_killed_at_random_again_and_again_leave_a_log_that_goes_on(fork_server, folder):
