@@ -25,13 +25,12 @@ from typing import NamedTuple
 import msgspec
 
 from pyspark_log_coordinator.journal import paxos
-from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Found, Register, Task
+from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Found, Task
+from tests.coordinator.register_states import Answers, Column, Content, Process, State, Step
 from tests.coordinator.register_words import goal_of, name_of, words_of
 
 STORES = 3
 MAJORITY = 2
-Content = bytes | None
-Write = tuple[Register, bytes]
 
 
 class Flaws(NamedTuple):
@@ -43,50 +42,6 @@ class Flaws(NamedTuple):
     claims_are_not_counted: bool = False
     marker_is_not_read: bool = False
     backup_keeps_its_marker: bool = False
-
-
-class Column(NamedTuple):
-    """One store."""
-
-    votes: tuple[Content, ...]
-    claims: tuple[Content, ...]
-    answers: tuple[tuple[Content, ...], ...]
-    """What it answered to each process in its present task."""
-    late: frozenset[Write]
-    """What it was asked and has not done, by processes that went on."""
-    past: tuple[Content, ...] | None = None
-    """The votes that it held when it was lost."""
-    backup: tuple[tuple[Content, ...], tuple[Content, ...]] | None = None
-
-    def get(self, register: Register) -> Content:
-        contents = self.claims if register.is_claim else self.votes
-        return contents[register.ballot] if register.ballot < len(contents) else None
-
-    def put(self, register: Register, content: bytes) -> Column:
-        contents = list(self.claims if register.is_claim else self.votes)
-        contents[register.ballot] = content
-        late = self.late and frozenset(write for write in self.late if write[0] != register)
-        if register.is_claim:
-            return self._replace(claims=tuple(contents), late=late)
-        return self._replace(votes=tuple(contents), late=late)
-
-    def answer(self, process: int, answers: tuple[Content, ...]) -> Column:
-        return self._replace(answers=(*self.answers[:process], answers, *self.answers[process + 1 :]))
-
-
-class Process(NamedTuple):
-    """A process: its attempt without the answers, which are in the columns."""
-
-    attempt: Attempt
-    begun: bool
-    """A reader begins at some time; what was decided by then it must find."""
-    must_find: bool = False
-    stopped: bool = False
-    """It has come to the highest ballot, where the search ends."""
-
-
-State = tuple[tuple[int, ...], tuple[int, ...]]
-"""The numbers of the processes, and those of the columns."""
 
 
 class Result(NamedTuple):
@@ -125,7 +80,15 @@ class Model:
         self._columns: list[Column] = []
         self._numbers: dict[Process | Column, int] = {}
         self._wanted: dict[object, dict[int, Call]] = {}
-        self._stepped: dict[object, Attempt] = {}
+        self._given: list[tuple[Content, ...]] = []
+        self._given_numbers: dict[tuple[Content, ...], int] = {}
+        self._answers: list[Answers] = []
+        """What each column has answered, to each process."""
+        self._at_stores: dict[object, Step] = {}
+        self._alone: dict[object, int] = {}
+        """The processes after they have waited no longer."""
+        self._left: dict[object, int] = {}
+        self._late: dict[int, list[tuple[str, int]]] = {}
         self._decided: dict[tuple[int, ...], frozenset[bytes]] = {}
         self._lowest_claims: dict[int, int] = {}
         """The lowest ballot that each process may claim yet."""
@@ -220,86 +183,102 @@ class Model:
                 yield f"{self.names[i]} begins", self._with(state, i, process._replace(begun=True, must_find=found))
             elif not process.stopped:
                 yield from self._steps_of(state, i, process, columns)
-        for s, column in enumerate(columns):
-            for register, content in column.late if numbers[s] not in numbers[:s] else ():
-                words = f"late: store {s + 1} gets {name_of(register)} = {words_of([content])}"
-                yield words, self._with_columns(state, {s: column.put(register, content)})
+        for s, number in enumerate(numbers):
+            for words, after in self._late_at(number) if number not in numbers[:s] else ():
+                yield f"late: store {s + 1} gets {words}", (processes, (*numbers[:s], after, *numbers[s + 1 :]))
         yield from self._losses(state, columns)
 
+    def _late_at(self, number: int) -> list[tuple[str, int]]:
+        """Return what may come late at a store, and the column after it."""
+        if (found := self._late.get(number)) is None:
+            column = self._columns[number]
+            found = self._late[number] = [
+                (f"{name_of(register)} = {words_of([content])}", self._number(column.put(register, content)))
+                for register, content in column.late
+            ]
+        return found
+
     def _steps_of(self, state: State, i: int, process: Process, columns: list[Column]) -> Iterator[tuple[str, State]]:
-        answers = tuple(column.answers[i] for column in columns)
-        number = state[0][i]
-        calls = self._wanted.get((number, answers))
-        if calls is None:
-            attempt = msgspec.structs.replace(process.attempt, answers=answers)
-            calls = self._wanted[number, answers] = paxos.wanted(attempt)
-        for s, call in calls.items():
-            column = columns[s]
-            if self._is_lost(column) or state[1][s] in state[1][:s]:
+        number, numbers = state[0][i], state[1]
+        answers = tuple(self._answers[column][i] for column in numbers)
+        calls = self._calls_of(number, answers)
+        for s in calls:
+            if self._is_lost(columns[s]) or numbers[s] in numbers[:s]:
                 continue  # at a store like another, the same happens
-            content = column.get(call.register)
-            if content is None and call.content is not None and not self._only_reads(call):
-                written = column.put(call.register, call.content)
-                words = f"{self.names[i]} writes {name_of(call.register)} = {words_of([call.content])} at store {s + 1}"
-                after = self._stepped_by(number, answers, s, call.content)
-                yield words, self._moved(state, i, process, after, calls, columns, (s, written))
-                yield f"{words}; the answer is lost", self._with_columns(state, {s: written})
-                continue
+            key = (number, answers, s, numbers[s])
+            if (step := self._at_stores.get(key)) is None:
+                step = self._at_stores[key] = self._at_store(i, number, answers, s, columns[s])
+            words, after, done, written = step
+            yield words, self._moved(state, i, answers, after, (s, done))
+            if written is not None:
+                yield f"{words}; the answer is lost", (state[0], (*numbers[:s], written, *numbers[s + 1 :]))
+        if calls:
+            if (after := self._alone.get((number, answers))) is None:
+                after = self._alone[number, answers] = self._after(i, number, self._silent(number, answers))
+            if after != number:
+                words = f"{self.names[i]} waits no longer for store {' and '.join(str(s + 1) for s in calls)}"
+                yield words, self._moved(state, i, answers, after, None)
+
+    def _at_store(self, i: int, number: int, answers: Answers, s: int, column: Column) -> Step:
+        """Return what the call of a process at a store comes to."""
+        call, attempt = self._calls_of(number, answers)[s], self._attempt(number, answers)
+        content, written = column.get(call.register), column
+        if content is None and call.content is not None and not self._only_reads(call):
+            content, written = call.content, column.put(call.register, call.content)
+            words = f"{self.names[i]} writes {name_of(call.register)} = {words_of([content])} at store {s + 1}"
+        else:
             words = f"{self.names[i]} finds {name_of(call.register)} = {words_of([content])} at store {s + 1}"
             if self._only_reads(call):
                 content = NIL if content is None else content
             if self.flaws.claims_are_not_counted and call.register.is_claim:
                 content = call.content
-            after = self._stepped_by(number, answers, s, content)
-            yield words, self._moved(state, i, process, after, calls, columns, (s, column))
-        if calls:
-            after = self._stepped_by(number, answers, None, None)
-            if _is_other(after, process.attempt):
-                words = f"{self.names[i]} waits no longer for store {' and '.join(str(s + 1) for s in calls)}"
-                yield words, self._moved(state, i, process, after, calls, columns, None)
+        answered = paxos.answered(attempt, s, content)
+        after = self._after(i, number, answered)
+        done = self._number(written.answer(i, answered.answers[s] if after == number else ()))
+        return Step(words, after, done, None if written is column else self._number(written))
 
-    def _stepped_by(
-        self, number: int, answers: tuple[tuple[Content, ...], ...], store: int | None, content: Content
-    ) -> Attempt:
-        """Return the attempt after an answer, or, where `store` is None, after it has given up all that is missing."""
-        key = (number, answers, store, content)
-        if (after := self._stepped.get(key)) is None:
-            attempt = msgspec.structs.replace(self._processes[number].attempt, answers=answers)
-            if store is None:
-                after = paxos.silent(attempt, list(paxos.wanted(attempt)))
-            else:
-                after = paxos.answered(attempt, store, content)
-            self._stepped[key] = after
-        return after
+    def _attempt(self, number: int, answers: Answers) -> Attempt:
+        given = tuple(self._given[each] for each in answers)
+        return msgspec.structs.replace(self._processes[number].attempt, answers=given)
 
-    def _moved(  # noqa: PLR0917
-        self,
-        state: State,
-        i: int,
-        process: Process,
-        after: Attempt,
-        calls: dict[int, Call],
-        columns: list[Column],
-        done: tuple[int, Column] | None,
-    ) -> State:
-        """Return the state after a process took a step; calls of a task that is over may be done late."""
-        if not _is_other(after, process.attempt):
-            assert done is not None
-            s, column = done
-            return self._with_columns(state, {s: column.answer(i, after.answers[s])})
-        changed = dict(enumerate(columns))
-        for s, call in calls.items():
-            column = columns[s]
-            writes = call.content is not None and not self._only_reads(call)
-            if writes and column.get(call.register) is None and not self._is_lost(column):
-                changed[s] = column._replace(late=column.late | {(call.register, call.content)})
-        if done is not None:
-            changed[done[0]] = done[1]
-        changed = {s: column.answer(i, ()) for s, column in changed.items()}
+    def _calls_of(self, number: int, answers: Answers) -> dict[int, Call]:
+        if (calls := self._wanted.get((number, answers))) is None:
+            calls = self._wanted[number, answers] = paxos.wanted(self._attempt(number, answers))
+        return calls
+
+    def _silent(self, number: int, answers: Answers) -> Attempt:
+        """Return the attempt after it has given up all that is missing."""
+        return paxos.silent(self._attempt(number, answers), list(self._calls_of(number, answers)))
+
+    def _after(self, i: int, number: int, attempt: Attempt) -> int:
+        """Return the process when its attempt is this: another one if it begins a task."""
+        process = self._processes[number]
+        if not _is_other(attempt, process.attempt):
+            return number
         highest = self.ballots if i > 0 or self._leader_claims else 0
-        stopped = after.task is Task.DONE or (after.task is Task.CLAIM and after.ballot > highest)
-        moved = process._replace(attempt=_bare(after), stopped=stopped)
-        return self._with_columns(self._with(state, i, moved), changed)
+        stopped = attempt.task is Task.DONE or (attempt.task is Task.CLAIM and attempt.ballot > highest)
+        return self._number(process._replace(attempt=_bare(attempt), stopped=stopped))
+
+    def _moved(self, state: State, i: int, answers: Answers, after: int, done: tuple[int, int] | None) -> State:
+        """Return the state after a process took a step; calls of a task that is over may be done late."""
+        processes, columns = state[0], list(state[1])
+        if after != processes[i]:
+            columns = [self._left_by(i, processes[i], answers, s, number) for s, number in enumerate(columns)]
+            processes = (*processes[:i], after, *processes[i + 1 :])
+        if done is not None:
+            columns[done[0]] = done[1]
+        return processes, tuple(columns)
+
+    def _left_by(self, i: int, number: int, answers: Answers, s: int, before: int) -> int:
+        """Return a store's column after a process has gone on to another task."""
+        key = (number, answers, s, before)
+        if (after := self._left.get(key)) is None:
+            column, call = self._columns[before], self._calls_of(number, answers).get(s)
+            writes = call is not None and call.content is not None and not self._only_reads(call)
+            if writes and column.get(call.register) is None and not self._is_lost(column):
+                column = column._replace(late=column.late | {(call.register, call.content)})
+            after = self._left[key] = self._number(column.answer(i, ()))
+        return after
 
     def _losses(self, state: State, columns: list[Column]) -> Iterator[tuple[str, State]]:
         if self.flaws.backup_keeps_its_marker and all(column.backup is None for column in columns):
@@ -347,8 +326,16 @@ class Model:
             known: list[Process] | list[Column] = self._processes if isinstance(what, Process) else self._columns
             number = self._numbers[what] = len(known)
             known.append(what)  # type: ignore[arg-type]
-            if isinstance(what, Process):
+            if isinstance(what, Column):
+                self._answers.append(tuple(map(self._answer_number, what.answers)))
+            else:
                 self._lowest_claims[number] = self.ballots + 1 if what.stopped else _lowest_claim(what.attempt)
+        return number
+
+    def _answer_number(self, answers: tuple[Content, ...]) -> int:
+        number = self._given_numbers.setdefault(answers, len(self._given))
+        if number == len(self._given):
+            self._given.append(answers)
         return number
 
     def _story(self, last: State, came_from: dict[State, State | None]) -> list[str]:
