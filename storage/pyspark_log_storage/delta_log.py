@@ -18,6 +18,7 @@ delete every other file of the folder, the topic's journal among them.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 
 WRITER_FEATURE = "pysparkLogSegments"
 PROTOCOL = Protocol(1, 7, writer_features=("appendOnly", "invariants", WRITER_FEATURE))
+_NTZ = "timestampNtz"
+PROTOCOL_WITH_NTZ = Protocol(
+    3, 7, reader_features=(_NTZ,), writer_features=("appendOnly", "invariants", _NTZ, WRITER_FEATURE)
+)
+"""That of a table with a column of type timestamp_ntz, which engines refuse to read without this feature."""
 ENGINE = "pyspark_log"
 COMMIT_BYTES_MAX = 256 * 1024 * 1024
 """More than any version has. Of a larger object no more is read, and it is damaged."""
@@ -150,6 +156,22 @@ def delete_versions(store: Store, folder: str, before: int) -> None:
         number = key.removeprefix(log).partition(".")[0]
         if is_version(number) and int(number) < before:
             store.delete(key)
+
+
+def protocol_of(metadata: Metadata) -> Protocol:
+    """Return what a program must be able to do to read a table of these columns, or to write it."""
+    has_ntz = _has_type(json.loads(metadata.schema_string), "timestamp_ntz")
+    return PROTOCOL_WITH_NTZ if has_ntz else PROTOCOL
+
+
+def _has_type(node: object, name: str) -> bool:
+    """Return whether a part of a schema in its JSON form has a type somewhere."""
+    if isinstance(node, list):
+        return any(_has_type(each, name) for each in node)
+    if not isinstance(node, dict):
+        return False
+    types = ("type", "elementType", "keyType", "valueType")
+    return any((key in types and each == name) or _has_type(each, name) for key, each in node.items())
 
 
 def log_of(folder: str) -> str:

@@ -1,5 +1,6 @@
 """The log of a Delta table, also as delta-rs reads it, which shares no code with it."""
 
+import datetime
 import json
 
 import deltalake
@@ -129,6 +130,28 @@ def test_delta_rs_reads_the_table(tmp_path, on_disk):
     assert read_by_delta_rs(tmp_path) == list(range(20))
     assert delta_log.publish(on_disk, FOLDER, 3, version(removed("a%20b.parquet")))
     assert read_by_delta_rs(tmp_path) == list(range(10, 20))
+
+
+def test_delta_rs_reads_a_table_with_times_without_a_zone(tmp_path):
+    folder = tmp_path / FOLDER
+    folder.mkdir(parents=True)
+    times = [datetime.datetime(2020, 1, 1)]  # noqa: DTZ001 -- of the type timestamp_ntz
+    pq.write_table(pa.table({"at": pa.array(times, pa.timestamp("us"))}), folder / "a.parquet")
+    field = {"name": "at", "type": "timestamp_ntz", "nullable": True, "metadata": {}}
+    columns = Metadata(id="6f7e", schema_string=json.dumps({"type": "struct", "fields": [field]}))
+    begin = [Action(protocol=delta_log.protocol_of(columns)), Action(metadata=columns)]
+    size = (folder / "a.parquet").stat().st_size
+    publish(LocalStore(str(tmp_path)), version(*begin, added("a.parquet", size)))
+    table = deltalake.DeltaTable(str(folder))
+    assert table.to_pyarrow_table().column("at").to_pylist() == times
+    with pytest.raises(deltalake.exceptions.CommitFailedError, match=delta_log.WRITER_FEATURE):
+        table.optimize.compact()
+
+
+def test_a_column_that_is_only_named_after_a_type_needs_no_feature():
+    field = {"name": "timestamp_ntz", "type": "long", "nullable": True, "metadata": {}}
+    columns = Metadata(id="6f7e", schema_string=json.dumps({"type": "struct", "fields": [field]}))
+    assert delta_log.protocol_of(columns) == delta_log.PROTOCOL
 
 
 def test_delta_rs_reads_the_table_from_its_checkpoint_on(tmp_path, on_disk):

@@ -30,7 +30,7 @@ from msgspec import structs
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import column_types, delta_log, layout, logs, schema
 from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
-from pyspark_log_storage.delta_log import PROTOCOL, DeltaTable
+from pyspark_log_storage.delta_log import DeltaTable
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.parquet_segment import file_schema
 
@@ -133,8 +133,9 @@ def metadata_of(state: Topic, topic_id: str) -> Metadata:
 def changes(table: DeltaTable, wanted: Mapping[str, AddFile], metadata: Metadata, now: int) -> list[Action]:
     """Return what makes a table the wanted one; nothing if it is that already."""
     found = []
-    if table.protocol != PROTOCOL:
-        found.append(Action(protocol=PROTOCOL))
+    protocol = delta_log.protocol_of(metadata)
+    if table.protocol != protocol:
+        found.append(Action(protocol=protocol))
     if table.metadata != metadata:
         found.append(Action(metadata=metadata))
     found += [delta_log.removal(path, now) for path in table.files if path not in wanted]

@@ -1,0 +1,104 @@
+"""One object of a Delta table is lost, cut or flipped: the next cleanup makes the table right, and the log is unharmed.
+
+The table is read by delta-rs, before that as well: then it has the right rows, or those of an older version, or fails.
+"""
+
+import json
+
+import deltalake
+import pytest
+
+from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_storage import delta_log
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.delta_reader import DeltaFolder
+
+SETTINGS = {name.replace(".", "_"): value for name, value in AT_ONCE.items()} | {"segment_format": "parquet"}
+SEGMENTS, ROWS = 7, 3
+LAST = "_delta_log/_last_checkpoint"
+CHECKPOINT = f"_delta_log/{3:020d}.checkpoint.parquet"
+VERSIONS = [f"_delta_log/{number:020d}.json" for number in range(SEGMENTS)]
+
+
+@pytest.fixture
+def topic(monkeypatch):
+    """A topic whose table has versions before and after a checkpoint."""
+    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 4)
+    made = StoredTopic(**SETTINGS)
+    for _ in range(SEGMENTS):
+        made.fill(1, ROWS)
+        made.roll()
+        topic_cleanup.clean_up_topic(made.handle)
+    assert made.keys("_delta_log/") == sorted([*VERSIONS, CHECKPOINT, LAST])
+    return made
+
+
+def flips(data):
+    """Return the object with one flipped bit, at several places."""
+    for position in range(0, len(data), max(1, len(data) // 5)):
+        yield data[:position] + bytes([data[position] ^ 4]) + data[position + 1 :]
+
+
+def read(topic, folder):
+    folder.take(topic.store._objects, topic.folder)
+    found = folder.read()
+    return {} if found is None else found[1].get(0, {})
+
+
+@pytest.mark.parametrize("name", [*VERSIONS[2:], CHECKPOINT, LAST])
+def test_whatever_is_damaged_is_published_again(topic, name, tmp_path):
+    right = dict(enumerate(topic.expected[0]))
+    folder, key = DeltaFolder(tmp_path), f"{topic.folder}{name}"
+    whole = dict(topic.store._objects)
+    for damaged in (None, whole[key][:-7], b"", *flips(whole[key])):
+        topic.store._objects.clear()
+        topic.store._objects.update(whole)
+        topic.store.delete(key)
+        if damaged is not None:
+            topic.store.put(key, damaged)
+        try:
+            found = read(topic, folder)
+        except (deltalake.exceptions.DeltaError, ValueError, OSError):
+            found = {}
+        assert found.items() <= right.items()
+        topic_cleanup.clean_up_topic(topic.handle)
+        assert read(topic, folder) == right, f"{name} was {damaged!r}"
+        topic.check()
+
+
+def test_a_damaged_entry_number_does_not_stop_publishing(topic, tmp_path):
+    key = f"{topic.folder}{VERSIONS[-1]}"
+    data = topic.store.read(key)
+    topic.store.put(key, data.replace(b'"version":', b'"version":9'))
+    topic.fill(1, ROWS)
+    topic.roll()
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert read(topic, DeltaFolder(tmp_path)) == dict(enumerate(topic.expected[0]))
+
+
+def test_a_checkpoint_that_is_written_late_does_not_take_the_table_back(topic, tmp_path):
+    right = dict(enumerate(topic.expected[0]))
+    late = {key: topic.store.read(key) for key in (f"{topic.folder}{CHECKPOINT}", f"{topic.folder}{LAST}")}
+    for _ in range(6):
+        topic.fill(1, ROWS)
+        topic.roll()
+        topic_cleanup.clean_up_topic(topic.handle)
+    right = dict(enumerate(topic.expected[0]))
+    for key, data in late.items():
+        topic.store.put(key, data)
+    assert read(topic, DeltaFolder(tmp_path)) == right
+    assert delta_log.read(topic.store, topic.folder).checkpoint > 3
+    before = topic.keys("_delta_log/")
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert topic.keys("_delta_log/") == before
+
+
+def test_a_file_that_another_program_adds_again_with_deleted_rows_is_put_right(topic, tmp_path):
+    path = next(iter(delta_log.read(topic.store, topic.folder).files))
+    vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
+    added = {"path": path, "size": 1, "modificationTime": 1, "dataChange": True, "partitionValues": {}}
+    foreign = json.dumps({"add": added | {"deletionVector": vector}})
+    topic.store.create(delta_log.commit_key(topic.folder, SEGMENTS), foreign.encode())
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert read(topic, DeltaFolder(tmp_path)) == dict(enumerate(topic.expected[0]))
+    assert delta_log.read(topic.store, topic.folder).foreign == ()
