@@ -1,6 +1,6 @@
 """The log of a Delta table, also as delta-rs reads it, which shares no code with it."""
 
-import datetime
+import datetime as dt
 import json
 
 import deltalake
@@ -135,7 +135,7 @@ def test_delta_rs_reads_the_table(tmp_path, on_disk):
 def test_delta_rs_reads_a_table_with_times_without_a_zone(tmp_path):
     folder = tmp_path / FOLDER
     folder.mkdir(parents=True)
-    times = [datetime.datetime(2020, 1, 1)]  # noqa: DTZ001 -- of the type timestamp_ntz
+    times = [dt.datetime(2020, 1, 1)]  # noqa: DTZ001 -- of the type timestamp_ntz
     pq.write_table(pa.table({"at": pa.array(times, pa.timestamp("us"))}), folder / "a.parquet")
     field = {"name": "at", "type": "timestamp_ntz", "nullable": True, "metadata": {}}
     columns = Metadata(id="6f7e", schema_string=json.dumps({"type": "struct", "fields": [field]}))
