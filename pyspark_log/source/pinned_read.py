@@ -17,7 +17,8 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType, Ti
 
 from pyspark_log.client.read import batch_plan, native_files
 from pyspark_log.options import parse_source
-from pyspark_log.source.row import CREATE_TIME
+from pyspark_log.source.row import CREATE_TIME, row_schema
+from pyspark_log.source.typed_row import same_columns, typed_schema
 from pyspark_log_storage import schema
 
 if TYPE_CHECKING:
@@ -41,11 +42,19 @@ def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
 
     Raises what the planning of a batch read raises.
     """
-    now, ranges = batch_plan.ranges_of(parse_source({**options, "path": path}, streaming=False))
-    if any(schema.is_typed(handle.schemas[0]) for handle in now.handles.values()):
-        options = {name: value for name, value in options.items() if name != "includeHeaders"}  # its rows have none
+    parsed = parse_source({**options, "path": path}, streaming=False)
+    now, ranges = batch_plan.ranges_of(parsed)
     native, rest = native_files.divide(now, ranges)
-    return union(spark, path, options, native, rest) if native else _source(spark, path, options, ranges)
+    typed = [(name, each.schemas[-1]) for name, each in now.handles.items() if schema.is_typed(each.schemas[0])]
+    if typed:
+        options = {name: value for name, value in options.items() if name != "includeHeaders"}  # its rows have none
+    if not native:
+        return _source(spark, path, options, ranges)
+    if typed:
+        columns = typed_schema(same_columns([(name, schema.columns_of(each)) for name, each in typed]))
+    else:
+        columns = row_schema(include_headers=parsed.include_headers)
+    return union(spark, path, options, native, rest, columns)
 
 
 def union(
@@ -54,17 +63,13 @@ def union(
     options: Mapping[str, str],
     native: Sequence[NativeRows],
     rest: Sequence[Range],
-    columns: StructType | None = None,
+    columns: StructType,
 ) -> DataFrame:
-    """Return the rows of files and of ranges as one frame.
+    """Return the rows of files and of ranges as one frame with these columns.
 
-    `options` are those of a batch read; which rows it reads is not taken from them. `columns` are those of the frame
-    (default: those that the source has now).
+    `options` are those of a batch read; which rows it reads is not taken from them.
     """
     sources = [_source(spark, path, options, each, columns) for each in _one_of_each_partition(rest)]
-    if columns is None:
-        wanted = sources[0] if sources else _source(spark, path, options, [each.rows for each in native])
-        columns = wanted.schema
     files = [_files(spark, topic, some, columns) for topic, some in _by_topic(native).items()]
     return functools.reduce(lambda one, other: one.unionAll(other), [*files, *sources])
 

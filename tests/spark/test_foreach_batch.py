@@ -205,7 +205,7 @@ def test_a_checkpoint_that_is_not_of_such_a_query_is_refused(text: str, error: t
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(max(1200, 300 * KILLS))
 def test_a_function_whose_driver_is_killed_writes_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     log = PlainLog(tmp_path / "log")
     log.create("in", PARTITIONS, segment_format="parquet")
