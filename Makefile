@@ -23,6 +23,8 @@ PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadsco
 # Where the stores of the tests are: STORE=s3 in a bucket of Ceph's, STORE=chaos with faults. A test that was told of such
 # a fault is run again (tests/elsewhere.py).
 STORE ?=
+# A request there takes milliseconds, and a test may make 10,000: the limit for tests that hang is longer.
+LONGER := $(if $(STORE),--timeout=1200)
 AGAIN := $(if $(filter chaos,$(STORE)),--reruns 8 --only-rerun "a fault made on purpose")
 
 # What `make test` needs is made two at a time, but not while pip installs the packages into .venv.
@@ -56,7 +58,7 @@ help: ## List the targets
 test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest; STORE=s3 or STORE=chaos has the stores elsewhere
 	@scripts/install-ceph
 	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" PYSPARK_LOG_STORE=$(STORE) \
-		$(BIN)/python -m pytest $(PARALLEL) $(AGAIN) $(ARGS)
+		$(BIN)/python -m pytest $(PARALLEL) $(AGAIN) $(LONGER) $(ARGS)
 
 quick: check ## After a change: check, then run the tests that need neither Spark nor many seconds
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not slow' $(ARGS)

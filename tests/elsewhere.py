@@ -171,6 +171,11 @@ else:
     PlainStore = StoreElsewhere
 
 
+def address_in_errors(store: Store) -> str:
+    """Return the address that a store has in errors: one elsewhere has another than the test says."""
+    return str(getattr(store, "_inner", store).url)
+
+
 def is_fault(error: Exception) -> bool:
     """Return whether an error tells of a fault that a store made on purpose."""
     return MADE_ON_PURPOSE in str(error) or (KIND == "chaos" and "has no marker" in str(error))

@@ -56,4 +56,23 @@ class BreakableStore(PlainStore):
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> ObjectWriter:
         self._check(key, writes=True)
-        return super().open_write(key, durable=durable, replace=replace)
+        return _BreakableWriter(self, key, super().open_write(key, durable=durable, replace=replace))
+
+
+class _BreakableWriter:
+    """Writes a large object to a store that may have been broken when it is complete."""
+
+    def __init__(self, store: BreakableStore, key: str, inner: ObjectWriter) -> None:
+        self._store = store
+        self._key = key
+        self._inner = inner
+
+    def write(self, *pieces: bytes) -> None:
+        self._inner.write(*pieces)
+
+    def close(self) -> None:
+        self._store._check(self._key, writes=True)
+        self._inner.close()
+
+    def discard(self) -> None:
+        self._inner.discard()

@@ -120,10 +120,13 @@ class Journal(Replay[S, C]):
 
     def _refresh(self) -> S:
         end: int | None = None  # the newest entry that there was when this began, if one request tells
+        ahead: dict[int, bytes] = {}  # entries that were read together
         while True:
             if end is None and self._opened and not self._has_moved:
                 end = self.entries.end_after(self.number)
             is_end = end is not None and end <= self.number
+            if end is not None and self.number + 1 not in ahead:
+                ahead = self.entries.read_several(self.number + 1, end)
             if not self._opened:
                 self._reset()
                 self.load_newest()
@@ -133,7 +136,7 @@ class Journal(Replay[S, C]):
                     return self.state
                 self._migrate(migration.next_place(self, self._follow))
                 end = None
-            elif not is_end and (data := self.entries.read(self.number + 1)) is not None:
+            elif not is_end and (data := ahead.get(self.number + 1) or self.entries.read(self.number + 1)) is not None:
                 self._take(data)
             elif not is_end and (newest := self.entries.newest_snapshot()) > self.number:
                 # This process was suspended: the next entry, or one before it, has been trimmed.
@@ -310,9 +313,7 @@ class Journal(Replay[S, C]):
         mine = self._encode(events)
         if self.entries.propose(number, mine) != mine:
             self._reset()
-            raise OutcomeUnknown(
-                f"{self.entries.name(number)} was written by another process; run this only once at a time"
-            )
+            raise OutcomeUnknown(f"{self.entries.name(number)} was written by another process; run this once at a time")
         self._advance(mine, after)
         self.create_snapshot()
         return Outcome(number, self.state, events)

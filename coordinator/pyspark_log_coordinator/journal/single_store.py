@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_storage.store import Store
 
+READ_AT_ONCE = 32
+"""How many entries a process that has many to read asks an object store for at a time."""
 _BACKOFF_SECONDS_MAX = 1.0
 
 
@@ -60,6 +62,24 @@ class EntryLog:
     def read(self, n: int) -> bytes | None:
         """Return the bytes that are decided for slot `n`, or None if none are yet."""
         return spare.read(self._store, self._journal, self._key(n))
+
+    def read_several(self, first: int, last: int) -> dict[int, bytes]:
+        """Return some of the entries from `first` to `last`, which are read at once; only those that can be read.
+
+        Empty if there are fewer than two. Used in an object store, where a process that opens an old journal would
+        wait for up to 255 entries, one after the other.
+        """
+        numbers = range(first, min(last + 1, first + READ_AT_ONCE))
+        if not numbers[1:]:
+            return {}
+        threads = self._environment.store_threads("entries")
+        try:
+            for number in numbers:
+                threads.start(number, lambda number=number: self.read(number), number)  # type: ignore[misc]
+            answers = [threads.next(None) for _ in numbers]
+        finally:
+            threads.end()
+        return {each.tag: each.result for each in answers if each and each.error is None and each.result is not None}
 
     def may_have(self, n: int) -> bool:
         """Return whether slot `n` is filled, at the least cost; false for an entry of which only the spare is left."""

@@ -1,9 +1,13 @@
 """A journal in an object store: one list tells where it ends, and there are no spares."""
 
+import threading
+
 import pytest
 
+from pyspark_log_coordinator.journal import single_store
+from pyspark_log_storage.errors import StoreUnavailable
 from tests.coordinator.item_list import open_list
-from tests.coordinator.journal_objects import ENTRIES, add, fill
+from tests.coordinator.journal_objects import ENTRIES, EVERY, add, entry_key, fill
 from tests.coordinator.spares import is_spare
 from tests.memory_store import MemoryStore
 
@@ -18,6 +22,10 @@ class Bucket(MemoryStore):
     def __init__(self):
         super().__init__()
         self.requests = []
+        self.failing = set()
+        """Keys that cannot be read the next time."""
+        self.meeting = None
+        """If there is one, who reads an entry waits there for the others."""
 
     def list(self, prefix, after=""):
         self.requests.append("list")
@@ -25,6 +33,11 @@ class Bucket(MemoryStore):
 
     def read(self, key, start=0, length=None):
         self.requests.append("read")
+        if key in self.failing:
+            self.failing.remove(key)
+            raise StoreUnavailable(f"{key} cannot be read now")
+        if self.meeting is not None and key.startswith(ENTRIES):
+            self.meeting.wait()
         return super().read(key, start, length)
 
     def exists(self, key):
@@ -54,6 +67,31 @@ def test_a_look_that_finds_entries_is_one_list_and_a_read_of_each(bucket):
     bucket.requests.clear()
     assert other.refresh() == journal.state
     assert bucket.requests == ["list", "read", "read", "read"]
+
+
+def test_the_entries_after_a_snapshot_are_read_at_once(bucket):
+    fill(open_list(bucket), EVERY + 3)
+    bucket.meeting = threading.Barrier(3, timeout=60)
+    assert len(open_list(bucket).refresh().items) == EVERY + 3
+
+
+def test_an_entry_that_could_not_be_read_with_the_others_is_read_again(bucket):
+    journal, other = open_list(bucket), open_list(bucket)
+    fill(journal, 3)
+    bucket.failing = {entry_key(2)}
+    assert other.refresh() == journal.state
+    assert bucket.failing == set()
+
+
+def test_a_process_that_finds_more_entries_than_are_read_at_once_reads_them_all(bucket, monkeypatch):
+    monkeypatch.setattr(single_store, "READ_AT_ONCE", 2)
+    journal, other = open_list(bucket), open_list(bucket)
+    fill(journal, 3)
+    other.refresh()
+    fill(journal, EVERY * 3)
+    bucket.requests.clear()
+    assert other.refresh() == journal.state
+    assert bucket.requests.count("read") == EVERY * 3
 
 
 def test_a_snapshot_after_the_newest_known_entry_is_noticed_if_no_entry_is_left(bucket):

@@ -20,6 +20,7 @@ from pyspark_log_coordinator.sync import follower
 from pyspark_log_storage import checkpoints, decoding, layout, node
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.local import LocalStore
+from tests.coordinator.deleted_topics import end_of
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 NONCE = "f" * 32
@@ -120,7 +121,7 @@ def test_only_the_logs_files_of_a_deleted_topic_are_deleted(topic):
         clean_up_cluster(topic.log)
     assert untouched(paths)
     left = [key for key in topic.store.list(topic.folder) if layout.is_of_topic(key, topic.folder)]
-    assert sorted(left) == sorted(topic.handle.journal.end_keys())
+    assert sorted(left) == end_of(topic)
 
 
 @pytest.mark.parametrize("folder", ["append", "0", "journal/manifests", "journal/snapshots"])

@@ -181,6 +181,7 @@ def test_a_node_whose_index_cannot_be_written_is_no_holder(topic, monkeypatch):
     assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
 
 
+@pytest.mark.on_disk("a bucket is not mounted, so its marker is not read again")
 def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     fill(topic, 2)
     work = roll_task_of(topic.handle, job(topic))
