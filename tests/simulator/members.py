@@ -213,6 +213,8 @@ def rewinder(process: Process) -> None:
         if world.rows is None or group_of(world, SHARED) is None:
             continue
         ends = [each.high_watermark for each in world.rows.states[-1].partitions]
+        if not ends:  # the topic's first entry is not decided yet
+            continue
         chosen = chance.sample(range(len(ends)), chance.randint(1, len(ends)))
         new = {p: Offset(chance.randint(0, ends[p])) for p in chosen}
         command = ResetOffsets({world.rows.topic_folder.split("/")[2]: new}, running=True)
