@@ -31,6 +31,7 @@ class Part(str, enum.Enum):
     WRITE = "write"
     READ = "read"
     ROLLED = "rolled"
+    TABLES = "tables"
     BYTES = "bytes"
     LATENCY = "latency"
     MAINTENANCE = "maintenance"
@@ -48,7 +49,7 @@ class Part(str, enum.Enum):
 
 
 THROUGHPUT = {Part.WRITE, Part.READ, Part.ROLLED}
-WITH_SPARK = THROUGHPUT | {Part.BYTES, Part.LATENCY, Part.MAINTENANCE, Part.REPLICATION, Part.S3}
+WITH_SPARK = THROUGHPUT | {Part.TABLES, Part.BYTES, Part.LATENCY, Part.MAINTENANCE, Part.REPLICATION, Part.S3}
 
 
 class Run:
@@ -76,6 +77,7 @@ class Run:
         from benchmarks.replication import measure_replicated_write
         from benchmarks.s3_spark import measure_s3_queries
         from benchmarks.stored import measure_stored
+        from benchmarks.tables import Tables
         from benchmarks.throughput import Throughput
 
         with benchmark_session(self.folder) as spark:
@@ -84,6 +86,8 @@ class Run:
                 yield throughput.measure(
                     read=Part.READ in self.parts, write=Part.WRITE in self.parts, rolled=Part.ROLLED in self.parts
                 )
+            if Part.TABLES in self.parts:
+                yield Tables(spark, self.folder, self.rows, self.runs, self.say).measure()
             if Part.BYTES in self.parts:
                 yield measure_stored(spark, self.folder, 200 if self.quick else 2_000, self.say)
             if Part.LATENCY in self.parts:
