@@ -55,7 +55,7 @@ endef
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest; STORE=s3 or STORE=chaos has the stores elsewhere
+test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(VENV)/delta.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest; STORE=s3 or STORE=chaos has the stores elsewhere
 	@scripts/install-ceph
 	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" PYSPARK_LOG_STORE=$(STORE) \
 		$(BIN)/python -m pytest $(PARALLEL) $(AGAIN) $(LONGER) $(ARGS)
@@ -102,7 +102,11 @@ $(VENV)/spark-classes.jsa: $(VENV)/demo.stamp
 
 # Without it the tests of Kafka are skipped, and say why.
 $(VENV)/kafka.stamp: tests/servers/kafka_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)
-	-$(BIN)/python -m tests.servers.kafka_jars && touch $@
+	-$(BIN)/python -m tests.servers.maven_jars kafka && touch $@
+
+# Without it the tests of archives in Delta tables are skipped, and say why.
+$(VENV)/delta.stamp: tests/servers/delta_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)
+	-$(BIN)/python -m tests.servers.maven_jars delta && touch $@
 
 $(OLDER_VENV)/stamp: $(REQUIREMENTS) | $(call IN_TEST,$(VENV)/demo.stamp)
 	$(call make_venv,$(OLDER_VENV))

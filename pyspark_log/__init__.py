@@ -6,6 +6,7 @@
     spark = pyspark_log.configure(SparkSession.builder).getOrCreate()      settings of Spark that suit this source
     pyspark_log.read(spark, "/data/log", "t")                       a batch frame of all rows
     pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
+    pyspark_log.archive(spark, "/data/log", "t", "/data/table")     the rows of a topic into a Delta table, exactly once
     pyspark_log.backfill(frame, "/data/log", "t", ...)              history into a topic, in order, exactly once
     pyspark_log.foreach_batch(spark, "/data/log", "t", function, checkpoint=c)     a stream of such frames
 
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from pyspark_log.datasource import DefaultSource
+    from pyspark_log.history.archive import archive
     from pyspark_log.history.backfill import backfill
+    from pyspark_log.history.whole_topic import read
     from pyspark_log.source.foreach_batch import foreach_batch
     from pyspark_log.source.replay import replay
-    from pyspark_log.source.whole_topic import read
     from pyspark_log.spark_conf.configure import configure
     from pyspark_log_storage.errors import LogError
 
@@ -59,6 +61,7 @@ __all__ = [
     "RecordMetadata",
     "TopicPartition",
     "__version__",
+    "archive",
     "backfill",
     "configure",
     "foreach_batch",
@@ -71,10 +74,11 @@ _MODULES = {
     "DefaultSource": "pyspark_log.datasource",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
+    "archive": "pyspark_log.history.archive",
     "backfill": "pyspark_log.history.backfill",
     "configure": "pyspark_log.spark_conf.configure",
     "foreach_batch": "pyspark_log.source.foreach_batch",
-    "read": "pyspark_log.source.whole_topic",
+    "read": "pyspark_log.history.whole_topic",
     "replay": "pyspark_log.source.replay",
 }
 _RECORDS = "pyspark_log.clients.records"

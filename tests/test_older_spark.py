@@ -1,4 +1,7 @@
-"""The facts of Spark also hold on the oldest supported line of Spark, for which `make facts` makes a venv."""
+"""What runs on the oldest supported line of Spark, for which `make facts` makes a venv: the facts of Spark, and Delta.
+
+Delta for Spark exists for this line only. Its tests are skipped, which the summary says, if its jars cannot be had.
+"""
 
 import os
 import subprocess
@@ -14,9 +17,10 @@ OLDER_PYTHON = Path(os.environ.get("OLDER_SPARK_PYTHON", "nowhere"))
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not OLDER_PYTHON.exists(), reason="needs the older Spark that `make test` installs")
-def test_the_facts_of_spark_hold_on_the_oldest_supported_line(record_property):
+@pytest.mark.parametrize("folder", ["tests/spark_facts", "tests/delta"])
+def test_it_holds_on_the_oldest_supported_line_of_spark(record_property, folder):
     done = subprocess.run(
-        [OLDER_PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/spark_facts"],
+        [OLDER_PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", folder],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")},
         stdout=subprocess.PIPE,
@@ -27,4 +31,7 @@ def test_the_facts_of_spark_hold_on_the_oldest_supported_line(record_property):
     assert done.returncode == 0, done.stdout
     version = [OLDER_PYTHON, "-c", "import pyspark; print(pyspark.__version__)"]
     found = subprocess.run(version, capture_output=True, text=True, check=True).stdout.strip()
-    record_property("summary", f"tests/spark_facts on Spark {found}: {done.stdout.splitlines()[-1]}")
+    record_property("summary", f"{folder} on Spark {found}: {done.stdout.splitlines()[-1]}")
+    for line in done.stdout.splitlines():
+        if line.startswith("SKIPPED"):
+            record_property("summary", f"{folder}: {line}")

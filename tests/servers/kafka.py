@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.servers import kafka_jars
-from tests.servers.kafka_jars import Unavailable
+from tests.servers import maven_jars
+from tests.servers.maven_jars import Unavailable
 
 USER, PASSWORD = "operator", "the-password-of-the-operator"
 START_SECONDS = 90
@@ -40,7 +40,7 @@ def running(folder: Path, jvm: tuple[str, ...] = SMALL_JVM) -> Iterator[Broker]:
     java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '/usr')}/bin{os.pathsep}{os.environ['PATH']}")
     if java is None:
         raise Unavailable("there is no Java")
-    command = [java, *jvm, "-cp", kafka_jars.class_path()]
+    command = [java, *jvm, "-cp", os.pathsep.join(map(str, maven_jars.jars("kafka")))]
     folder.mkdir(parents=True, exist_ok=True)
     ports = free_ports(3)
     properties = folder / "server.properties"

@@ -1,4 +1,4 @@
-"""The jars of a Kafka broker, from Maven Central: `python -m tests.servers.kafka_jars` fetches them.
+"""Jars of a Kafka broker and of Delta, from Maven Central: `python -m tests.servers.maven_jars kafka` fetches them.
 
 They are kept in a folder of the repository that git ignores. What is in Maven's own repository on this machine is taken
 from there. A mirror is found as Maven finds it, in ~/.m2/settings.xml; MAVEN_REPOSITORY_URL names one too.
@@ -13,7 +13,6 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parent.parent.parent
-LIST = Path(__file__).parent / "kafka_jars.txt"
 FOLDER = ROOT / ".kafka"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 MAVEN_HOME = Path.home() / ".m2"
@@ -24,15 +23,16 @@ class Unavailable(Exception):
     """The jars cannot be had."""
 
 
-def class_path() -> str:
-    """Return the class path of a broker, whose jars are fetched if they are not there. Raise `Unavailable`."""
+def jars(name: str) -> list[Path]:
+    """Return the jars of the list of that name, fetched if they are not there. Raise `Unavailable`."""
     with ThreadPoolExecutor(8) as pool:
-        return os.pathsep.join(str(jar) for jar in pool.map(lambda each: _fetched(*each), _listed()))
+        return list(pool.map(lambda each: _fetched(*each), _listed(name)))
 
 
-def _listed() -> list[tuple[str, str]]:
-    """Return the SHA-256 and the path in a Maven repository of each jar."""
-    lines = (line.split() for line in LIST.read_text().splitlines() if not line.startswith("#"))
+def _listed(name: str) -> list[tuple[str, str]]:
+    """Return the SHA-256 and the path in a Maven repository of each jar of a list."""
+    text = (Path(__file__).parent / f"{name}_jars.txt").read_text()
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
     return [(checksum, path) for checksum, path in lines]
 
 
@@ -50,7 +50,7 @@ def _fetched(checksum: str, path: str) -> Path:
         except OSError as error:
             raise Unavailable(f"{url}: {error}") from error
         if hashlib.sha256(data).hexdigest() != checksum:
-            raise Unavailable(f"{url} is not the file that {LIST.name} names")
+            raise Unavailable(f"{url} is not the file that the list names")
     jar.parent.mkdir(parents=True, exist_ok=True)
     part = jar.with_suffix(f".{os.getpid()}")
     part.write_bytes(data)
@@ -73,6 +73,6 @@ def _repository() -> str:
 
 if __name__ == "__main__":
     try:
-        class_path()
+        jars(sys.argv[1])
     except Unavailable as unavailable:
-        sys.exit(f"the tests of Kafka will be skipped: {unavailable}")
+        sys.exit(f"the tests of {sys.argv[1]} will be skipped: {unavailable}")

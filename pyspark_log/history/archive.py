@@ -1,0 +1,188 @@
+"""Archive: the rows of a topic are copied into a Delta table, each exactly once, and counted there.
+
+    1. The rows after those that the table has are appended as one Delta batch (txnAppId, txnVersion).
+    2. They are counted in the table: each offset must be there once. Only then its properties name them.
+    3. If the caller wants it, the log's older rows are deleted, as far as the count reached.
+
+A process that dies after 1 leaves rows that the next call counts. One that was suspended, and continues after another
+one has appended, appends nothing: Delta knows its txnVersion.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from pyspark_log.client.opening import open_log
+from pyspark_log.client.read import batch_plan
+from pyspark_log.history import archived_rows
+from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
+from pyspark_log.options import parse_source
+from pyspark_log.source.replay import replay
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.retry import RetryPolicy, retry
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_storage import logs
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_log.history.archive_table import Extent
+    from pyspark_log.history.archived_rows import Counted
+    from pyspark_log_coordinator.log.log import TopicHandle
+
+
+def archive(  # noqa: PLR0913 -- each is a fact of its own
+    spark: SparkSession,
+    path: str,
+    topic: str,
+    table: str,
+    *,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    local_retention: timedelta | None = None,
+) -> dict[int, tuple[int, int]]:
+    """Copy the rows that a topic has now and its table lacks; return which offsets of each partition the table has.
+
+    `table` is the path or the name of a Delta table, which is made if it does not exist. Its columns are those of
+    `read`, and `columns`: SQL expressions by name, such as `{"day": "CAST(timestamp AS DATE)"}`. `partition_by` and
+    `cluster_by` choose its layout when it is made; give one of them or none. Each call continues where the last one
+    ended, and each row is in the table once, also if calls are killed or run at once.
+
+    The rows are counted in the table before they are returned. With `local_retention` (Kafka's local.retention.ms)
+    rows that are older are then deleted from the log, as far as the table has them; `timedelta(0)` deletes all of them.
+    Without it nothing is deleted. Set retention.ms=-1, so that nothing expires before it is archived.
+
+    Raises `InvalidInput` if the table is no archive of this topic, or if rows are missing or double there: then nothing
+    is deleted. Raises `DataLoss` if rows expired before they were archived, and what a batch read raises.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidInput("archive needs a session of this process: through Spark Connect it cannot see the log")
+    if partition_by and cluster_by:
+        raise InvalidInput("partition_by and cluster_by are both given; a Delta table has one of them")
+    if local_retention is not None and local_retention.total_seconds() < 0:
+        raise InvalidInput(f"local_retention is {local_retention}; expected 0 or more")
+    handle = retry(real_environment(), RetryPolicy(), functools.partial(_topic, path, topic))
+    into, rows = ArchiveTable(spark, table), functools.partial(_rows, spark, path, topic, columns or {})
+    partitions = dict(enumerate(handle.journal.state.partitions))
+    state = into.state()
+    if state is None:
+        at_end = {p: each.high_watermark for p, each in partitions.items()}
+        state = ArchiveState(topic, handle.topic_id, {p: (each.log_start,) * 2 for p, each in partitions.items()})
+        into.create(rows(at_end, at_end), state, partition_by, cluster_by)
+    else:
+        check_topic(state, handle, table)
+        if added := {p: (each.log_start,) * 2 for p, each in partitions.items() if p not in state.offsets}:
+            state = _recorded(into, state, {**state.offsets, **added})
+        state = _caught_up(into, state)  # with what a process that died has appended
+    starts = {p: state.offsets[p][1] for p, each in partitions.items() if state.offsets[p][1] < each.high_watermark}
+    if starts:
+        into.append(rows(starts, {p: partitions[p].high_watermark for p in starts}), state)
+        state = _caught_up(into, state)
+    if local_retention is not None:
+        _delete(path, handle, into, state, local_retention)
+    return dict(state.offsets)
+
+
+def check_topic(state: ArchiveState, handle: TopicHandle, table: str) -> None:
+    """Raise `InvalidInput` unless the table is an archive of the topic."""
+    if state.topic_id != handle.topic_id:
+        which = f"topic {state.topic!r}" if state.topic != handle.name else "a former topic of this name"
+        raise InvalidInput(
+            f"table {table} is the archive of {which} (id {state.topic_id}), not of topic {handle.name!r} (id "
+            f"{handle.topic_id}); name another table"
+        )
+
+
+def _topic(path: str, topic: str) -> TopicHandle:
+    return open_log(path).topic(topic)
+
+
+def _rows(
+    spark: SparkSession,
+    path: str,
+    topic: str,
+    columns: Mapping[str, str],
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> DataFrame:
+    """Return rows of the topic, with the table's own columns. Raises `InvalidInput`, and what `replay` raises."""
+    frame = replay(spark, path, topic, starts, ends)
+    if clash := sorted(set(columns) & set(frame.columns)):
+        raise InvalidInput(f"columns has {clash[0]!r}, which is a column of topic {topic!r}; choose another name")
+    return frame.select("*", *(f.expr(each).alias(name) for name, each in columns.items()))
+
+
+def _recorded(into: ArchiveTable, state: ArchiveState, offsets: Mapping[int, Extent]) -> ArchiveState:
+    done = state._replace(offsets=offsets)
+    into.record(done)
+    return done
+
+
+def _caught_up(into: ArchiveTable, state: ArchiveState) -> ArchiveState:
+    """Return the state with the rows that the table has after the known ones, which are counted, and recorded."""
+    ends = _counted_ends(into, state, {p: end for p, (_, end) in state.offsets.items()})
+    offsets = {p: (first, ends[p]) for p, (first, _) in state.offsets.items()}
+    return state if offsets == state.offsets else _recorded(into, state, offsets)
+
+
+def _counted_ends(into: ArchiveTable, state: ArchiveState, since: Mapping[int, int]) -> dict[int, int]:
+    """Return where the rows of each partition end in the table, of which those from `since` on are counted.
+
+    Raises `InvalidInput` if a row from there up to the end, or up to the known end, is missing or double.
+    """
+    found = archived_rows.count(into.rows(into.version()), since)
+    ends = {}
+    for p, start in since.items():
+        end, counted = state.offsets[p][1], found.get(p)
+        if counted is None and start >= end:
+            ends[p] = end
+        elif counted is None or not counted.is_whole or counted.first != start or counted.end < end:
+            raise InvalidInput(_altered(into.name, state.topic, p, (start, end), counted))
+        else:
+            ends[p] = counted.end
+    return ends
+
+
+def _altered(table: str, topic: str, partition: int, wanted: Extent, counted: Counted | None) -> str:
+    has = "none" if counted is None else f"{counted.rows} rows of {counted.offsets} offsets, {counted.first} to "
+    has += "" if counted is None else f"{counted.end - 1}"
+    return (
+        f"table {table}: of topic {topic!r}, partition {partition}, from offset {wanted[0]} on (archived up to "
+        f"{wanted[1]}) it has {has}: it was altered. Nothing was deleted from the log; restore the table, or archive "
+        "into another one"
+    )
+
+
+def _delete(
+    path: str, handle: TopicHandle, into: ArchiveTable, state: ArchiveState, local_retention: timedelta
+) -> None:
+    """Delete the rows of the log that are archived and old enough, after all of these were counted in the table."""
+    low = {p: each.log_start for p, each in enumerate(handle.refresh().partitions) if p in state.offsets}
+    before = {p: state.offsets[p][1] for p in low}
+    if local_retention:
+        oldest_ms = time.time_ns() // 10**6 - int(local_retention.total_seconds() * 1000)
+        times = {"startingTimestamp": str(max(0, oldest_ms)), "startingOffsetsByTimestampStrategy": "latest"}
+        options = parse_source({"path": path, "subscribe": handle.name, **times}, streaming=False)
+        young = {each.partition: each.start for each in batch_plan.ranges_of(options)[1]}
+        before = {p: min(end, young[p]) for p, end in before.items()}
+    before = {p: end for p, end in before.items() if low[p] < end}
+    _counted_ends(into, state, {p: low[p] for p in before})
+    for p, end in before.items():
+        handle.submit(DeleteRecords(p, end))
+        logs.info(
+            "topic %(topic)r, partition %(partition)d: rows before offset %(offset)d are in table %(table)s, and were "
+            "deleted from the log",
+            topic=handle.name,
+            partition=p,
+            offset=end,
+            table=into.name,
+        )

@@ -1,0 +1,154 @@
+"""The Delta table of an archive, and what its properties say of it.
+
+    pyspark_log.archive.topic      the topic's name
+    pyspark_log.archive.topicId    and its id: a topic that is created again is another one
+    pyspark_log.archive.offsets    of each partition the offsets that were found complete: 0:5-120,1:0-98
+
+The properties are set after the rows were counted. So a table may have rows that they do not name yet; readers leave
+these out. The txnVersion of an append is the sum of the ends before it: of two appends after the same rows Delta takes
+one, and none that comes late. Everything here is SQL: the Python package of Delta is not needed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+Extent = tuple[int, int]
+"""The first offset of a partition's rows, and the one after the last."""
+
+_PREFIX = "pyspark_log.archive."
+_RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{1,18})")
+_NO_TABLE = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
+_NO_TABLE_NAMED = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_TRANSACTION_LOG")
+
+
+class ArchiveState(NamedTuple):
+    """What the properties say."""
+
+    topic: str
+    topic_id: str
+    offsets: Mapping[int, Extent]
+
+
+class ArchiveTable(NamedTuple):
+    """A table at a path or address, or of a name in the catalog."""
+
+    spark: SparkSession
+    name: str
+
+    @property
+    def identifier(self) -> str:
+        """The table in SQL."""
+        return f"delta.`{self.name.replace('`', '``')}`" if self._is_path else self.name
+
+    @property
+    def _is_path(self) -> bool:
+        return "/" in self.name
+
+    def state(self) -> ArchiveState | None:
+        """Return what its properties say; None if there is no table. Raises `InvalidInput` if it is no archive."""
+        try:
+            detail = self.spark.sql(f"DESCRIBE DETAIL {self.identifier}").head()
+        except AnalysisException as error:
+            condition = error.getCondition() or ""
+            if condition.startswith((*_NO_TABLE, *_NO_TABLE_NAMED)):
+                return None
+            if condition in {"DATA_SOURCE_NOT_FOUND", "PARSE_SYNTAX_ERROR"} or "delta" in condition.lower():
+                raise InvalidInput(f"{self.name}: {_without_stack(error)}") from None
+            raise
+        assert detail is not None
+        if detail["format"] != "delta":
+            raise InvalidInput(f"{self.name} is a table of format {detail['format']}; an archive is a Delta table")
+        found = {key.removeprefix(_PREFIX): each for key, each in detail["properties"].items()}
+        try:
+            return ArchiveState(found["topic"], found["topicId"], _offsets(found["offsets"]))
+        except (KeyError, ValueError):
+            raise InvalidInput(
+                f"{self.name} is no archive of a topic: it lacks properties of one; name a table that does not exist"
+            ) from None
+
+    def version(self) -> int:
+        """Return the number of its newest version."""
+        found = self.spark.sql(f"DESCRIBE HISTORY {self.identifier} LIMIT 1").select("version").head()
+        assert found is not None
+        return int(found[0])
+
+    def rows(self, version: int) -> DataFrame:
+        """Return its rows as of a version."""
+        read = self.spark.read.format("delta").option("versionAsOf", version)
+        return read.load(self.name) if self._is_path else read.table(self.name)
+
+    def create(
+        self, empty: DataFrame, state: ArchiveState, partition_by: Sequence[str], cluster_by: Sequence[str]
+    ) -> None:
+        """Create the table, with the columns of a frame."""
+        layout = f"PARTITIONED BY ({_names(partition_by)})" if partition_by else ""
+        layout = f"CLUSTER BY ({_names(cluster_by)})" if cluster_by else layout
+        columns = ", ".join(f"{_names([each.name])} {_ddl(each.dataType)}" for each in empty.schema)
+        self.spark.sql(
+            f"CREATE TABLE {self.identifier} ({columns}) USING delta {layout} TBLPROPERTIES ({_properties(state)})"
+        )
+
+    def append(self, frame: DataFrame, state: ArchiveState) -> None:
+        """Append rows that follow those of `state`, unless others were appended to these meanwhile."""
+        after = sum(end for _, end in state.offsets.values())
+        writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+        writer = writer.option("txnAppId", f"pyspark_log {state.topic_id}").option("txnVersion", after)
+        if self._is_path:
+            writer.save(self.name)
+        else:
+            writer.saveAsTable(self.name)
+
+    def record(self, state: ArchiveState) -> None:
+        """Set the properties."""
+        self.spark.sql(f"ALTER TABLE {self.identifier} SET TBLPROPERTIES ({_properties(state)})")
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+def _ddl(kind: DataType) -> str:
+    """Return a type in SQL, with quoted names of fields."""
+    match kind:
+        case StructType():
+            return f"STRUCT<{', '.join(f'{_names([each.name])}: {_ddl(each.dataType)}' for each in kind)}>"
+        case ArrayType():
+            return f"ARRAY<{_ddl(kind.elementType)}>"
+        case MapType():
+            return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
+        case _:
+            return kind.simpleString()
+
+
+def _properties(state: ArchiveState) -> str:
+    offsets = ",".join(f"{p}:{first}-{end}" for p, (first, end) in sorted(state.offsets.items()))
+    found = {"topic": state.topic, "topicId": state.topic_id, "offsets": offsets}
+    return ", ".join(f"'{_PREFIX}{name}' = '{text}'" for name, text in found.items())
+
+
+def _offsets(text: str) -> dict[int, Extent]:
+    """Return the offsets that a property names. Raises `ValueError`."""
+    found = {}
+    for part in text.split(",") if text else ():
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(part)
+        partition, first, end = map(int, match.groups())
+        found[partition] = (first, end)
+    return found
+
+
+def _without_stack(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:500]

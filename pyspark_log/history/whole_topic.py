@@ -1,0 +1,94 @@
+"""All rows of a topic as one frame: those in its archive, in Parquet segments, and those that only the log has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from pyspark_log.source.replay import replay
+from pyspark_log_storage.errors import DataLoss, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
+
+
+def read(
+    spark: SparkSession,
+    path: str,
+    topic: str,
+    *,
+    partitions: Collection[int] | None = None,
+    version: int | None = None,
+    archive: str | None = None,
+) -> DataFrame:
+    """Return all rows that a topic has now, with their headers: `replay` without bounds.
+
+    `partitions` are those to read (default: all). `version` reads the topic as of a version (see versionAsOf).
+    `archive` is the table of `pyspark_log.archive`: rows are read from it as far as it has them, at its present
+    version, and from the log after that, so that none is missing or double.
+
+    Raises what `replay` raises; with an archive `InvalidInput` if there is no such table or it is another topic's, and
+    `DataLoss` if rows between the two expired.
+    """
+    if archive is None:
+        return replay(spark, path, topic, partitions=partitions, version=version)
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidInput("a read with an archive needs a session of this process, not Spark Connect")
+    from pyspark_log.history.archive_table import ArchiveTable
+
+    table, before = ArchiveTable(spark, archive), None
+    while True:
+        state = table.state()
+        if state is None:
+            raise InvalidInput(f"there is no table {archive}; make it with pyspark_log.archive")
+        try:
+            return _with_archive(path, topic, table, state, partitions, version)
+        except DataLoss:  # unless rows were archived, and then deleted, between the looks at the two
+            if state == before:
+                raise
+            before = state
+
+
+def _with_archive(
+    path: str,
+    topic: str,
+    table: ArchiveTable,
+    archived: ArchiveState,
+    partitions: Collection[int] | None,
+    version: int | None,
+) -> DataFrame:
+    from pyspark_log.client.opening import open_log
+    from pyspark_log.history.archive import check_topic
+    from pyspark_log_coordinator.journal import history
+
+    spark = table.spark
+    handle = open_log(path).topic(topic)
+    check_topic(archived, handle, table.name)
+    now = handle.journal.state
+    past = now if version is None else history.state_at(handle.journal, version)
+    chosen = sorted(range(len(past.partitions)) if partitions is None else set(partitions))
+    ends = {p: past.partition(p).high_watermark for p in chosen}
+    # The seam: rows before it are in the table, rows from it on in the log.
+    known = {p: min(archived.offsets[p][1], ends[p]) for p in chosen if p in archived.offsets}
+    seams = {p: known[p] if p in known else now.partition(p).log_start for p in chosen}
+    in_log = [p for p in chosen if seams[p] < ends[p]]
+    if in_log:
+        frame = replay(spark, path, topic, {p: seams[p] for p in in_log}, {p: ends[p] for p in in_log})
+    else:  # for its columns
+        at_end = {chosen[0]: now.partition(chosen[0]).high_watermark}
+        frame = replay(spark, path, topic, at_end, at_end)
+    if not known:  # partitions that are newer than the archive
+        return frame
+    stored = table.rows(table.version())
+    seam = f.create_map(*(f.lit(each) for pair in known.items() for each in pair))[f.col("partition")]
+    before = stored.where(f.col("partition").isin(list(known)) & (f.col("offset") < seam))
+    columns = [
+        (f.col(f"`{each.name}`") if each.name in stored.columns else f.lit(None)).cast(each.dataType).alias(each.name)
+        for each in frame.schema
+    ]
+    return before.select(*columns).unionAll(frame)

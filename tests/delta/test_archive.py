@@ -1,0 +1,229 @@
+"""`archive` copies a topic into a Delta table, each row once, and deletes only what is there; `read` goes over both."""
+
+import datetime as dt
+import os
+import threading
+import time
+
+import pytest
+
+import pyspark_log
+from pyspark_log.history.archive_table import ArchiveTable
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_storage.errors import DataLoss, InvalidInput
+from tests.plain_log import PlainLog
+
+pytestmark = pytest.mark.spark
+SECONDS = float(os.environ.get("PYSPARK_LOG_ARCHIVE_SECONDS", "10"))
+"""How long everything goes on at once."""
+HOUR_MS = 3_600_000
+DAY = {"columns": {"day": "CAST(timestamp AS DATE)"}, "partition_by": ["day"]}
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path / "log")
+    made.create("t", 2)
+    return made
+
+
+@pytest.fixture
+def table(tmp_path):
+    return str(tmp_path / "a table")
+
+
+def append(log, *values, topic="t", age_ms=0):
+    """Append values to both partitions of a topic."""
+    now = int(time.time() * 1000) - age_ms
+    log.append(topic, {p: [value.encode() for value in values] for p in (0, 1)}, [now] * 2 * len(values))
+
+
+def in_order(frame):
+    rows = frame.selectExpr("partition", "offset", "CAST(value AS STRING) AS value").collect()
+    return sorted((row.partition, row.offset, row.value) for row in rows)
+
+
+def expected(*values):
+    return [(p, offset, value) for p in (0, 1) for offset, value in enumerate(values)]
+
+
+def log_starts(log, topic="t"):
+    return [each.log_start for each in log.log.topic(topic).journal.state.partitions]
+
+
+def stored(spark, table):
+    return spark.read.format("delta").load(table)
+
+
+def test_each_call_copies_what_the_table_lacks_in_the_layout_of_the_user(spark, log, table):
+    append(log, "a", "b")
+    assert pyspark_log.archive(spark, log.path, "t", table, **DAY) == {0: (0, 2), 1: (0, 2)}
+    append(log, "c")
+    assert pyspark_log.archive(spark, log.path, "t", table, **DAY) == {0: (0, 3), 1: (0, 3)}
+    assert in_order(stored(spark, table)) == expected("a", "b", "c")
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{table}`").first()
+    assert detail.partitionColumns == ["day"]
+    version = ArchiveTable(spark, table).version()
+    assert pyspark_log.archive(spark, log.path, "t", table, **DAY) == {0: (0, 3), 1: (0, 3)}
+    assert ArchiveTable(spark, table).version() == version
+    assert log_starts(log) == [0, 0]
+
+
+def test_rows_that_a_killed_call_has_appended_are_counted_and_not_appended_again(spark, log, table, monkeypatch):
+    append(log, "a")
+    pyspark_log.archive(spark, log.path, "t", table)
+    append(log, "b")
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveTable, "record", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pyspark_log.archive(spark, log.path, "t", table)
+    assert stored(spark, table).count() == 4
+    assert in_order(pyspark_log.read(spark, log.path, "t", archive=table)) == expected("a", "b")
+    append(log, "c")
+    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 3), 1: (0, 3)}
+    assert in_order(stored(spark, table)) == expected("a", "b", "c")
+
+
+def test_of_two_calls_that_append_after_the_same_rows_one_does(spark, log, table, monkeypatch):
+    append(log, "a")
+    pyspark_log.archive(spark, log.path, "t", table)
+    append(log, "b")
+    append_once = ArchiveTable.append
+
+    def overtaken(self, frame, state):
+        monkeypatch.setattr(ArchiveTable, "append", append_once)
+        pyspark_log.archive(spark, log.path, "t", table)
+        append(log, "c")
+        append_once(self, frame, state)
+
+    monkeypatch.setattr(ArchiveTable, "append", overtaken)
+    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 2), 1: (0, 2)}
+    assert in_order(stored(spark, table)) == expected("a", "b")
+    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 3), 1: (0, 3)}
+    assert in_order(stored(spark, table)) == expected("a", "b", "c")
+
+
+def test_what_is_archived_is_deleted_from_the_log_and_a_read_goes_over_both(spark, log, table):
+    append(log, "a", age_ms=2 * HOUR_MS)
+    append(log, "b")
+    pyspark_log.archive(spark, log.path, "t", table, cluster_by=["timestamp"], local_retention=dt.timedelta(hours=1))
+    assert log_starts(log) == [1, 1]
+    append(log, "c")
+    pyspark_log.archive(spark, log.path, "t", table, local_retention=dt.timedelta(0))
+    assert log_starts(log) == [3, 3]
+    frame = pyspark_log.read(spark, log.path, "t", archive=table)
+    assert frame.schema == pyspark_log.read(spark, log.path, "t").schema
+    assert in_order(frame) == expected("a", "b", "c")
+    append(log, "d")
+    assert in_order(frame) == expected("a", "b", "c"), "its rows are settled"
+    assert in_order(pyspark_log.read(spark, log.path, "t", archive=table)) == expected("a", "b", "c", "d")
+    one = pyspark_log.read(spark, log.path, "t", archive=table, partitions=[1])
+    assert in_order(one) == expected("a", "b", "c", "d")[4:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM {} WHERE partition = 1 AND offset = 1", "INSERT INTO {} SELECT * FROM {} WHERE offset = 2"],
+    ids=["missing", "double"],
+)
+def test_nothing_is_deleted_if_a_row_is_missing_or_double_in_the_table(spark, log, table, change):
+    append(log, "a", "b", "c")
+    pyspark_log.archive(spark, log.path, "t", table)
+    spark.sql(change.replace("{}", f"delta.`{table}`"))
+    with pytest.raises(InvalidInput, match="it was altered"):
+        pyspark_log.archive(spark, log.path, "t", table, local_retention=dt.timedelta(0))
+    assert log_starts(log) == [0, 0]
+
+
+def test_rows_that_expired_before_they_were_archived_are_an_error(spark, log, table):
+    append(log, "a", "b")
+    pyspark_log.archive(spark, log.path, "t", table)
+    append(log, "c", "d")
+    log.log.topic("t").submit(DeleteRecords(1, 3))
+    with pytest.raises(DataLoss, match="partition 1"):
+        pyspark_log.archive(spark, log.path, "t", table)
+    with pytest.raises(DataLoss, match="partition 1"):
+        pyspark_log.read(spark, log.path, "t", archive=table)
+
+
+def test_only_a_table_of_this_topic_is_its_archive(spark, log, table, tmp_path):
+    append(log, "a")
+    with pytest.raises(InvalidInput, match="there is no table"):
+        pyspark_log.read(spark, log.path, "t", archive=table)
+    log.create("u")
+    pyspark_log.archive(spark, log.path, "u", table)
+    for call in (pyspark_log.archive, lambda *given: pyspark_log.read(*given[:3], archive=given[3])):
+        with pytest.raises(InvalidInput, match="is the archive of topic 'u'"):
+            call(spark, log.path, "t", table)
+    log.delete("u")
+    log.create("u")
+    with pytest.raises(InvalidInput, match="a former topic of this name"):
+        pyspark_log.archive(spark, log.path, "u", table)
+    other = str(tmp_path / "other")
+    spark.range(3).write.format("delta").save(other)
+    with pytest.raises(InvalidInput, match="is no archive of a topic"):
+        pyspark_log.archive(spark, log.path, "t", other)
+    with pytest.raises(InvalidInput, match="has one of them"):
+        pyspark_log.archive(spark, log.path, "t", table, partition_by=["a"], cluster_by=["b"])
+    with pytest.raises(InvalidInput, match="columns has 'value'"):
+        pyspark_log.archive(spark, log.path, "t", str(tmp_path / "new"), columns={"value": "1"})
+
+
+def test_columns_and_partitions_that_a_typed_topic_gets_later_are_in_the_table(spark, log, table):
+    def write(*columns):
+        frame = spark.range(5).selectExpr(*columns).write.format("pyspark_log").mode("append")
+        frame.options(topic="typed", schema="columns", mergeSchema="true").save(log.path)
+
+    write("id")
+    pyspark_log.archive(spark, log.path, "typed", table)
+    write("id", "'x' AS name")
+    assert pyspark_log.read(spark, log.path, "typed", archive=table).where("name IS NULL").count() == 5
+    pyspark_log.archive(spark, log.path, "typed", table, local_retention=dt.timedelta(0))
+    frame = pyspark_log.read(spark, log.path, "typed", archive=table)
+    assert {row.name for row in frame.collect()} == {None, "x"}
+    assert sorted(row.id for row in frame.collect()) == sorted([*range(5)] * 2)
+
+
+def test_backfill_live_writes_archive_and_deletion_at_once_and_a_read_of_both_has_what_was_written(spark, log, table):
+    """For minutes with PYSPARK_LOG_ARCHIVE_SECONDS."""
+    live, stopped, reads = [], threading.Event(), 0
+
+    def produce():
+        with pyspark_log.Producer(log.path) as producer:
+            while not stopped.is_set():
+                live.append(len(live))
+                producer.send("t", f"live {live[-1]}", key=str(live[-1]))
+                time.sleep(0.002)
+
+    def fill():
+        frame = spark.range(3000).selectExpr("id", "CAST(id AS STRING) AS key", "concat('old ', id) AS value")
+        given = {"backfill_id": "b", "checkpoint": str(log.path) + "-backfill", "order_by": "id"}
+        pyspark_log.backfill(frame, log.path, "t", rows_per_range=300, **given)
+
+    threads = [threading.Thread(target=produce), threading.Thread(target=fill)]
+    for each in threads:
+        each.start()
+    deadline = time.monotonic() + SECONDS
+    try:
+        while time.monotonic() < deadline or threads[1].is_alive():
+            pyspark_log.archive(spark, log.path, "t", table, **DAY, local_retention=dt.timedelta(0))
+            check(in_order(pyspark_log.read(spark, log.path, "t", archive=table)), None)
+            reads += 1
+    finally:
+        stopped.set()
+        for each in threads:
+            each.join()
+    written = [f"live {each}" for each in live] + [f"old {each}" for each in range(3000)]
+    check(in_order(pyspark_log.read(spark, log.path, "t", archive=table)), written)
+    assert reads > 1
+    assert min(log_starts(log)) > 0
+
+
+def check(rows, written):
+    """Assert that in each partition every offset is there once, and that the values are those written."""
+    for p in (0, 1):
+        offsets = [offset for partition, offset, _ in rows if partition == p]
+        assert offsets == list(range(len(offsets)))
+    values = [value for _, _, value in rows]
+    assert len(set(values)) == len(values)
+    assert written is None or sorted(values) == sorted(written)
