@@ -85,7 +85,7 @@ docs: $(VENV)/dev.stamp ## Make a site of the documentation in site/; needs Pyth
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 clean: ## Remove .venv and everything that was made
-	rm -rf $(VENV) .venv-spark-* .kafka build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-spark-* .jars build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/dev.stamp: $(REQUIREMENTS) | $(BIN)/python

@@ -18,7 +18,7 @@ import pyarrow as pa
 from benchmarks.report import Line, at_least, information
 from benchmarks.rows import persisted_rows
 from benchmarks.stopwatch import by_turns
-from pyspark_log.client.opening import log_at, open_log
+from pyspark_log.client.opening import forget_logs, open_log
 from pyspark_log.client.write.commit import commit_staged
 from pyspark_log.client.write.destination import destination_of
 from pyspark_log.client.write.rows import Rows
@@ -183,7 +183,7 @@ def _failover(folder: Path, name: str, acks: Acks, timeout_ms: int) -> float:
     _write(handle, [b"row"], acks, RetryPolicy(session_timeout_ms=timeout_ms))
     taken = (time.perf_counter() - begun) * 1000
     assert handle.journal.state.partitions[0].leader != "0"
-    log_at.cache_clear()
+    forget_logs()
     return taken
 
 

@@ -1,4 +1,4 @@
-"""Opens logs and stores by address, and caches them in the process.
+"""Opens logs and stores by address, and caches them: stores in the process, logs in the thread.
 
 Tasks get their files' names from the driver, so they only open stores: they import no state machine and no journal.
 """
@@ -6,6 +6,7 @@ Tasks get their files' names from the driver, so they only open stores: they imp
 from __future__ import annotations
 
 import functools
+import threading
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
@@ -55,19 +56,37 @@ def stores_at(address: str, options: StorageOptions | None = None) -> Callable[[
     return _shared_stores_at(address, StorageOptions.of_environment() if options is None else options)
 
 
-@functools.lru_cache(maxsize=16)
-def log_at(address: str, options: StorageOptions = NO_OPTIONS) -> Log:
-    """Return this process's log at the canonical `address`; it may not be open yet.
+class _ThreadLogs(threading.local):
+    """The logs of a thread, each with its journals in memory, which two threads must not use at once."""
 
-    Raises `InvalidOption`, `StoreError`.
-    """
+    def __init__(self) -> None:
+        self.at = functools.lru_cache(maxsize=16)(_located)
+
+
+def _located(address: str, options: StorageOptions) -> Log:
     log = own_log(address, options)
     log.locate()
     return log
 
 
+_logs = _ThreadLogs()
+
+
+def log_at(address: str, options: StorageOptions = NO_OPTIONS) -> Log:
+    """Return this thread's log at the canonical `address`; it may not be open yet.
+
+    Raises `InvalidOption`, `StoreError`.
+    """
+    return _logs.at(address, options)
+
+
+def forget_logs() -> None:
+    """Forget the logs of this thread, so that the next ones are read from their stores."""
+    _logs.at.cache_clear()
+
+
 def own_log(path: str, options: StorageOptions | None = None) -> Log:
-    """Return a new log at `path`, not open and not shared, for another thread. Raises `InvalidOption`."""
+    """Return a new log at `path`, not open and not shared. Raises `InvalidOption`."""
     from pyspark_log_coordinator.log.log import Log
 
     open_node = functools.partial(open_store, options=StorageOptions.of_environment() if options is None else options)
@@ -75,7 +94,7 @@ def own_log(path: str, options: StorageOptions | None = None) -> Log:
 
 
 def open_log(path: str, options: StorageOptions | None = None, *, create: bool = False) -> Log:
-    """Return the log at `path`, open. The same address gives the same object, which keeps its journals in memory.
+    """Return the log at `path`, open. In a thread the same address gives the same object, which keeps its journals.
 
     `options` are those of the environment unless given. Raises `NoCluster` if there is none and `create` is false;
     `InvalidOption`, `NodeMissing`, `StoreError`.

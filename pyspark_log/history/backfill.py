@@ -18,7 +18,7 @@ from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import topics
-from pyspark_log.spark_conf.source_python import source_is_found
+from pyspark_log.spark_conf.source_python import source_is_found, use_in_this_thread
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
 from pyspark_log_coordinator.retry import retry
@@ -86,6 +86,7 @@ def backfill(  # noqa: PLR0913 -- each is a fact of its own
     if plan is None:
         plan = backfill_plan.create(store, _plan(frame, order, settings, handle, checkpoint))
     plan.check(settings, handle.topic_id, checkpoint)
+    use_in_this_thread(frame.sparkSession)
     with source_is_found():
         return _write(frame, plan, order, handle, given)
 

@@ -14,8 +14,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import SourceNotFound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 
@@ -58,6 +62,11 @@ def hint(environment: Mapping[str, str]) -> str:
         " pyspark_log.configure(builder). If the package is shipped with --py-files, put its zip on the driver's"
         " PYTHONPATH too"
     )
+
+
+def use_in_this_thread(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: without one a batch write finds no data source in Python."""
+    spark.createDataFrame([], "unused INT")  # of Spark's public methods the one that does so
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -200,22 +201,20 @@ def test_backfill_live_writes_archive_and_deletion_at_once_and_a_read_of_both_ha
         given = {"backfill_id": "b", "checkpoint": str(log.path) + "-backfill", "order_by": "id"}
         pyspark_log.backfill(frame, log.path, "t", rows_per_range=300, **given)
 
-    threads = [threading.Thread(target=produce), threading.Thread(target=fill)]
-    for each in threads:
-        each.start()
-    deadline = time.monotonic() + SECONDS
-    try:
-        while time.monotonic() < deadline or threads[1].is_alive():
-            pyspark_log.archive(spark, log.path, "t", table, **DAY, local_retention=dt.timedelta(0))
-            check(in_order(pyspark_log.read(spark, log.path, "t", archive=table)), None)
-            reads += 1
-    finally:
-        stopped.set()
-        for each in threads:
-            each.join()
+    with ThreadPoolExecutor(2) as threads:
+        deadline = time.monotonic() + SECONDS
+        produced, filled = threads.submit(produce), threads.submit(fill)
+        try:
+            while time.monotonic() < deadline or reads < 2 or not filled.done():
+                pyspark_log.archive(spark, log.path, "t", table, **DAY, local_retention=dt.timedelta(0))
+                check(in_order(pyspark_log.read(spark, log.path, "t", archive=table)), None)
+                reads += 1
+        finally:
+            stopped.set()
+        filled.result()
+        produced.result()
     written = [f"live {each}" for each in live] + [f"old {each}" for each in range(3000)]
     check(in_order(pyspark_log.read(spark, log.path, "t", archive=table)), written)
-    assert reads > 1
     assert min(log_starts(log)) > 0
 
 

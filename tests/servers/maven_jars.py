@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDER = ROOT / ".kafka"
+FOLDER = ROOT / ".jars"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 MAVEN_HOME = Path.home() / ".m2"
 TIMEOUT_SECONDS = 60

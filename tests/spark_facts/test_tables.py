@@ -1,6 +1,7 @@
 """Every way in by a name: temporary views, tables of the catalog, SQL. The table in docs/spark.md is these tests."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_log.spark_conf.source_python import use_in_this_thread
 from tests.plain_log import PlainLog
 
 VALUES = [b"0", b"1", b"2"]
@@ -144,3 +146,12 @@ def test_a_table_does_not_keep_options_so_they_are_refused(way: Way, table: str)
 def test_a_path_is_no_table(way: Way) -> None:
     said = refusal(lambda: way.sql(f"SELECT * FROM pyspark_log.`{way.path}`"))
     assert "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY" in said
+
+
+def test_a_thread_without_an_active_session_finds_no_source_for_a_batch_write(way: Way) -> None:
+    write = way.frame().select("value").write.format("pyspark_log").mode("append").option("topic", "in")
+
+    with ThreadPoolExecutor(1) as thread:
+        assert "[DATA_SOURCE_NOT_FOUND]" in str(thread.submit(write.save, way.path).exception())
+        thread.submit(use_in_this_thread, way.spark).result()
+        thread.submit(write.save, way.path).result()

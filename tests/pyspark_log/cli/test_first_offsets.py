@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from pyspark_log.client.opening import log_at, own_log
+from pyspark_log.client.opening import forget_logs, own_log
 from pyspark_log_coordinator.topic.machine import SetFirstOffsets
 from tests.command_line import on_three_nodes
 from tests.lost_folders import lose_folder
@@ -56,5 +56,5 @@ def test_its_offsets_survive_the_loss_of_all_journals(cli, tmp_path):
         lose_folder(journal)
     folders = ",".join(str(tmp_path / name) for name in ("log", "disk1", "disk2"))
     cli.run("cluster", "rebuild", "--nodes", folders, "--yes")
-    log_at.cache_clear()
+    forget_logs()
     assert rows(cli) == ROWS

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from pyspark_log.cli import describe_group
 from pyspark_log.cli.main import app
-from pyspark_log.client.opening import log_at, open_log
+from pyspark_log.client.opening import forget_logs, open_log
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
@@ -222,7 +222,7 @@ def test_a_group_whose_entry_is_lost_with_its_spare_is_named_and_harms_no_other(
     for folder in (journal_of(cli), journal_of(cli) / "spares"):
         (folder / "entries" / "00000000000000000002").unlink()
     fresh = CommandLine(cli.path)
-    log_at.cache_clear()
+    forget_logs()
     assert "group 'g'" in fresh.run("verify", code=1).stdout
     assert committed(fresh, "h") == {0: 1}
     assert "entries/00000000000000000002" in fresh.error("groups", "describe", "g")

@@ -47,9 +47,9 @@ def test_what_cannot_be_measured_is_an_error_after_the_rest(cli):
     for entry in (cli.path / "topics" / "u").glob("*/journal/**/*"):
         if entry.is_file():
             entry.write_bytes(b"damaged")
-    from pyspark_log.client.opening import log_at
+    from pyspark_log.client.opening import forget_logs
 
-    log_at.cache_clear()
+    forget_logs()
     done = cli.run("metrics", code=1)
     assert samples(done.stdout)["pyspark_log_unreadable"] == 1
     assert "topic u could not be measured: " in done.stderr

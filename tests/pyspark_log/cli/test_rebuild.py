@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pyspark_log.client.opening import log_at
+from pyspark_log.client.opening import forget_logs
 from tests.command_line import CommandLine
 from tests.lost_folders import lose_folder
 
@@ -44,7 +44,7 @@ def test_without_yes_it_shows_what_it_would_do(cli, tmp_path):
     table = [line.split() for line in lines if line.startswith("t ")]
     assert table == [["t", "0", "0-3", "0-3", "0-3", "0-3", "3", "0"]]
     assert lines[-1] == "nothing was changed; add --yes to rebuild the cluster"
-    log_at.cache_clear()  # what this process knows of before
+    forget_logs()  # what this process knows of before
     assert "there is no log" in cli.error("topics", "list")
 
 

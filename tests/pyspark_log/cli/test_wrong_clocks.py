@@ -25,7 +25,7 @@ def cli(tmp_path) -> CommandLine:
     handle = log.create_topic("t", 1)
     write(log, handle, 0, {0: [b"a", b"b"]}, on=["0"])
     checkpoint_files.write_on_nodes(handle)
-    opening.log_at.cache_clear()
+    opening.forget_logs()
     return CommandLine(tmp_path / "log")
 
 

@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_log import Consumer, LogError, Producer
-from pyspark_log.client.opening import log_at, open_log
+from pyspark_log.client.opening import forget_logs, open_log
 from pyspark_log_storage.addresses import open_store
 from pyspark_log_storage.storage_options import StorageOptions
 from tests.direct import Stream, read, source
@@ -32,7 +32,7 @@ def evidence(caplog):
 @pytest.fixture(params=["storage_options", "a profile"])
 def options(request, ceph, monkeypatch, tmp_path):
     """The credentials, as options or in a profile."""
-    log_at.cache_clear()
+    forget_logs()
     if request.param == "storage_options":
         return ceph.options
     lines = f"[writer]\naws_access_key_id = {ceph.key}\naws_secret_access_key = {ceph.secret}\n"

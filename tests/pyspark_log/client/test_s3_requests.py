@@ -8,7 +8,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from pyspark_log.client.opening import log_at, open_log
+from pyspark_log.client.opening import forget_logs, open_log
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import NodeAway, UnknownTopic
 from pyspark_log_storage.request_counts import counts_of
@@ -30,7 +30,7 @@ class CloudTopic:
         self.options = StorageOptions.given(server.options)
         self.text = {"storage_options": json.dumps(server.options)}
         self.text_of_committer = {"storage_options": json.dumps({**server.options, "requester_pays": False})}
-        log_at.cache_clear()
+        forget_logs()
         creator = StorageOptions.given({**server.options, "use_ssl": False})
         open_log(self.url, creator, create=True).create_topic("t", PARTITIONS)
         self.log = open_log(self.url, self.options)
