@@ -1,7 +1,4 @@
-"""The decoders of the product, each with bytes that it reads; and the places in the code that decode anything.
-
-A decoder that no table here names is found by `test_every_decoder`.
-"""
+"""The decoders of the product, each with bytes that it reads. `decoder_places` has the places that they lead to."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +11,7 @@ from pyspark_log.client.read import source_offset
 from pyspark_log.client.read.handover import Handover, handover_of
 from pyspark_log.history import backfill_plan
 from pyspark_log.options.source import parse_source
+from pyspark_log.source import checkpoint
 from pyspark_log_coordinator.assignors import connect, subscription
 from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState
 from pyspark_log_coordinator.assignors.subscription import Assignment, Subscription
@@ -214,6 +212,10 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
         b'{"version":1,"topics":{"t":{"id":"9f","end":{"0":[120,0]},"begin":{"0":[0,0]}}},"group":["g",1]}',
         offset_of,
     ),
+    "offsets of a batch in a checkpoint": (
+        b'v1\n{"batchWatermarkMs":0}\n{"version":1,"topics":{"t":{"id":"9f","end":{"0":[120,0]}}}}',
+        lambda data: checkpoint.parse(data.decode(errors="replace"), "it"),  # as Java decodes a file
+    ),
     "metadata of a committed offset": (
         Handover({"q": 3}, 2).text().encode(),
         lambda data: handover_of(CommittedOffset(0, 0, text(data), 0, 0)),
@@ -316,85 +318,3 @@ FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
 """Their chunks and blocks have checksums of their own; `hostile_worker` changes what these protect."""
 
 EVERY = ENVELOPED | PLAIN | GIVEN | FILES_OF_ROWS
-
-PLACES: dict[str, str] = {
-    "pyspark_log.client.read.handover:_decode": "metadata of a committed offset",
-    "pyspark_log.client.read.source_offset:parse": "offset in a checkpoint",
-    "pyspark_log.cli.json_rows:_row": "rows in JSON",
-    "pyspark_log.cli.json_rows:_fields": "rows in JSON",
-    "pyspark_log.cli.json_rows:_text": "rows in JSON",
-    "pyspark_log.cli.json_rows:_base64": "rows in JSON",
-    "pyspark_log.cli.json_rows:_bytes": "rows in JSON",
-    "pyspark_log.cli.offset_files:_fields": "file of offsets",
-    "pyspark_log.history.backfill_plan:_decoder": "plan of a backfill",
-    "pyspark_log.history.backfill_plan:decode": "plan of a backfill",
-    "pyspark_log.options.position:_decoded": "startingOffsets",
-    "pyspark_log.options.position:_read_offsets": "startingOffsets",
-    "pyspark_log.options.subscription:_read_assign": "assign",
-    "pyspark_log_coordinator.assignors.connect:_state": "state of a worker",
-    "pyspark_log_coordinator.assignors.connect:_assignment": "tasks of a worker",
-    "pyspark_log_coordinator.assignors.subscription:_wanted": "subscription",
-    "pyspark_log_coordinator.assignors.subscription:_owned": "partitions owned",
-    "pyspark_log_coordinator.assignors.subscription:_assignment": "assignment",
-    "pyspark_log_coordinator.cluster.machine:MACHINE": "snapshot of a cluster",
-    "pyspark_log_coordinator.group.machine:MACHINE": "snapshot of a group",
-    "pyspark_log_coordinator.journal.inbox:Inbox": "command in an inbox",
-    "pyspark_log_coordinator.journal.journal_entry:_decoder": "entry of a topic",
-    "pyspark_log_coordinator.journal.journal_entry:decode": "entry of a topic",
-    "pyspark_log_coordinator.journal.journal_nodes:_decoder": "journal nodes",
-    "pyspark_log_coordinator.journal.journal_nodes:decode": "journal nodes",
-    "pyspark_log_coordinator.journal.manifest:decode": "manifest",
-    "pyspark_log_coordinator.journal.registers:decode": "vote",
-    "pyspark_log_coordinator.journal.snapshot:_decoder": "snapshot of a topic",
-    "pyspark_log_coordinator.journal.snapshot:decode": "snapshot of a topic",
-    "pyspark_log_coordinator.journal.state_machine:events_decoder": "entry of a topic",
-    "pyspark_log_coordinator.log.topic_inbox:_decoder": "command in an inbox",
-    "pyspark_log_coordinator.maintenance.topic_description:_decoder": "description",
-    "pyspark_log_coordinator.maintenance.topic_description:decode": "description",
-    "pyspark_log_coordinator.membership.join_requests:_decoder": "join request",
-    "pyspark_log_coordinator.membership.join_requests:decode_request": "join request",
-    "pyspark_log_coordinator.model.topic_state:_from_builtin": "snapshot of a topic",
-    "pyspark_log_coordinator.model.topic_state:decode": "snapshot of a topic",
-    "pyspark_log_coordinator.model.topic_state:_stored_list": "snapshot of a topic",
-    "pyspark_log_storage.chunk:claimed_length": "append file",
-    "pyspark_log_storage.chunk:verify": "append file",
-    "pyspark_log_storage.chunk:Verifier": "segment",
-    "pyspark_log_storage.chunk:_read": "append file",
-    "pyspark_log_storage.column_ddl:parse": "schema in DDL",
-    "pyspark_log_storage.delta_checkpoint:_action": "checkpoint of a Delta table",
-    "pyspark_log_storage.delta_log:_checkpoint_decoder": "newest checkpoint of a Delta table",
-    "pyspark_log_storage.delta_log:_decoder": "version of a Delta table",
-    "pyspark_log_storage.envelope:is_whole": "entry of a topic",
-    "pyspark_log_storage.envelope:unseal": "entry of a topic",
-    "pyspark_log_storage.faults:parse_options": "address with faults",
-    "pyspark_log_storage.index:Index": "index",
-    "pyspark_log_storage.node:_decoder": "node marker",
-    "pyspark_log_storage.node:decode": "node marker",
-    "pyspark_log_storage.parquet_footer:_decoder": "Parquet segment",
-    "pyspark_log_storage.parquet_footer:_version_decoder": "Parquet segment",
-    "pyspark_log_storage.schema:decode": "schema",
-    "pyspark_log_storage.segment:read_header": "segment",
-    "pyspark_log_storage.storage_options:StorageOptions": "storage_options",
-    "pyspark_log_storage.untrusted_batch:measure": "append file",
-    "pyspark_log_storage.untrusted_batch:_compressed_buffers": "append file",
-    "pyspark_log_storage.untrusted_batch:_fields": "append file",
-    "pyspark_log_storage.untrusted_batch:_claimed": "append file",
-}
-"""Where the product decodes bytes that others may have written, and the decoder above that leads there."""
-
-DUMPED = ("_entry", "_manifest", "_snapshot", "_description")
-OWN: dict[str, str] = {
-    **{f"pyspark_log.cli.dump:{name}": "test_a_changed_file_is_dumped_or_refused" for name in DUMPED},
-    "pyspark_log.cli.dump:_typed_rows": "JSON that this process has made",
-    "pyspark_log.client.write.row_bytes:_between": "columns that this process has made",
-    "pyspark_log.client.write.partitioner:_buffers": "columns that this process has made",
-    "pyspark_log.client.write.partitioner:_hash_short": "columns that this process has made",
-    "pyspark_log.clients.row_output:values_of": "columns that `chunk` has decoded",
-    "pyspark_log.clients.row_output:_microseconds": "columns that `chunk` has decoded",
-    "pyspark_log.source.row:_null_where_empty": "columns that `chunk` has decoded",
-    "pyspark_log_coordinator.model.topic_config:alter": "settings by name, which are checked one by one",
-    "pyspark_log_storage.column_types:parsed": "a schema that this process has made",
-    "pyspark_log_storage.chunk:_serialize": "a message that this process has made",
-    "pyspark_log_storage.chunk:_Pieces": "a message that this process has made",
-}
-"""Where it decodes anything else, and why no decoder above leads there."""

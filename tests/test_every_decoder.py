@@ -1,7 +1,7 @@
 """Every decoder of the product gives a value or a `LogError`, whatever the bytes are, within bounds of memory and time.
 
-`decoders` lists them. A new one that is not listed there fails a test here. How values are used that have the right
-types and are impossible is in `test_decoders_fuzzed`; chunks and indexes whose checksums are right again, in
+`decoders` lists them. A new one that is not in `decoder_places` fails a test here. How values are used that have
+the right types and are impossible is in `test_decoders_fuzzed`; chunks and indexes whose checksums are right again, in
 `hostile_worker`.
 """
 
@@ -21,7 +21,8 @@ from pyspark_log_storage import layout, node
 from pyspark_log_storage.envelope import HEADER_BYTES, seal
 from pyspark_log_storage.errors import CorruptObject, LogError
 from tests import decoder_worker
-from tests.decoders import ENVELOPED, EVERY, OWN, PLACES
+from tests.decoder_places import OWN, PLACES
+from tests.decoders import ENVELOPED, EVERY
 from tests.memory_store import MemoryStore
 
 ROOT = Path(__file__).parent.parent
@@ -97,7 +98,9 @@ def places():
 
 def test_every_place_that_decodes_is_in_the_table():
     known = {*PLACES, *OWN}
-    assert places() - known == set(), "add it to tests/decoders.py, with a decoder that leads there"
+    assert places() - known == set(), (
+        "add it to tests/decoder_places.py and tests/decoders.py"
+    )
     assert known - places() == set(), "it decodes nothing any more"
     assert set(PLACES.values()) <= set(EVERY)
 

@@ -44,7 +44,7 @@ def parse(text: str, name: str) -> SourceOffset:
         raise CorruptObject(name, f"it has offsets of {len(lines) - 1} sources instead of one")
     try:
         found = json.loads(lines[1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptObject(name, f"its offset is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise CorruptObject(name, f"its offset is {lines[1][:100]!r}")
