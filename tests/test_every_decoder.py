@@ -98,9 +98,7 @@ def places():
 
 def test_every_place_that_decodes_is_in_the_table():
     known = {*PLACES, *OWN}
-    assert places() - known == set(), (
-        "add it to tests/decoder_places.py and tests/decoders.py"
-    )
+    assert places() - known == set(), "add it to tests/decoder_places.py and tests/decoders.py"
     assert known - places() == set(), "it decodes nothing any more"
     assert set(PLACES.values()) <= set(EVERY)
 
