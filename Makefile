@@ -102,11 +102,11 @@ $(VENV)/spark-classes.jsa: $(VENV)/demo.stamp
 
 # Without it the tests of Kafka are skipped, and say why.
 $(VENV)/kafka.stamp: tests/servers/kafka_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)
-	-$(BIN)/python -m tests.servers.maven_jars kafka && touch $@
+	-$(WITH_SPARK) $(BIN)/python -m tests.servers.maven_jars kafka && touch $@
 
 # Without it the tests of archives in Delta tables are skipped, and say why.
 $(VENV)/delta.stamp: tests/servers/delta_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)
-	-$(BIN)/python -m tests.servers.maven_jars delta && touch $@
+	-$(WITH_SPARK) $(BIN)/python -m tests.servers.maven_jars delta && touch $@
 
 $(OLDER_VENV)/stamp: $(REQUIREMENTS) | $(call IN_TEST,$(VENV)/demo.stamp)
 	$(call make_venv,$(OLDER_VENV))

@@ -1,4 +1,4 @@
-"""The Delta tables of the topic, as a reader sees them who knows Delta's protocol and nothing of the product.
+"""The Delta tables of the topic, as seen by a reader that knows Delta's protocol and nothing of the product.
 
 A version that is published has exactly the rows of the topic's Parquet segments at the entry that it names: of each
 partition those from the first segment on, up to the first that is no Parquet or that the node does not hold. What the

@@ -25,7 +25,7 @@ class Bucket(MemoryStore):
         self.failing = set()
         """Keys that cannot be read the next time."""
         self.meeting = None
-        """If there is one, who reads an entry waits there for the others."""
+        """Readers of an entry wait there for each other, if there is one."""
 
     def list(self, prefix, after=""):
         self.requests.append("list")
