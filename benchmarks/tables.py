@@ -43,6 +43,8 @@ SEGMENT_BYTES_PER_ROW = 7
 """Small segments stay chunks, to be merged later: fewer rows need smaller segments to be Parquet."""
 PASSING_BATCHES = 20
 PASSING_PARTITIONS = 1
+PASSING_SEGMENT_BYTES = 64 << 20
+"""A sixteenth of it is a roll that is Parquet at once; with the default, 1 GiB, writers would leave that to others."""
 
 
 class Tables:
@@ -172,7 +174,8 @@ class Tables:
     def _in_passing(self) -> Line:
         """Write many batches into a topic with Parquet segments and one without, which roll in passing."""
         self.log(f"writing {PASSING_BATCHES} batches with and without Parquet segments")
-        kinds: dict[str, dict[str, str]] = {"parquet": PARQUET, "log": {}}
+        size = {"segment.bytes": str(PASSING_SEGMENT_BYTES)}
+        kinds: dict[str, dict[str, str]] = {"parquet": PARQUET | size, "log": size}
         topics = {kind: self._created(config, PASSING_PARTITIONS) for kind, config in kinds.items()}
         each = self.rows // PASSING_BATCHES
         times: dict[str, list[Timing]] = {kind: [] for kind in kinds}

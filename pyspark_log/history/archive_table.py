@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from pyspark_log.source.identifiers import quoted
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class ArchiveTable(NamedTuple):
     @property
     def identifier(self) -> str:
         """The table in SQL."""
-        return f"delta.`{self.name.replace('`', '``')}`" if self._is_path else self.name
+        return f"delta.{quoted(self.name)}" if self._is_path else self.name
 
     @property
     def _is_path(self) -> bool:
@@ -116,7 +117,7 @@ class ArchiveTable(NamedTuple):
 
 
 def _names(names: Sequence[str]) -> str:
-    return ", ".join("`" + name.replace("`", "``") + "`" for name in names)
+    return ", ".join(quoted(name) for name in names)
 
 
 def _ddl(kind: DataType) -> str:

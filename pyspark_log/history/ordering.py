@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_log.source.identifiers import quoted
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Ordering(NamedTuple):
     @property
     def first(self) -> Column:
         """The column that is cut into ranges."""
-        return _column(self.fields[0].name)
+        return f.col(quoted(self.fields[0].name))
 
     @property
     def kind(self) -> DataType:
@@ -61,7 +62,7 @@ class Ordering(NamedTuple):
 
     def columns(self) -> list[Column]:
         """Return how the rows of a range are sorted: rows without a value first, as Spark does."""
-        return [_column(each.name).asc_nulls_first() for each in self.fields]
+        return [f.col(quoted(each.name)).asc_nulls_first() for each in self.fields]
 
 
 def ordering_of(frame: DataFrame, names: Sequence[str]) -> Ordering:
@@ -104,10 +105,6 @@ def rows_between(frame: DataFrame, ordering: Ordering, bounds: Sequence[str], nu
         below = column < _value(high, ordering.kind)
         frame = frame.where(below | column.isNull() if low is None else below)
     return frame.sort(*ordering.columns())
-
-
-def _column(name: str) -> Column:
-    return f.col("`" + name.replace("`", "``") + "`")
 
 
 def _text(ordering: Ordering) -> Column:

@@ -17,6 +17,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType, Ti
 
 from pyspark_log.client.read import batch_plan, native_files
 from pyspark_log.options import parse_source
+from pyspark_log.source.identifiers import quoted
 from pyspark_log.source.row import CREATE_TIME, row_schema
 from pyspark_log.source.typed_row import same_columns, typed_schema
 from pyspark_log_storage import schema
@@ -114,23 +115,27 @@ def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns
     urls = [f"file://{path}" for each in parts for path in each.files]
     read = spark.read.schema(StructType(list(stored.values()))).options(**_WHOLE)
     frame = read.parquet(*urls)
-    for each in parts:
-        if each.is_cut:
-            rows, offset = each.rows, f.col("offset")
-            frame = frame.where((f.col("partition") != rows.partition) | offset.between(rows.start, rows.end - 1))
-    return frame.select(*(_column(name, topic).alias(name) for name in columns.names))
+    cuts = [_cut(each.rows) for each in parts if each.is_cut]
+    if cuts:
+        frame = frame.where(" AND ".join(cuts))  # as text: Spark analyses the plan once, not for each partition
+    return frame.select(*(_column(name, topic) for name in columns.names))
+
+
+def _cut(rows: Range) -> str:
+    """Return the condition that leaves out the other rows of the files of a partition."""
+    return f"(partition <> {rows.partition} OR offset BETWEEN {rows.start} AND {rows.end - 1})"
 
 
 def _column(name: str, topic: str) -> Column:
     match name:
         case "topic":
-            return f.lit(topic)
+            return f.lit(topic).alias(name)
         case "timestampType":
-            return f.lit(CREATE_TIME)
+            return f.lit(CREATE_TIME).alias(name)
         case "headers":
-            return f.when(f.size("headers") > 0, f.col("headers"))  # null for none, as in Spark's Kafka source
+            return f.when(f.size(name) > 0, f.col(name)).alias(name)  # null for none, as in Spark's Kafka source
         case _:
-            return f.col(name)
+            return f.col(quoted(name))
 
 
 def _by_topic(parts: Sequence[NativeRows]) -> dict[str, list[NativeRows]]:

@@ -22,6 +22,7 @@ import google_crc32c
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_log_storage import index, layout, parquet_footer, row_group
@@ -80,7 +81,7 @@ class ParquetSegmentWriter:
         assert layout.is_parquet(name)
         self._store, self._key, self._name = store, f"{folder}{name}", name
         self._base_offset, self._epochs = base_offset, epochs
-        self._partition, self._schemas = kind.partition, kind.schemas
+        self._partition, self._schemas, self._compression = kind.partition, kind.schemas, kind.compression
         self._columns = file_schema(kind.schemas[-1])
         self._groups: list[RowGroup] = []
         self._rows: list[pa.RecordBatch] = []
@@ -91,18 +92,7 @@ class ParquetSegmentWriter:
         """The offset after the last row that was given."""
         self._output = store.open_write(self._key)
         self._sink = _Sink(self._output)
-        self._parquet = pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
-            self._columns,
-            version="2.6",
-            compression=kind.compression,
-            compression_level=_ZSTD_LEVEL if kind.compression == "zstd" else None,
-            use_dictionary=[each.name for each in self._columns if each.name not in _NOT_BY_DICTIONARY],
-            column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
-            write_statistics=[each.name for each in self._columns if _has_statistics(each.type)],
-            write_page_index=True,
-            store_schema=False,
-        )
+        self._parquet: pq.ParquetWriter | None = None
 
     def append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
         """Append the rows of a chunk. Raises `RowTooLarge`, `StoreError`."""
@@ -127,6 +117,7 @@ class ParquetSegmentWriter:
     def close(self) -> SegmentFile:
         """Publish both files, durably, the .parquet last: a segment whose rows exist is complete."""
         self._flush()
+        assert self._parquet is not None, "a segment has rows"
         position = self._sink.position
         metadata = parquet_footer.new_metadata(self._base_offset, self._epochs, self._groups)
         self._parquet.add_key_value_metadata(parquet_footer.encode_metadata(metadata, position))
@@ -169,6 +160,8 @@ class ParquetSegmentWriter:
         }
         columns = [placed[each.name] if each.name in placed else rows.column(each.name) for each in self._columns]
         table = pa.Table.from_arrays(columns, schema=self._columns)
+        if self._parquet is None:
+            self._parquet = self._opened(table)
         start = self._sink.position
         self._sink.begin()
         self._parquet.write_table(table, row_group_size=count)
@@ -185,6 +178,21 @@ class ParquetSegmentWriter:
         )
         self._size = 0
 
+    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+        """Return the writer of the file. The rows of its first row group tell which columns get dictionaries."""
+        return pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            self._columns,
+            version="2.6",
+            compression=self._compression,
+            compression_level=_ZSTD_LEVEL if self._compression == "zstd" else None,
+            use_dictionary=[each.name for each in self._columns if _repeats(each.name, first.column(each.name))],
+            column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+            write_statistics=[each.name for each in self._columns if _has_statistics(each.type)],
+            write_page_index=True,
+            store_schema=False,
+        )
+
     @property
     def end_offset_written(self) -> int:
         """The offset after the last row of a row group."""
@@ -196,6 +204,14 @@ class ParquetSegmentWriter:
         own = self._schemas[schema_id]
         same = all(each.name in known.names and known.field(each.name).type == each.type for each in own)
         return schema_id if same else len(self._schemas) - 1
+
+
+def _repeats(name: str, values: pa.ChunkedArray) -> bool:
+    """Return whether a column gets a dictionary: it must not be longer than the values themselves."""
+    if name in _NOT_BY_DICTIONARY or pa.types.is_nested(values.type):
+        return False
+    distinct: int = pc.count_distinct(values).as_py()
+    return 2 * distinct <= len(values)
 
 
 def _has_statistics(kind: pa.DataType) -> bool:

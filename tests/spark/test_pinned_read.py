@@ -109,6 +109,19 @@ def test_the_columns_of_a_typed_topic_are_read_from_files_that_are_older_than_so
     assert frame.selectExpr("sum(id)").first()[0] == 3 * sum(range(30))
 
 
+def test_the_name_of_a_column_may_have_characters_that_mean_something_to_spark(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    for first in (0, 10):
+        rows = spark.range(first, first + 10).selectExpr("id AS `a.b`", "id + 1 AS `back``tick`")
+        write = rows.write.format("pyspark_log").mode("append").options(topic="t", schema="columns")
+        write.option("num.partitions", 1).save(log.path)
+        if first == 0:
+            roll(log, "t", 0, len(log.log.topic("t").refresh().partitions[0].chunks))
+    frame = pyspark_log.read(spark, log.path, "t")
+    assert scans(frame) == (1, 1)
+    assert {(row["a.b"], row["back`tick"]) for row in frame.collect()} == {(n, n + 1) for n in range(20)}
+
+
 def test_each_run_of_parquet_segments_of_a_partition_is_read_by_spark(spark, tmp_path):
     log = PlainLog(tmp_path)
     log.create("t", 2, segment_format="parquet")
