@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import statistics
+from collections import defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from benchmarks.report import Target
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -109,6 +112,11 @@ class Tables:
         def union() -> DataFrame:
             return pyspark_log.read(self.spark, self.path, topic)
 
+        ends = {number: each.segments[-1].end_offset for number, each in enumerate(handle.refresh().partitions)}
+
+        def rolled() -> DataFrame:
+            return pyspark_log.replay(self.spark, self.path, topic, dict.fromkeys(ends, 0), ends)
+
         ordered = union().drop("topic").repartition(PARTITIONS, "partition").sortWithinPartitions("partition", "offset")
         files = {"Spark's Parquet": str(self.folder / "parquet")}
         ordered.write.parquet(files["Spark's Parquet"])
@@ -124,11 +132,14 @@ class Tables:
             self.log(f"reading {what}")
             found = {look_at(each(), columns) for each in (union, *frames)}
             assert len(found) == 1, f"not the same rows: {found}"
-            reads = [functools.partial(_look, each, columns) for each in (union, *frames, lambda: self._source(topic))]
-            product, *others, source = in_turns(reads, self.runs)
+            by_turns = (union, rolled, *frames, lambda: self._source(topic))
+            product, in_files, *others, source = in_turns(
+                [functools.partial(_look, each, columns) for each in by_turns], self.runs
+            )
             for name, other in zip(files, others, strict=True):
                 bound = at_least(target) if name == "Spark's Parquet" else None
                 lines.append(self._rate(f"union read, {what}, beside {name}", product, other, bound))
+                lines.append(self._rate(f"its rows in Parquet segments, {what}, beside {name}", in_files, other, None))
             lines.append(self._rate(f"union read, {what}, beside the source alone", product, source, None))
         segments = [each for partition in handle.refresh().partitions for each in partition.segments if each.is_parquet]
         ours = sum(each.log_bytes for each in segments) / sum(each.end_offset - each.base_offset for each in segments)
@@ -139,6 +150,11 @@ class Tables:
     def _streams(self, topic: str) -> list[Line]:
         """Catch up over the topic natively and by the source; read columns, and JSON values."""
         limit = str(-(-self._all_rows() // BATCHES))
+        took: dict[str, list[float]] = defaultdict(list)
+
+        def record(query: StreamingQuery, kind: str) -> None:
+            query.awaitTermination()
+            took[kind].append(sum(each["durationMs"]["triggerExecution"] for each in query.recentProgress) / 1000)
 
         def natively() -> None:
             query = pyspark_log.foreach_batch(
@@ -150,21 +166,27 @@ class Tables:
                 options={"startingOffsets": "earliest", "maxOffsetsPerTrigger": limit},
                 trigger={"availableNow": True},
             )
-            query.awaitTermination()
+            record(query, "native")
 
-        def by_source(name: str, *steps: str) -> None:
+        def by_source(kind: str, name: str, *steps: str) -> None:
             stream = self.spark.readStream.format("pyspark_log").option("subscribe", name)
             frame = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", limit).load(self.path)
             for step in steps:
                 frame = frame.selectExpr(step)
             writer = frame.writeStream.foreachBatch(_handed).option("checkpointLocation", self._checkpoint())
-            writer.trigger(availableNow=True).start().awaitTermination()
+            record(writer.trigger(availableNow=True).start(), kind)
 
         self.log("streaming: foreach_batch, the source, and from_json over values")
         from_json = f"from_json(CAST(value AS STRING), '{typed_rows.DDL}') AS row"
-        streams = (functools.partial(by_source, topic), functools.partial(by_source, self._typed))
-        native, plain, typed, values = in_turns(
-            [natively, *streams, lambda: by_source(self._json, from_json, "row.*")], self.runs
+        streams: dict[str, Callable[[], object]] = {
+            "native": natively,
+            "plain": functools.partial(by_source, "plain", topic),
+            "typed": functools.partial(by_source, "typed", self._typed),
+            "values": functools.partial(by_source, "values", self._json, from_json, "row.*"),
+        }
+        timings = dict(zip(streams, in_turns(list(streams.values()), self.runs), strict=True))
+        native, plain, typed, values = (
+            Timing(statistics.median(took[kind][-self.runs :]), timing.cpu) for kind, timing in timings.items()
         )
         return [
             self._rate("catching up with foreach_batch, beside a stream of the source", native, plain, at_least(1.8)),
