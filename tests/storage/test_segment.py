@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark_log_storage import chunk, index, segment
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing, StoreError
 from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from tests import elsewhere
 from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore
 from tests.segment_reads import entries_between, entry_reaching
@@ -166,8 +167,10 @@ def test_a_segment_is_read_from_any_kind_of_store(store):
 
 @pytest.fixture(scope="module")
 def large():
-    """A segment of 10,000 chunks of ten rows."""
-    store = CountingStore()
+    """A segment of 10,000 chunks of ten rows, in a store without faults: a run of a test makes no other one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(elsewhere.FAULTS_OF_STORES, "")
+        store = CountingStore()
     ten = [chunk.encode(batch_of([(b"v", n * 10 + i) for i in range(10)]), RECORD_ID, "none") for n in range(10_000)]
     writer = segment.SegmentWriter(store, FOLDER, NAME, BASE, EPOCHS)
     for header, data in ten:

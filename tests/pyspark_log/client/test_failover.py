@@ -236,6 +236,7 @@ def hanging(topic, monkeypatch):
     store(topic, "0").gate.set()
 
 
+@pytest.mark.no_faults("counts the reads of each node")
 def test_a_node_that_hangs_is_waited_for_once(hanging, caplog):
     begin = time.monotonic()
     for _ in range(3):

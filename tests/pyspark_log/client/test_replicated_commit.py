@@ -188,6 +188,7 @@ def away_for_a_batch():
     return topic
 
 
+@pytest.mark.no_faults("says after which write a node is back")
 def test_a_node_that_is_reachable_again_is_brought_back_by_the_next_writes(monkeypatch):
     topic = away_for_a_batch()
     topic.commit(topic.stage(b"b"))

@@ -291,6 +291,7 @@ def test_a_query_whose_rows_have_expired_goes_on_where_the_group_was_reset_to(lo
     assert numbers(stream(**IN_GROUP, start=query.start).batch()) == [6, 7, 8, 9]
 
 
+@pytest.mark.no_faults("makes so many calls that every run meets one")
 def test_the_groups_journal_is_trimmed_by_whoever_commits(log, stream):
     query = stream(**IN_GROUP, startingOffsets="earliest")
     for n in range(700):
