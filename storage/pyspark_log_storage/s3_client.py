@@ -53,6 +53,7 @@ _CONFIG = {
 }
 _LOGGERS = ("aiobotocore.credentials", "botocore.credentials", "botocore.tokens")
 """They log errors, with stacks, that this product raises."""
+_REFUSED = {400, 403}
 _OPTIONS = (
     "key",
     "secret",
@@ -139,7 +140,7 @@ class _Call:
         except LogError:
             raise
         except Exception as caught:  # noqa: BLE001 -- whatever s3fs, botocore and aiohttp raise
-            cause = caught.__cause__ if isinstance(caught.__cause__, Exception) else caught
+            cause = _cause(caught)
             code, status = code_of(cause)
             if status in self._expects:
                 outcome: Exception = Answered(status)
@@ -152,7 +153,14 @@ class _Call:
         raise outcome from None
 
     async def _answer(self) -> Any:
-        answer = await self._client.fs._call_s3(self._method, **self._arguments)  # noqa: SLF001 -- fsspec's name for async
+        send = self._client.fs._call_s3  # noqa: SLF001 -- fsspec's name for async
+        try:
+            answer = await send(self._method, **self._arguments)
+        except Exception as refused:
+            if self._method == "head_object" and code_of(_cause(refused))[1] in _REFUSED:
+                # An answer to HEAD has no body, and so does not say why; one to GET does.
+                (await send("get_object", **self._arguments, Range="bytes=0-0"))["Body"].close()
+            raise
         if self._method == "get_object":
             body = answer["Body"]
             try:
@@ -164,6 +172,11 @@ class _Call:
             finally:
                 body.close()
         return answer
+
+
+def _cause(error: Exception) -> Exception:
+    """Return the error of botocore's that s3fs has wrapped, if it has."""
+    return error.__cause__ if isinstance(error.__cause__, Exception) else error
 
 
 _clients: PerProcess[Client] = PerProcess()

@@ -45,6 +45,7 @@ _LOGIN = {
     "ExpiredTokenException": "the session token has expired; get a new one, or use a profile or role that renews it",
     "TokenRefreshRequired": "the session token has expired; get a new one, or use a profile or role that renews it",
     "InvalidToken": "the session token is not valid; get a new one, or leave it out",
+    "InvalidIdentityToken": "the web identity token is not valid; check its file, and which issuers the role trusts",
     "InvalidClientTokenId": f"the credentials are unknown; {_GET_NEW_KEYS}",
     "RequestTimeTooSkewed": "the clock of this machine is wrong; correct it (NTP)",
     "AccountProblem": "the account of the credentials has a problem; ask its owner",
@@ -96,9 +97,15 @@ def translated(error: Exception, url: str, key: str, call: str, endpoint: str) -
     if isinstance(error, boto.ProfileNotFound):
         cure = "correct the profile in storage_options or AWS_PROFILE, or add it to ~/.aws/config"
         return StoreRefused(url, key, f"cannot use {where}: the AWS profile does not exist; {cure}")
+    if isinstance(error, (boto.SSOError, boto.TokenRetrievalError)):
+        cure = "log in again with: aws sso login"
+        return StoreRefused(url, key, f"cannot use {where}: there is no valid SSO session; {cure}")
     if isinstance(error, (boto.InvalidConfigError, boto.ConfigParseError, boto.ConfigNotFound)):
         cure = "check the profiles in ~/.aws/config, or give credentials in storage_options"
         return StoreRefused(url, key, f"cannot use {where}: AWS's configuration is not complete; {cure}")
+    if isinstance(error, (FileNotFoundError, PermissionError)):
+        cure = "check web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE) and ca_bundle (AWS_CA_BUNDLE)"
+        return StoreRefused(url, key, f"cannot use {where}: a file of AWS's configuration cannot be read; {cure}")
     if isinstance(error, _CONNECTION):
         what = "cannot be reached" if isinstance(error, _NO_CONNECTION) else "does not answer"
         cure = "check the network and the endpoint (endpoint_url, AWS_ENDPOINT_URL), then try again"
@@ -123,7 +130,7 @@ def _of_answer(error: boto.ClientError, url: str, key: str, call: str, endpoint:
         return ObjectMissing(url, key)
     if code in _LOGIN:
         return StoreRefused(url, key, f"{begin} {endpoint} refuses the credentials ({code}): {_LOGIN[code]}")
-    if code in _ELSEWHERE or (status == 400 and call == "head_object"):  # noqa: PLR2004 -- S3 says no more to HEAD
+    if code in _ELSEWHERE:
         return StoreRefused(url, key, f"{begin} the bucket is in another region{_region(error.response)}")
     if code in _DENIED:
         cure = f"grant {RIGHTS.get(call, call)}"

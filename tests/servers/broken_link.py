@@ -40,7 +40,8 @@ class BrokenLink:
             self.requests.append(request.split(b"\r\n", 1)[0].decode())
             if self.instead or self.always:
                 answer, self.instead = self.instead or self.always, b""
-                client.sendall(answer)
+                head, end, body = answer.partition(b"\r\n\r\n")
+                client.sendall(head + end + (b"" if request.startswith(b"HEAD") else body))
                 return
             with socket.create_connection(self._server) as server:
                 server.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))

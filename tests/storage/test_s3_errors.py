@@ -1,9 +1,18 @@
 """What is said if S3 cannot be used: one line, with the cure, without secrets and without botocore's traceback."""
 
 import socket
+import ssl
+import threading
+import time
 import traceback
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from pyspark_log_storage import attempts
 from pyspark_log_storage.errors import NodeMissing, StoreError, StoreRefused, StoreUnavailable, is_node_failure
@@ -13,15 +22,17 @@ from tests.servers import ceph as ceph_server
 from tests.servers.broken_link import BrokenLink
 
 
-def answer(status, code, more=""):
-    body = f"<Error><Code>{code}</Code><Message>canary</Message>{more}</Error>".encode()
-    return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+def answer(status, code, more="", header=""):
+    body = f"<Error><Code>{code}</Code><Message>canary</Message>{more}</Error>"
+    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{header}\r\n{body}".encode()
 
 
+BY_GET, BY_HEAD = (lambda store: store.read("a/b")), (lambda store: store.size("a/b"))
 EXPIRED = answer(400, "ExpiredToken", "<Token-0>canary</Token-0>")
-ELSEWHERE = answer(301, "PermanentRedirect", "<Region>eu-south-2</Region>")
+ELSEWHERE = answer(301, "PermanentRedirect", header="x-amz-bucket-region: eu-south-2\r\n")
 MALFORMED = answer(400, "AuthorizationHeaderMalformed", "<Region>eu-south-2</Region>")
 SKEWED = answer(403, "RequestTimeTooSkewed")
+NO_TOKEN = answer(400, "InvalidToken", "<Token-0>canary</Token-0>")
 NO_KMS = answer(400, "KMS.DisabledException")
 FULL = answer(403, "QuotaExceeded")
 
@@ -36,10 +47,12 @@ def environment(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def said(store, call=lambda store: store.read("a/b")):
-    """Return the error of a call, after checking that it is one line and hides everything that it should."""
+def said(store, call=BY_GET):
+    """Return the error of a call, after checking that it is early, one line, and hides everything that it should."""
+    began = time.monotonic()
     with pytest.raises(StoreError) as caught:
         call(store)
+    assert time.monotonic() - began < 30
     message = str(caught.value)
     assert "\n" not in message
     assert store.url in message
@@ -67,8 +80,9 @@ def store_with(ceph, ceph_bucket):
     ],
     ids=["wrong key", "wrong secret", "no rights", "no credentials"],
 )
-def test_credentials_that_cannot_be_used_are_named_with_the_cure(store_with, options, cure):
-    error = said(store_with(**options))
+@pytest.mark.parametrize("call", [BY_GET, BY_HEAD], ids=["GET", "HEAD"])
+def test_credentials_that_cannot_be_used_are_named_with_the_cure(store_with, options, cure, call):
+    error = said(store_with(**options), call)
     assert isinstance(error, StoreRefused)
     assert cure in str(error)
 
@@ -101,6 +115,29 @@ def test_a_server_that_does_not_speak_tls_is_named_with_the_cure(store_with, cep
     assert "no secure connection (TLS)" in str(error)
 
 
+def certificate_of_its_own(file):
+    """Write a key and a certificate that it has signed itself, and return the file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now, number = datetime.now(timezone.utc), x509.random_serial_number()
+    builder = x509.CertificateBuilder(name, name, key.public_key(), number, now, now + timedelta(days=1))
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(private + builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    return file
+
+
+def test_a_certificate_that_is_not_trusted_is_named_with_the_cure(store_with, tmp_path):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate_of_its_own(tmp_path / "certificate.pem"))
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    error = said(store_with(endpoint_url=f"https://127.0.0.1:{server.server_port}"))
+    server.shutdown()
+    assert isinstance(error, StoreRefused)
+    assert "check that the endpoint speaks HTTPS and that its certificate is trusted (AWS_CA_BUNDLE" in str(error)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
 def test_a_server_that_cannot_be_reached_is_named_with_the_cure(store_with, monkeypatch, host):
     monkeypatch.setattr(attempts, "RETRY_SECONDS", 0.1)
@@ -123,19 +160,22 @@ def test_a_profile_that_does_not_exist_is_named_with_the_cure(store_with):
     ("given", "cure"),
     [
         (EXPIRED, "the session token has expired; get a new one"),
+        (NO_TOKEN, "the session token is not valid; get a new one, or leave it out"),
         (ELSEWHERE, "in another region, eu-south-2; set it with AWS_REGION"),
         (MALFORMED, "in another region, eu-south-2; set it with AWS_REGION"),
         (SKEWED, "the clock of this machine is wrong"),
         (NO_KMS, "the encryption key cannot be used"),
         (FULL, "the storage quota is used up"),
-        (answer(400, "Something"), "refused get_object (Something); check the address"),
+        (answer(400, "Something"), "_object (Something); check the address"),
     ],
-    ids=["expired", "redirect", "region", "clock", "key of encryption", "quota", "anything else"],
+    ids=["expired", "token", "redirect", "region", "clock", "key of encryption", "quota", "anything else"],
 )
-def test_answers_of_amazon_are_told_with_the_cure(store_with, ceph, given, cure):
+@pytest.mark.parametrize("call", [BY_GET, BY_HEAD], ids=["GET", "HEAD"])
+def test_answers_of_amazon_are_told_with_the_cure(store_with, ceph, given, cure, call):
+    """An answer to HEAD has no body: of itself it does not say what is wrong."""
     link = BrokenLink(ceph.endpoint)
     link.always = given
-    error = said(store_with(endpoint_url=link.endpoint))
+    error = said(store_with(endpoint_url=link.endpoint), call)
     link.close()
     assert isinstance(error, StoreRefused)
     assert cure in str(error)

@@ -14,19 +14,34 @@ from tests.servers.broken_link import BrokenLink
 
 SECRET = "canary-4711"
 ROLE = "arn:aws:iam::123456789012:role/writer"
-CONFIG = f"""
+CONFIG = """
 [profile writer]
-role_arn = {ROLE}
+role_arn = {role}
 source_profile = base
 role_session_name = log
 region = us-east-1
 
 [profile program]
-credential_process = {sys.executable} {{program}}
+credential_process = {python} {folder}/program.py
+region = us-east-1
+
+[profile sso]
+sso_session = company
+sso_account_id = 123456789012
+sso_role_name = writer
+region = us-east-1
+
+[sso-session company]
+sso_start_url = https://company.invalid/start
+sso_region = us-east-1
+
+[profile web]
+role_arn = {role}
+web_identity_token_file = {folder}/token
 region = us-east-1
 
 [profile orphan]
-role_arn = {ROLE}
+role_arn = {role}
 source_profile = nobody
 region = us-east-1
 """
@@ -42,7 +57,7 @@ def profiles(moto, monkeypatch, tmp_path):
     """The files of AWS with the profiles, and STS at moto. The credentials of the machine take no part."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / "config").write_text(CONFIG.format(program=tmp_path / "program.py"))
+    (tmp_path / "config").write_text(CONFIG.format(role=ROLE, python=sys.executable, folder=tmp_path))
     (tmp_path / "credentials").write_text(
         f"[base]\naws_access_key_id = {uuid.uuid4().hex}\naws_secret_access_key = {SECRET}\n"
     )
@@ -126,6 +141,14 @@ def test_a_role_whose_source_is_missing_is_told(profiles, store_of):
     assert "check the profiles in ~/.aws/config" in refused(store_of("orphan"))
 
 
+def test_an_sso_session_that_is_over_is_told(profiles, store_of):
+    assert "log in again with: aws sso login" in refused(store_of("sso"))
+
+
+def test_a_web_identity_token_that_is_missing_is_told(profiles, store_of):
+    assert "check web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE)" in refused(store_of("web"))
+
+
 def answer(status, code):
     body = f"<ErrorResponse><Error><Code>{code}</Code><Message>{SECRET}</Message></Error></ErrorResponse>".encode()
     return b"HTTP/1.1 %d X\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
@@ -139,6 +162,14 @@ def test_a_role_that_must_not_be_assumed_is_told_with_the_right_to_grant(profile
 def test_source_credentials_that_have_expired_are_told(profiles, store_of, sts):
     sts.instead = answer(403, "ExpiredToken")
     assert "the session token has expired" in refused(store_of("writer"))
+
+
+def test_a_web_identity_token_that_is_refused_is_told(profiles, store_of, sts):
+    (profiles / "token").write_text(SECRET)
+    sts.instead = answer(400, "InvalidIdentityToken")
+    assert "the web identity token is not valid" in refused(store_of("web"))
+    sts.instead = answer(400, "ExpiredTokenException")
+    assert "the session token has expired" in refused(store_of("web"))
 
 
 def test_a_role_that_cannot_be_renewed_is_told_once(profiles, store_of, sts, caplog):
