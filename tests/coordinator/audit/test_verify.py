@@ -17,6 +17,8 @@ from tests.coordinator.spares import lose_both
 from tests.coordinator.stored_topic import StoredTopic
 from tests.coordinator.topics import filled, rolled
 
+pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
+
 DAMAGE = [0, 5, 40, 100, -1]
 """Positions of flipped bits in a file."""
 

@@ -22,6 +22,8 @@ from tests.coordinator.audited_topic import finding, flip, said
 from tests.coordinator.spares import lose_both
 from tests.coordinator.stored_topic import StoredTopic
 
+pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
+
 LEFT = "f" * 32
 """The name of a temporary file."""
 

@@ -18,6 +18,8 @@ from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
 
+pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
+
 HOW = ["flipped", "cut", "missing", "another"]
 
 
