@@ -44,8 +44,9 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
 ) -> None:
     """Roll, merge, expire and clean up topics.
 
-    Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, and deletes
-    expired rows and orphaned files. Without TOPIC, it also deletes the files of deleted topics and killed writers.
+    Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, converts older
+    segments after segment.format was changed to parquet, and deletes expired rows and orphaned files. Without TOPIC,
+    it also deletes the files of deleted topics and killed writers.
 
     Writers do a little of this with each batch; run this command for topics without writers, and for larger segments.
     Errors do not stop the rest of the work. They are printed at the end, and the exit code is then 1.
@@ -144,7 +145,9 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
     done = topic_cleanup.clean_up_topic(handle, failed=not_cleaned)
-    document.update(deleted=done.deleted, expired=_expired(done.expired), scheduled=done.scheduled)
+    document.update(
+        deleted=document["deleted"] + done.deleted, expired=_expired(done.expired), scheduled=done.scheduled
+    )
 
 
 def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:

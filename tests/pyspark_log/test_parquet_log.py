@@ -53,9 +53,10 @@ def test_every_reader_finds_every_row(cli):
     assert cli.out("consume", "t", "--from", "@250", "--to", "252").encode() == b"value 250\nvalue 251\n"
 
 
-def test_a_topic_may_be_told_later_to_write_parquet(tmp_path):
+def test_a_topic_that_is_told_later_to_write_parquet_is_converted(tmp_path):
     cli = CommandLine(tmp_path / "log")
-    cli.run("topics", "create", "t", "--config", "retention.ms=-1", "--config", "segment.bytes=1000")
+    settings = ["retention.ms=-1", "segment.bytes=1000", "file.delete.delay.ms=0"]
+    cli.run("topics", "create", "t", *(word for each in settings for word in ("--config", each)))
     log = PlainLog(cli.path)
     log.append("t", {0: VALUES[:200]})
     cli.run("maintain", "t")
@@ -63,10 +64,7 @@ def test_a_topic_may_be_told_later_to_write_parquet(tmp_path):
     log.append("t", {0: VALUES[200:]})
     cli.run("maintain", "t")
     folder = next(cli.path.glob("topics/t/*/0"))
-    assert sorted(each.suffix for each in folder.iterdir() if each.suffix in {".log", ".parquet"}) == [
-        ".log",
-        ".parquet",
-    ]
+    assert sorted(each.suffix for each in folder.iterdir() if each.suffix in {".log", ".parquet"}) == [".parquet"] * 2
     assert cli.out("consume", "t").encode().split() == b" ".join(VALUES).split()
 
 

@@ -229,6 +229,8 @@ def maintainer(process: Process) -> None:
                 publish_older(process, handle, older)
             match chance.randrange(5):
                 case 0:
+                    if world.settings.config.segment_format == "parquet" and chance.random() < 0.5:
+                        handle.submit(AlterConfig({"segment.format": chance.choice(["log", "parquet"])}))
                     topic_roll.roll_and_merge(handle)
                 case 1 | 2:
                     topic_cleanup.clean_up_topic(handle)

@@ -54,6 +54,8 @@ class History:
         self.manifests: dict[str, int] = {}
         self.strays = 0
         """How many entries came to lie in slots that had been collected."""
+        self.conversions = 0
+        """How many segments of chunks were converted to Parquet."""
 
     @property
     def number(self) -> int:
@@ -320,7 +322,8 @@ class Rows(History):
             require(key in self.files.data, f"{key} is swapped in and is not there")
         found = self._segment_rows(event.partition, new.name, new.base_offset)
         require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
-        require(new.level <= roll_plan.LEVEL_MAX, f"{new.name} was written {new.level} times")
+        require(new.level <= roll_plan.KEPT_LEVEL, f"{new.name} was written {new.level} times")
+        self.conversions += new.level == roll_plan.KEPT_LEVEL
 
     def _bounds(self, p: int, old: Partition, new: Partition) -> None:
         where = f"partition {p}"

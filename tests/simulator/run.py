@@ -28,10 +28,11 @@ from pyspark_log_coordinator.journal import (
 )
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import group_cleanup, roll_run, topic_cleanup
+from pyspark_log_coordinator.maintenance import group_cleanup, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import delta_log, parquet_segment, row_group
 from pyspark_log_storage.errors import LogError
 from tests.simulator import actors, groups, lanes, losses, members, moves, nemesis, readers, tables
@@ -89,6 +90,7 @@ def run(
         world.counts["entries"] = world.rows.number
         world.counts["versions of tables"] = world.tables.published
         world.counts["strays"] = world.rows.strays
+        world.counts["conversions to Parquet"] = world.rows.conversions
         world.counts["unclean elections"] = world.rows.unclean
         world.counts["rows"] = sum(map(len, world.rows.rows))
         world.counts[f"{world.settings.config.replication_mode} worlds"] += 1
@@ -164,6 +166,9 @@ def _audit(world: World) -> None:
         if isinstance(world, ReplicatedWorld):
             whole = nemesis.put_right(world, process, handle, ROUNDS)
             require(whole, f"the replicas are not whole again: {world.state.partitions}")
+        if world.settings.config.segment_format == "parquet":
+            handle.submit(AlterConfig({"segment.format": "parquet"}))
+            topic_roll.roll_and_merge(handle)  # converts what was rolled while the format was another
         for _ in range(4):
             world.clock.pause(BUSY_MS / 1000)
             topic_cleanup.clean_up_topic(handle)

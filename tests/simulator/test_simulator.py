@@ -95,6 +95,7 @@ def test_the_seeds_reach_tables():
     counts = counts_of(range(SEEDS))
     assert counts["versions of tables"] > SEEDS
     assert counts["rows of tables"] > SEEDS
+    assert counts["conversions to Parquet"] > SEEDS // 4
 
 
 @pytest.mark.slow

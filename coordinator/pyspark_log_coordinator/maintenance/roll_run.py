@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 
 from pyspark_log_coordinator.maintenance.roll_input import RollInput
 from pyspark_log_coordinator.maintenance.roll_job import RollTask
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
+from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage import chunk, layout, segment
 from pyspark_log_storage.chunk import CHUNK_BYTES
@@ -41,18 +43,18 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
     `store_at` opens a node's store by its address. Keeps one or two chunks in memory, for Parquet also the rows of a
     row group and their encoded bytes. Raises `CorruptObject`, `StoreError`; what was written by then is an orphan.
     """
-    if work.job.parquet:
-        try:
-            return _run(store_at, work, environment, parquet=True)
-        except RowTooLarge:
-            pass  # its rows are stored as chunks, which may have any size
-    return _run(store_at, work, environment, parquet=False)
+    try:
+        return _run(store_at, work, environment)
+    except RowTooLarge:
+        # Its rows are stored as chunks, which may have any size. The level keeps others from trying it again.
+        job = msgspec.structs.replace(work.job, parquet=False, level=KEPT_LEVEL)
+        return _run(store_at, msgspec.structs.replace(work, job=job), environment)
 
 
-def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environment, *, parquet: bool) -> SwapSegments:
+def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> SwapSegments:
     job = work.job
     folder = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/"
-    name = layout.segment_name(job.base_offset, work.born, environment.nonce(), parquet=parquet)
+    name = layout.segment_name(job.base_offset, work.born, environment.nonce(), parquet=job.parquet)
     stores = {each: store_at(work.addresses[each]) for each in work.targets}
     fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
     place = fan_out or next(iter(stores.values()))

@@ -1,9 +1,10 @@
-"""Rolls and merges the segments of a topic until nothing is left to do."""
+"""Rolls, merges and converts the segments of a topic until nothing is left to do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
@@ -22,13 +23,15 @@ def roll_and_merge(
     progress: Callable[[int], object] = bool,
     failed: Callable[[RollJob, LogError], object] | None = None,
 ) -> dict[str, int]:
-    """Roll and merge until nothing is left to do; return the number of new segments and their bytes.
+    """Roll, merge and convert until nothing is left to do; return the number of new segments and their bytes.
 
-    Segments grow up to `segment.bytes`. `progress` gets the number of bytes read since its last call. `failed` gets
-    each job that cannot be done; its partition stays as it is, and the others go on. Without it the error is raised.
+    Segments grow up to `segment.bytes`. Replaced files are deleted when their delay is over, also while there is more
+    to do, so that a long run needs little room; `deleted` is their number. `progress` gets the number of bytes read
+    since its last call. `failed` gets each job that cannot be done; its partition stays as it is, and the others go
+    on. Without it the error is raised.
     """
     log = handle.log
-    made = size = 0
+    made = size = deleted = 0
     stuck: set[int] = set()
     while jobs := [job for job in _due(handle) if job.partition not in stuck]:
         # Plan all tasks before the first swap: the state after it no longer has what other processes changed meanwhile.
@@ -49,7 +52,8 @@ def roll_and_merge(
             made += 1
             size += task.job.bytes
             progress(task.job.bytes)
-    return {"segments": made, "bytes": size}
+        deleted += len(topic_cleanup.delete_pending(handle, handle.now_ms()))
+    return {"segments": made, "bytes": size, "deleted": deleted}
 
 
 def _due(handle: TopicHandle) -> list[RollJob]:

@@ -7,8 +7,12 @@
 So each byte is rewritten at most three times, however long the log is. With segment.format=parquet a segment that will
 not be merged again is written as Parquet: one of level 3, or one so large that 16 like it exceed segment.bytes. A
 Parquet segment is never merged; smaller segments that one follows cannot become more, and are merged to Parquet as they
-are. A job is bounded by a budget of bytes, so that inline maintenance does not delay a writer for long, and by the rows
-that one segment can hold.
+are. Segments of chunks that will not be merged again, which a topic has whose segment.format was changed, are converted
+to Parquet, the oldest first; only maintenance with a budget of its own does so. A row that is too large for Parquet
+keeps its segment one of chunks, of level `KEPT_LEVEL`, which nothing rewrites.
+
+A job is bounded by a budget of bytes, so that inline maintenance does not delay a writer for long, and by the rows that
+one segment can hold.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ INLINE_ROLL_BYTES_MAX = 256 * 1024 * 1024
 not grow, however large the batches are."""
 MERGE_COUNT = 16
 LEVEL_MAX = 3
+KEPT_LEVEL = LEVEL_MAX + 1
+"""The level of segments after an attempt to convert them: those with a row too large for Parquet stay as they are."""
 MERGE_LOOK_BACK = 128
 """Number of newest segments among which inline maintenance looks for neighbours to merge."""
 
@@ -80,15 +86,17 @@ class RollJob(msgspec.Struct, frozen=True):
 def plan(topic: Topic, now: int, budget: int | None = None) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
-    Without a budget the jobs are small enough for inline maintenance. Partitions with the most unrolled chunks come
-    first.
+    Without a budget the jobs are small enough for inline maintenance, and convert nothing. A segment larger than the
+    budget is converted alone. Partitions with the most unrolled chunks come first.
     """
     jobs = []
     for number, partition in enumerate(topic.partitions):
         unrolled = sum(chunk.length for chunk in partition.chunks)
         inline = min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
-        look_back = MERGE_LOOK_BACK if budget is None else len(partition.segments)
-        job = _job(topic, number, now, inline if budget is None else budget, look_back)
+        if budget is None:
+            job = _job(topic, number, now, inline, MERGE_LOOK_BACK)
+        else:
+            job = _job(topic, number, now, budget, len(partition.segments)) or _conversion(topic, number, budget)
         if job is not None:
             jobs.append(job)
     return sorted(jobs, key=lambda job: -len(job.chunks))
@@ -123,10 +131,43 @@ def _is_last(topic: Topic, partition: Partition, job: RollJob) -> bool:
     """Return whether the job's segment will not be merged again, and is Parquet in this topic."""
     if topic.config.segment_format != "parquet":
         return False
-    if job.level >= LEVEL_MAX or job.bytes * MERGE_COUNT >= topic.config.segment_bytes:
+    if _is_grown(job.level, job.bytes, topic):
         return True
     following = partition.segments_between(job.end_offset, job.end_offset + 1)
-    return bool(following) and following[0].is_parquet
+    return bool(following) and _is_kept(following[0])
+
+
+def _is_grown(level: int, size: int, topic: Topic) -> bool:
+    """Return whether a segment of a level and of `size` bytes is Parquet in a topic whose format that is."""
+    return level >= LEVEL_MAX or size * MERGE_COUNT >= topic.config.segment_bytes
+
+
+def _is_kept(segment: SegmentRef) -> bool:
+    """Return whether nothing rewrites a segment any more."""
+    return segment.is_parquet or segment.level >= KEPT_LEVEL
+
+
+def _conversion(topic: Topic, number: int, budget: int) -> RollJob | None:
+    """Return the job that converts a partition's oldest segments that will not be merged again to Parquet."""
+    partition = topic.partitions[number]
+    if partition.staged or topic.config.segment_format != "parquet":
+        return None
+    run: list[SegmentRef] = []
+    size = 0
+    for segment in partition.segments:
+        size += segment.log_bytes
+        if _is_kept(segment) or not _is_grown(segment.level, segment.log_bytes, topic):
+            if run:
+                break
+            size = 0
+            continue
+        is_too_large = size > min(budget, topic.config.segment_bytes)
+        if run and (is_too_large or segment.end_offset - run[0].base_offset > SEGMENT_ROWS_MAX):
+            break
+        run.append(segment)
+    if not run:
+        return None
+    return RollJob(number, partition.leader_epoch, KEPT_LEVEL, tuple(run), (), partition.epoch_starts, parquet=True)
 
 
 def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:
@@ -162,10 +203,10 @@ def _is_time_to_roll(topic: Topic, partition: Partition, now: int) -> bool:
 
 
 def _left_between(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
-    """Return the oldest neighbours below the last level that a Parquet segment follows, as many as fit."""
+    """Return the oldest neighbours below the last level that one follows which is kept, as many as fit."""
     run: list[SegmentRef] = []
     for segment in segments:
-        if segment.is_parquet and run:
+        if _is_kept(segment) and run:
             return tuple(run)
         if segment.is_parquet or segment.level >= LEVEL_MAX or segment.log_bytes > size_max:
             run = []

@@ -1,8 +1,8 @@
 """Swapping: one event puts a new segment in the place of the chunks or segments of its range.
 
 The rows keep their offsets, so readers, writers and replayed batches do not notice. The job that made the segment knew
-an older state. A swap is stale if its range no longer begins and ends at the bounds of chunks or segments; it is
-ignored, and never fails a batch.
+an older state. A swap is stale if its range no longer begins and ends at the bounds of chunks or segments, or is that
+of a Parquet segment or of one of the same level; it is ignored, and never fails a batch.
 
 The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
 Followers copy it meanwhile, and what it replaces stays in the log. So each member of the ISR always holds the whole log
@@ -160,7 +160,8 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
     if any(each.base_offset < new.end_offset and new.base_offset < each.end_offset for each in partition.staged):
         return False  # another segment is staged for this range
     present = partition.segments_between(new.base_offset, new.end_offset)
-    if len(present) == 1 and present[0].end_offset == new.end_offset:
+    is_one = len(present) == 1 and present[0].end_offset == new.end_offset
+    if is_one and (present[0].is_parquet or present[0].level >= new.level):
         return False  # already done, by another process or by an attempt whose answer was lost
     # Chunks are rolled in order, because segments come before chunks.
     if new.end_offset > partition.rolled_end and new.base_offset > partition.rolled_end:

@@ -6,11 +6,11 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
+from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage import delta_log, schema
 from pyspark_log_storage.delta_actions import Action
 from pyspark_log_storage.errors import StoreUnwritable
@@ -80,6 +80,20 @@ def test_a_segment_behind_one_of_chunks_is_not_in_the_table_so_no_row_is_missing
     topic.roll(3)
     clean_up(topic)
     assert rows_in(topic.store, topic.folder) == expected(topic, {0: 9})
+
+
+def test_the_table_of_a_topic_whose_format_was_changed_gets_its_older_rows():
+    topic = StoredTopic(partitions=2, **(NOW | {"segment_format": "log", "segment_bytes": "1000"}))
+    for _ in range(2):
+        topic.fill(20, partitions=(0, 1))
+        for partition in (0, 1):
+            topic.roll(partition=partition)
+    topic.handle.submit(AlterConfig({"segment.format": "parquet"}))
+    clean_up(topic)
+    assert rows_in(topic.store, topic.folder) == {}
+    topic_roll.roll_and_merge(topic.handle)
+    clean_up(topic)
+    assert rows_in(topic.store, topic.folder) == expected(topic, {0: 120, 1: 120})
 
 
 def test_publishing_again_changes_nothing(topic):

@@ -9,9 +9,10 @@ from pyspark_log.client.read.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import roll_job, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
 from pyspark_log_storage import layout, parquet_segment, schema, segment
 from pyspark_log_storage.errors import CorruptObject
 from tests.coordinator.maintenance.test_roll_run import append_with_headers, damage
@@ -136,6 +137,82 @@ def test_maintenance_writes_parquet_for_what_it_will_not_merge_again(monkeypatch
     found = [(each.level, each.is_parquet) for each in topic.handle.refresh().partitions[0].segments]
     assert found == [(3, True), (3, True), (1, False)]
     topic.check()
+    assert verify(topic.handle).findings == []
+
+
+# A topic whose format was changed
+
+
+def altered(partitions=1, segments=5):
+    """Return a topic of Parquet segments with segments of chunks from before, which are not merged again."""
+    topic = StoredTopic(partitions=partitions, **(NOW | {"segment_format": "log", "segment_bytes": "1000"}))
+    for _ in range(segments):
+        topic.fill(20, partitions=range(partitions))
+        for partition in range(partitions):
+            topic.roll(partition=partition)
+    topic.handle.submit(AlterConfig({"segment.format": "parquet"}))
+    return topic
+
+
+def test_maintenance_converts_the_segments_of_a_topic_whose_format_was_changed():
+    topic = altered(partitions=2)
+    assert topic_roll.roll_and_merge(topic.handle)["segments"] == 10
+    for partition in topic.handle.refresh().partitions:
+        assert [(each.is_parquet, each.level) for each in partition.segments] == [(True, KEPT_LEVEL)] * 5
+    assert not any(key.endswith(".log") for key in topic.store.list(topic.folder))
+    topic.check()
+    assert verify(topic.handle).findings == []
+    assert topic_roll.roll_and_merge(topic.handle)["segments"] == 0
+
+
+def test_replaced_files_are_deleted_while_others_are_still_to_be_converted():
+    topic, most = altered(segments=8), []
+    topic_roll.roll_and_merge(topic.handle, lambda _: most.append(len(topic.keys("0/"))))
+    assert max(most) == 2 * (8 + 1)
+
+
+def test_a_row_too_large_for_parquet_keeps_its_segment_a_log_and_is_tried_once(monkeypatch):
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 50_000)
+    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 100_000)
+    topic = altered(segments=1)
+    topic.append({0: [random.Random(1).randbytes(200_000)]})
+    topic.parquet = False
+    topic.roll()
+    topic.fill(20)
+    topic.roll()
+    assert topic_roll.roll_and_merge(topic.handle)["segments"] == 3
+    found = [(each.is_parquet, each.level) for each in topic.handle.refresh().partitions[0].segments]
+    assert found == [(True, KEPT_LEVEL), (False, KEPT_LEVEL), (True, KEPT_LEVEL)]
+    assert topic_roll.roll_and_merge(topic.handle)["segments"] == 0
+    topic.check()
+
+
+def test_the_attempt_to_write_a_row_too_large_as_parquet_is_not_repeated(topic, monkeypatch):
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 50_000)
+    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 100_000)
+    topic.append({0: [random.Random(1).randbytes(200_000)]})
+    topic.roll()
+    topic.fill(2)
+    topic.roll()
+    assert [each.level for each in topic.handle.refresh().partitions[0].segments] == [KEPT_LEVEL, 1]
+    assert roll_plan.plan(topic.handle.journal.state, 0) == []
+
+
+def test_nodes_that_lack_a_converted_segment_copy_it_before_it_is_swapped_in():
+    topic = ReplicatedTopic(**NOW | {"segment_format": "log"})
+    for _ in range(3):
+        topic.append(on=ALL, acks="all")
+    old = topic.roll(3)
+    for node in ("1", "2"):
+        catch_up(topic.handle, node)
+    one = topic.partition()
+    job = roll_plan.RollJob(0, one.leader_epoch, KEPT_LEVEL, one.segments, (), one.epoch_starts, parquet=True)
+    task = msgspec.structs.replace(roll_job.roll_task_of(topic.handle, job), targets=("0",))
+    topic.handle.submit(MaintainSegments((roll_run.run_roll(topic.log.store_at, task, topic.log.environment),)))
+    assert [each.name for each in topic.partition().segments] == [old]
+    for node in ("1", "2"):
+        catch_up(topic.handle, node)
+    assert [each.is_parquet for each in topic.partition().segments] == [True]
     assert verify(topic.handle).findings == []
 
 

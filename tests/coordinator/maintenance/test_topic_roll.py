@@ -14,6 +14,8 @@ from tests.elsewhere import PlainStore
 
 NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 
+NOTHING = {"segments": 0, "bytes": 0, "deleted": 0}
+
 
 @pytest.fixture
 def topic():
@@ -45,12 +47,9 @@ def test_rolling_returns_what_it_did_and_reports_its_progress(topic):
     topic.fill(ROLL_CHUNKS)
     size, told = topic.job().bytes, []
     done = topic_roll.roll_and_merge(topic.handle, told.append)
-    assert done == {"segments": 1, "bytes": size}
+    assert done == {"segments": 1, "bytes": size, "deleted": ROLL_CHUNKS}
     assert told == [size]
-    assert topic_roll.roll_and_merge(topic.handle) == {
-        "segments": 0,
-        "bytes": 0,
-    }
+    assert topic_roll.roll_and_merge(topic.handle) == NOTHING
 
 
 class MeanwhileStore(PlainStore):
@@ -78,10 +77,7 @@ def test_work_that_another_process_did_meanwhile_is_no_error():
         topic_cleanup.clean_up_topic(other)
 
     store.meanwhile = act
-    assert topic_roll.roll_and_merge(topic.handle) == {
-        "segments": 0,
-        "bytes": 0,
-    }
+    assert topic_roll.roll_and_merge(topic.handle) == NOTHING
     topic.check()
 
 

@@ -107,6 +107,15 @@ def test_a_merge_whose_range_is_not_whole_segments_is_dropped(start, end):
     assert take(state, swap(start, end)) == (state, 0)
 
 
+def test_one_segment_is_replaced_only_by_a_later_version_of_its_rows():
+    state = rolled(filled(2), 0, 10, level=2)
+    for level in (1, 2):
+        assert take(state, swap(0, 10, level=level)) == (state, 0)
+    state, taken = take(state, swap(0, 10, level=4, parquet=True), swap(0, 10, level=4))
+    assert (taken, state.partitions[0].segments[0].is_parquet) == (1, True)
+    assert take(state, swap(0, 10, level=5)) == (state, 0)
+
+
 def test_a_swap_above_the_high_watermark_is_dropped():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
     state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
