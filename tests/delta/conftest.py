@@ -5,8 +5,8 @@
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
 
+from tests.delta.delta_session import delta_session
 from tests.servers import maven_jars
 
 if not pyspark.__version__.startswith("4.2."):
@@ -17,13 +17,8 @@ if not pyspark.__version__.startswith("4.2."):
 def spark():
     """A session with Delta."""
     try:
-        jars = maven_jars.jars("delta")
+        session = delta_session()
     except maven_jars.Unavailable as unavailable:
         pytest.skip(f"needs the jars of Delta: {unavailable}")
-    builder = SparkSession.builder.config("spark.jars", ",".join(map(str, jars)))
-    builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-    builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    builder = builder.config("spark.databricks.delta.snapshotPartitions", "1")
-    session = builder.getOrCreate()
     yield session
     session.stop()
