@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +22,11 @@ class Evidence:
         """Add bytes as they are, and anything else as its text."""
         data = found if isinstance(found, bytes) else str(found).encode(errors="replace")
         self.places[place] = self.places.get(place, b"") + data + b"\n"
+
+    def add_records(self, records: Iterable[logging.LogRecord]) -> None:
+        """Add what a log has, by logger, with the attributes of the records."""
+        for each in records:
+            self.add(f"records of {each.name}", f"{each.getMessage()} {vars(each)}")
 
     def add_repr(self, found: object) -> None:
         """Add what a debugger shows of an object."""
@@ -43,11 +50,12 @@ class Evidence:
                 file = Path(path) / each
                 self.add(f"{name} {file.relative_to(folder)}", file.read_bytes())
 
-    def check(self, secret: str) -> None:
-        """Raise `AssertionError`, with each place where the secret is."""
+    def check(self, *secrets: str) -> None:
+        """Raise `AssertionError`, with each place where one of the secrets is."""
         assert self.places
-        found = "\n".join(self.places_with(secret))
-        assert not found, f"the secret is in\n{found}"
+        assert all(secrets)
+        found = "\n".join(f"{secret}: {place}" for secret in secrets for place in self.places_with(secret))
+        assert not found, f"there are secrets in\n{found}"
 
     def places_with(self, secret: str) -> list[str]:
         """Return where a secret is, as it is or encoded."""

@@ -166,13 +166,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _set_storage_options(text: str | None) -> None:
-    """Give the options to all that the command opens, and to programs that it starts."""
-    if text:
-        StorageOptions.parse(text)
-        os.environ[ENVIRONMENT_VARIABLE] = text
-
-
 @app.callback()
 def _options(
     version: Annotated[
@@ -182,7 +175,6 @@ def _options(
         str | None,
         typer.Option(
             envvar=ENVIRONMENT_VARIABLE,
-            callback=_set_storage_options,
             metavar="JSON",
             help="Credentials and settings of object stores, with s3fs's names. Others can see arguments: set the "
             "variable.",
@@ -190,4 +182,7 @@ def _options(
         ),
     ] = None,
 ) -> None:
-    pass
+    """Give the options to all that the command opens, and to programs that it starts."""
+    if storage_options:
+        StorageOptions.parse(storage_options)
+        os.environ[ENVIRONMENT_VARIABLE] = storage_options

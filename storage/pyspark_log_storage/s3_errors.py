@@ -38,6 +38,7 @@ RIGHTS = {
 }
 """The right that each call needs."""
 _GET_NEW_KEYS = "give the right ones in storage_options, a profile or the environment (AWS_ACCESS_KEY_ID and others)"
+_SET_REGION = 'set it with AWS_DEFAULT_REGION or {"client_kwargs": {"region_name": "..."}}'
 _LOGIN = {
     "InvalidAccessKeyId": f"the access key is unknown; {_GET_NEW_KEYS}",
     "SignatureDoesNotMatch": f"the secret key is wrong; {_GET_NEW_KEYS}",
@@ -100,6 +101,11 @@ def translated(error: Exception, url: str, key: str, call: str, endpoint: str) -
     if isinstance(error, (boto.SSOError, boto.TokenRetrievalError)):
         cure = "log in again with: aws sso login"
         return StoreRefused(url, key, f"cannot use {where}: there is no valid SSO session; {cure}")
+    if isinstance(error, boto.NoRegionError):
+        cure = "set AWS_DEFAULT_REGION, or region in the profile"
+        return StoreRefused(
+            url, key, f"cannot use {where}: the region in which to assume the role is not known; {cure}"
+        )
     if isinstance(error, (boto.InvalidConfigError, boto.ConfigParseError, boto.ConfigNotFound)):
         cure = "check the profiles in ~/.aws/config, or give credentials in storage_options"
         return StoreRefused(url, key, f"cannot use {where}: AWS's configuration is not complete; {cure}")
@@ -157,5 +163,4 @@ def _region(response: Mapping[str, object]) -> str:
     region = found.get("Region") if isinstance(found, dict) else None
     if not region and isinstance(metadata, dict):
         region = metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region")
-    cure = 'set it with AWS_REGION or {"client_kwargs": {"region_name": "..."}}'
-    return f", {region}; {cure}" if region else f" or at another endpoint; {cure}"
+    return f", {region}; {_SET_REGION}" if region else f" or at another endpoint; {_SET_REGION}"

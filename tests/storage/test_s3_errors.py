@@ -5,6 +5,7 @@ import ssl
 import threading
 import time
 import traceback
+import uuid
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from pyspark_log_storage import attempts
 from pyspark_log_storage.errors import NodeMissing, StoreError, StoreRefused, StoreUnavailable, is_node_failure
 from pyspark_log_storage.s3 import S3Store
+from pyspark_log_storage.s3_client import client_of
 from pyspark_log_storage.storage_options import StorageOptions
 from tests.servers import ceph as ceph_server
 from tests.servers.broken_link import BrokenLink
@@ -152,6 +154,14 @@ def test_a_call_that_fails_ends_within_30_seconds():
     assert attempts.RETRY_SECONDS + attempts.CONNECT_SECONDS + attempts.ANSWER_SECONDS <= 30
 
 
+def test_the_region_is_set_as_errors_say(store_with, monkeypatch):
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-south-2")
+    by_environment = store_with(config_kwargs={"user_agent_extra": uuid.uuid4().hex})
+    by_option = store_with(client_kwargs={"region_name": "eu-south-2"})
+    for each in (by_environment, by_option):
+        assert client_of(each._options, each.url).fs._s3.meta.region_name == "eu-south-2"
+
+
 def test_a_profile_that_does_not_exist_is_named_with_the_cure(store_with):
     assert "the AWS profile does not exist; correct the profile" in str(said(store_with(profile="none")))
 
@@ -161,8 +171,8 @@ def test_a_profile_that_does_not_exist_is_named_with_the_cure(store_with):
     [
         (EXPIRED, "the session token has expired; get a new one"),
         (NO_TOKEN, "the session token is not valid; get a new one, or leave it out"),
-        (ELSEWHERE, "in another region, eu-south-2; set it with AWS_REGION"),
-        (MALFORMED, "in another region, eu-south-2; set it with AWS_REGION"),
+        (ELSEWHERE, "in another region, eu-south-2; set it with AWS_DEFAULT_REGION"),
+        (MALFORMED, "in another region, eu-south-2; set it with AWS_DEFAULT_REGION"),
         (SKEWED, "the clock of this machine is wrong"),
         (NO_KMS, "the encryption key cannot be used"),
         (FULL, "the storage quota is used up"),

@@ -21,6 +21,10 @@ source_profile = base
 role_session_name = log
 region = us-east-1
 
+[profile nowhere]
+role_arn = {role}
+source_profile = base
+
 [profile program]
 credential_process = {python} {folder}/program.py
 region = us-east-1
@@ -55,7 +59,14 @@ print(json.dumps({"Version": 1, "AccessKeyId": "ASIAOFTHEPROGRAM", "SecretAccess
 @pytest.fixture
 def profiles(moto, monkeypatch, tmp_path):
     """The files of AWS with the profiles, and STS at moto. The credentials of the machine take no part."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_ENDPOINT_URL",
+        "AWS_DEFAULT_REGION",
+    ):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "config").write_text(CONFIG.format(role=ROLE, python=sys.executable, folder=tmp_path))
     (tmp_path / "credentials").write_text(
@@ -135,6 +146,10 @@ def test_a_profile_may_ask_a_program(profiles, store_of):
 def test_a_program_that_fails_is_told(profiles, store_of):
     (profiles / "program.py").write_text(f"raise SystemExit('{SECRET}')")
     assert "there are no complete credentials" in refused(store_of("program"))
+
+
+def test_a_role_without_a_region_is_told(profiles, store_of):
+    assert "set AWS_DEFAULT_REGION, or region in the profile" in refused(store_of("nowhere"))
 
 
 def test_a_role_whose_source_is_missing_is_told(profiles, store_of):

@@ -1,0 +1,89 @@
+"""The program on S3: the credentials that it is given, and what it says if they cannot be used."""
+
+import json
+import time
+import uuid
+
+import pytest
+
+from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE
+from tests.command_line import CommandLine
+from tests.servers import ceph as ceph_server
+from tests.servers.broken_link import BrokenLink
+
+TOKEN = "canary-token-81c3"
+
+
+def answer(status, code, header=""):
+    body = f"<Error><Code>{code}</Code><Message>no</Message><Token-0>{TOKEN}</Token-0></Error>"
+    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{header}\r\n{body}".encode()
+
+
+@pytest.fixture
+def options(ceph, monkeypatch):
+    """The credentials of the owner, with a session token, which Ceph does not look at."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "")  # the program sets it
+    return {**ceph.options, "token": TOKEN}
+
+
+@pytest.fixture
+def cli(ceph_bucket):
+    return CommandLine(f"s3://{ceph_bucket}/{uuid.uuid4().hex}")
+
+
+def test_the_options_are_given_as_an_argument_or_in_the_environment(cli, options, monkeypatch):
+    text = json.dumps(options)
+    assert TOKEN not in cli.out("--storage-options", text, "topics", "create", "t")
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, text)
+    cli.out("produce", "t", stdin="one\n")
+    assert cli.out("consume", "t") == "one\n"
+    described = cli.out("cluster", "describe") + cli.out("topics", "describe", "t") + cli.out("nodes", "list")
+    assert TOKEN not in described
+    assert options["secret"] not in described
+
+
+@pytest.mark.parametrize(
+    ("wrong", "instead", "cure"),
+    [
+        ({"key": "unknown"}, b"", "the access key is unknown; give the right ones in storage_options"),
+        ({}, answer(400, "ExpiredToken"), "the session token has expired; get a new one"),
+        ({}, answer(400, "InvalidToken"), "the session token is not valid; get a new one, or leave it out"),
+        ({"key": ceph_server.GUEST[0], "secret": ceph_server.GUEST[1]}, b"", "no right to do this; grant s3:"),
+        ({}, answer(301, "PermanentRedirect", "x-amz-bucket-region: eu-south-2\r\n"), "in another region, eu-south-2"),
+        ({"endpoint_url": "https"}, b"", "no secure connection (TLS)"),
+    ],
+    ids=["wrong key", "expired token", "wrong token", "no rights", "wrong region", "TLS failure"],
+)
+def test_one_line_says_within_30_seconds_what_to_do(cli, ceph, options, monkeypatch, wrong, instead, cure):
+    link = BrokenLink(ceph.endpoint)
+    link.always = instead
+    if instead:
+        wrong = {"endpoint_url": link.endpoint}
+    elif "endpoint_url" in wrong:
+        wrong = {"endpoint_url": ceph.endpoint.replace("http:", "https:")}
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, json.dumps(options | wrong))
+    for command in (["topics", "create", "t"], ["produce", "t"], ["consume", "t"], ["verify"]):
+        began = time.monotonic()
+        said = cli.error(*command)
+        assert time.monotonic() - began < 30
+        assert cure in said
+        assert TOKEN not in said
+        assert options["secret"] not in said
+    link.close()
+
+
+def test_a_missing_bucket_is_named_with_the_cure(options, monkeypatch):
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, json.dumps(options))
+    said = CommandLine("s3://no-such-bucket/log").error("topics", "list")
+    assert "the bucket does not exist" in said
+    assert "create it, or correct the address" in said
+
+
+def test_options_that_cannot_be_read_are_not_repeated(cli, options):
+    assert "not a JSON object" in cli.error("--storage-options", TOKEN, "topics", "list")
+    for place in (["topics", "list", "--storage-options", TOKEN], ["topics", f"--storage-options={TOKEN}", "list"]):
+        assert TOKEN not in cli.run(*place, code=2).stderr
+    unknown = json.dumps({"tokken": TOKEN})
+    said = cli.error("--storage-options", unknown, "topics", "list")
+    assert "'tokken'" in said
+    assert TOKEN not in said
