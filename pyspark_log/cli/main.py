@@ -183,6 +183,7 @@ def _options(
     ] = None,
 ) -> None:
     """Give the options to all that the command opens, and to programs that it starts."""
+    del version  # its callback has shown it
     if storage_options:
         StorageOptions.parse(storage_options)
         os.environ[ENVIRONMENT_VARIABLE] = storage_options
