@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
 
 CLEAN_SECONDS = 60.0
-"""How often files that no entry names are deleted."""
+"""How often files that no entry names are deleted, and the node's Delta tables published."""
 
 app = typer.Typer(help="Run the background work of a node.", no_args_is_help=True)
 
@@ -58,10 +58,13 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     to preferred leaders. And it continuously scrubs the node at a low rate: it replaces damaged or missing files with
     copies from other nodes.
 
+    Every minute, or at the end with --once, it deletes files on the node that nothing names any more, and publishes
+    the node's Delta tables.
+
     It can be stopped at any time, and any number of processes can run at once.
     """
     from pyspark_log_coordinator.sync.controller import ControllerSettings
-    from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, delete_unnamed_files
+    from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, clean_up_node
     from pyspark_log_coordinator.sync.throttle import Throttle
 
     log = open_log(path)
@@ -76,8 +79,8 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     while True:
         try:
             done = _round(follower, node_id, wait)
-            if time.monotonic() - cleaned > CLEAN_SECONDS:
-                delete_unnamed_files(log, node_id)
+            if once or time.monotonic() - cleaned > CLEAN_SECONDS:
+                clean_up_node(log, node_id)
                 cleaned = time.monotonic()
         except StoreError as error:
             if once:

@@ -202,10 +202,11 @@ def _returned(path: str, node: str, wanted: list[str] | None, *, dry_run: bool) 
     found = []
     for name in sorted(log.topics()):
         if wanted is None or name in wanted:
-            here = returned_node.inspect(log.topic(name), node)
+            handle = log.topic(name)
+            here = returned_node.inspect(handle, node)
             found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
             if not dry_run:
-                returned_node.remove_strays(log, node, here)
+                returned_node.remove_strays(handle, node, here)
     return [msgspec.to_builtins(each) for each in found]
 
 

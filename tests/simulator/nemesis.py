@@ -231,7 +231,7 @@ def follower(process: Process, node: str) -> None:
             if chance.random() < 0.3:
                 detector.look(handle)
             if chance.random() < 0.1:
-                following.delete_unnamed_files(process.log, node)
+                following.clean_up_node(process.log, node)
             if chance.random() < 0.1:
                 world.counts["mended"] += len(scrubber.scrub(process.log, node).repaired)
         except InvalidOption:

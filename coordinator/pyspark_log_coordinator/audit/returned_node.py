@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.log.reachable_stores import ReachableStores
+from pyspark_log_coordinator.maintenance.topic_cleanup import delete_files
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.replication import truncation
 from pyspark_log_storage import checkpoints, layout, recovery, segment
@@ -27,7 +29,7 @@ from pyspark_log_storage.segment_file import EpochStarts
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_storage.store import Store
 
@@ -94,13 +96,11 @@ def inspect(handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
     return found
 
 
-def remove_strays(log: Log, node_id: NodeId, found: list[ReturnedNode]) -> int:
-    """Delete the strays that `inspect` found on a node; return how many. Raises `StoreError`."""
-    store = log.node_store(node_id)
+def remove_strays(handle: TopicHandle, node_id: NodeId, found: list[ReturnedNode]) -> int:
+    """Delete the strays of a topic that `inspect` found on a node; return how many. Raises `StoreError`."""
+    node = ReachableStores({node_id: handle.log.node_store(node_id)}, is_single=True)
     strays = [stray for each in found for stray in each.strays]
-    for each in strays:
-        for key in layout.segment_files(each.key):
-            store.delete(key)
+    delete_files(handle, node, {node_id: [key for each in strays for key in layout.segment_files(each.key)]})
     return len(strays)
 
 

@@ -24,7 +24,7 @@ from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartM
 from pyspark_log_storage import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
@@ -79,10 +79,7 @@ def clean_up_topic(
     # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
     if thorough or any(isinstance(event, OrphanFloorRaised) for event in raised):
-        orphaned = nodes.each(lambda _, store: orphans(store, handle))
-        publish_before_deletion(handle, nodes, orphaned)  # an election may have cut them off the log
-        nodes.each(lambda name, store: delete_all(store, orphaned[name]))
-        count += sum(len(orphaned[name]) for name in nodes.stores)
+        count += delete_orphans(handle, nodes)
         count += handle.inbox.delete_before(handle.journal.place, handle.journal.state.orphan_floor)
     checkpoint_files.write_on_nodes(handle, nodes)
     publish_on_nodes(handle, nodes)
@@ -114,12 +111,27 @@ def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> li
     delay = state.config.file_delete_delay_ms
     due = list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.pending_deletions))
     deleted = [key for each in due for key in _keys(handle, each.key)]
-    publish_before_deletion(handle, nodes, dict.fromkeys(nodes.stores, deleted))
-    nodes.each(lambda _, store: delete_all(store, deleted))
+    delete_files(handle, nodes, dict.fromkeys(nodes.stores, deleted))
     # What stays on a missing or broken node becomes an orphan. A node that other processes may be able to use waits.
     if due and nodes.stores and nodes.others_are_unusable:
         handle.submit(ConfirmDeletions(due[-1].key))
     return deleted
+
+
+def delete_orphans(handle: TopicHandle, nodes: ReachableStores) -> int:
+    """Delete the files on these nodes that no entry names, nor ever will, by the known state; return their number."""
+    orphaned = nodes.each(lambda _, store: orphans(store, handle))
+    delete_files(handle, nodes, orphaned)
+    return sum(len(orphaned[name]) for name in nodes.stores)
+
+
+def delete_files(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Sequence[str]]) -> None:
+    """Delete files that the log lacks, by the known state; before, they leave the Delta tables of their nodes.
+
+    `keys` has those of each node. A table may name an orphan, too: an election may have cut it off the log.
+    """
+    publish_before_deletion(handle, nodes, keys)
+    nodes.each(lambda name, store: delete_all(store, keys[name]))
 
 
 def all_orphans(handle: TopicHandle) -> dict[NodeId, list[str]]:

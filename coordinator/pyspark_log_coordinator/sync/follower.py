@@ -1,8 +1,8 @@
 """A follower keeps one node up to date with the topics of which it has replicas, as `pyspark-log node run` does.
 
 A round refreshes every topic's journal, copies what the node lacks, submits that, and writes the node's checkpoints.
-Now and then the follower deletes what no entry names: files that were scheduled for deletion after the node had copied
-them, and temporary files of killed processes.
+Now and then it cleans up the node: it deletes what no entry names, that is files that were scheduled for deletion after
+the node had copied them, and temporary files of killed processes; and it publishes the node's Delta tables.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.log.reachable_stores import delete_all
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
+from pyspark_log_coordinator.log.reachable_stores import ReachableStores
+from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.node import require_marker
@@ -74,10 +74,16 @@ class Follower:
             self._written[handle.topic_id] = wanted
 
 
-def delete_unnamed_files(log: Log, node_id: NodeId) -> int:
-    """Delete the files on a node that no entry names, nor ever will; return their number."""
+def clean_up_node(log: Log, node_id: NodeId) -> int:
+    """Delete the files on a node that no entry names, nor ever will, and publish its Delta tables.
+
+    Returns the number of these files. Raises `NodeMissing`, `StoreError`.
+    """
     store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
     require_marker(store, node_id, member.incarnation)
-    unnamed = [key for handle in log.topics_on(node_id) for key in topic_cleanup.orphans(store, handle)]
-    delete_all(store, unnamed)
-    return len(unnamed) + len(store.delete_unfinished())
+    count = 0
+    for handle in log.topics_on(node_id):
+        node = ReachableStores({node_id: store}, is_single=True)
+        count += topic_cleanup.delete_orphans(handle, node)
+        delta_table.publish_on_nodes(handle, node)
+    return count + len(store.delete_unfinished())

@@ -49,7 +49,7 @@ def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
     assert (stray.base_offset, stray.end_offset, stray.cut) == (2, 3, 2)
     assert (found.known_end, found.belongs_to, found.log_end) == (3, 2, 3)
     before = topic.content("0")
-    assert returned_node.remove_strays(topic.log, "0", [found]) == 1
+    assert returned_node.remove_strays(topic.handle, "0", [found]) == 1
     left = topic.content("0")
     assert {key for key in before if key not in left} == {
         f"{stray.key.split('/', 3)[3]}{ending}" for ending in (".log", ".index")

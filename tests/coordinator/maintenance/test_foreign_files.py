@@ -106,8 +106,8 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
         topic_roll.roll_and_merge(topic.handle)
         topic_cleanup.clean_up_topic(topic.handle)
         clean_up_cluster(topic.log)
-        follower.delete_unnamed_files(topic.log, "0")
-        returned_node.remove_strays(topic.log, "0", returned_node.inspect(topic.handle, "0"))
+        follower.clean_up_node(topic.log, "0")
+        returned_node.remove_strays(topic.handle, "0", returned_node.inspect(topic.handle, "0"))
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()
@@ -139,7 +139,7 @@ def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
     path.symlink_to(other)
     for use in (
         lambda: topic_cleanup.clean_up_topic(topic.handle),
-        lambda: follower.delete_unnamed_files(topic.log, "0"),
+        lambda: follower.clean_up_node(topic.log, "0"),
         lambda: topic.log.delete_topic("t"),
         lambda: clean_up_cluster(topic.log),
     ):

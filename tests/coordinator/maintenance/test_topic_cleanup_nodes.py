@@ -103,7 +103,7 @@ def test_a_missing_node_is_cleaned_up_later_than_the_others(topic):
     topic.log.probe_nodes()
     assert [key for key in topic.keys("1") if key.startswith("append/")] == kept
     raise_floor(topic)
-    assert follower.delete_unnamed_files(topic.log, "1") == 3
+    assert follower.clean_up_node(topic.log, "1") == 3
     assert topic.keys("1") == topic.keys("0")
 
 

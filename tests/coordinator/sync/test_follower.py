@@ -145,11 +145,11 @@ def test_only_files_that_no_entry_names_are_deleted_from_the_node():
     store = topic.log.node_store("1")
     orphan = topic.handle.append_file(layout.born_name(0, "ab" * 16))
     store.create(orphan, b"nobody names it")
-    assert following.delete_unnamed_files(topic.log, "1") == 0
+    assert following.clean_up_node(topic.log, "1") == 0
     for _ in range(2):
         topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
     assert topic.handle.refresh().orphan_floor > 0
-    assert following.delete_unnamed_files(topic.log, "1") == 1
+    assert following.clean_up_node(topic.log, "1") == 1
     assert topic.keys("1") == [f"append/{kept}"]
 
 
@@ -161,7 +161,7 @@ def test_a_staged_segment_is_no_orphan():
     for _ in range(3):
         topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
     assert [each.name for each in topic.partition().staged] == [name]
-    following.delete_unnamed_files(topic.log, "0")
+    following.clean_up_node(topic.log, "0")
     assert f"0/{name}.log" in topic.keys("0")
 
 
@@ -170,6 +170,6 @@ def test_nothing_is_removed_from_a_disk_that_is_another():
     topic.append()
     topic.log.node_store("1").delete("node")
     with pytest.raises(NodeMissing):
-        following.delete_unnamed_files(topic.log, "1")
+        following.clean_up_node(topic.log, "1")
     node_admin.renew(topic.log, "1")
-    assert following.delete_unnamed_files(topic.log, "1") == 0
+    assert following.clean_up_node(topic.log, "1") == 0

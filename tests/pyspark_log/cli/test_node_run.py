@@ -61,6 +61,14 @@ def test_the_node_has_its_checkpoints(cli, tmp_path):
     assert (folder / "0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
+def test_the_node_has_its_delta_tables(cli, tmp_path):
+    cli.run("topics", "alter", "t", "--config", "segment.format=parquet")
+    cli.run("node", "run", "1", "--once")
+    (found,) = tmp_path.glob("disk1/topics/*/*/_delta_log")
+    assert found.parent.parent.name == "t"
+    assert not list(tmp_path.glob("disk2/topics/*/*/_delta_log"))
+
+
 def test_a_wiped_node_is_filled_again_and_in_sync_again(cli, tmp_path):
     append(cli, 0, on="012")
     lose_folder(tmp_path / "disk1")
