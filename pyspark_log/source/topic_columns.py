@@ -33,6 +33,7 @@ def typed_columns(options: SourceOptions) -> tuple[str, pa.Schema] | None:
         log = open_log(options.path, options.storage_options)
     except NoCluster:
         return None
+    log.cluster.refresh()  # the columns hold for the whole query: a topic may have been created a moment ago
     kinds = {name: _is_typed(log, name) for name in _names(log, options.subscription)}
     typed = [name for name, is_typed in kinds.items() if is_typed]
     if not typed:
