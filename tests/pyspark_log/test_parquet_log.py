@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from pyspark_log.client.read import native_files
+from pyspark_log.client.read.planning import Range
+from pyspark_log.client.read.positions import Subscribed
 from pyspark_log.clients.consumer import Consumer
 from pyspark_log_coordinator.audit.verify import verify
 from tests.command_line import CommandLine
@@ -65,6 +68,9 @@ def test_a_topic_that_is_told_later_to_write_parquet_is_converted(tmp_path):
     cli.run("maintain", "t")
     folder = next(cli.path.glob("topics/t/*/0"))
     assert sorted(each.suffix for each in folder.iterdir() if each.suffix in {".log", ".parquet"}) == [".parquet"] * 2
+    all_rows = Range("t", 0, 0, len(VALUES))
+    native, rest = native_files.divide(Subscribed({"t": PlainLog(cli.path).log.topic("t")}, {}), [all_rows])
+    assert ([(each.rows, len(each.files)) for each in native], rest) == ([(all_rows, 2)], [])
     assert cli.out("consume", "t").encode().split() == b" ".join(VALUES).split()
 
 
