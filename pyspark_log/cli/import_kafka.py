@@ -46,20 +46,10 @@ def _group() -> None:
 def import_kafka(  # noqa: PLR0913 -- the options of a command
     *,
     bootstrap_server: kafka_arguments.BootstrapServer,
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Topic in Kafka.")],
+    topic: kafka_arguments.Topic,
     path: arguments.Path,
-    to_topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Topic here (default: the same name).", show_default=False)
-    ] = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            help="Where to begin with partitions that were not imported before: earliest, latest, or @TIME for the "
-            "first row at or after a time: milliseconds since 1970, or such as 2026-01-31T12:00:00Z.",
-        ),
-    ] = "earliest",
+    to_topic: kafka_arguments.ToTopic = None,
+    start: kafka_arguments.Start = "earliest",
     offsets: Annotated[
         str,
         typer.Option(
@@ -73,9 +63,7 @@ def import_kafka(  # noqa: PLR0913 -- the options of a command
     config: arguments.Configs = None,
     command_config: kafka_arguments.CommandConfig = None,
     timeout_ms: kafka_arguments.TimeoutMs = 60_000,
-    execute: Annotated[bool, typer.Option("--execute", help="Import; without it, only show what would be done.")] = (
-        False
-    ),
+    execute: kafka_arguments.Execute = False,
     json: arguments.Json = False,
 ) -> None:
     """Copy the rows of a Kafka topic to a topic here, each once.

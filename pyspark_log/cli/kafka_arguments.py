@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 BootstrapServer = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="Address of the Kafka cluster; several are separated by commas.")
 ]
+Topic = Annotated[str, typer.Option(metavar="TOPIC", help="Topic to copy.")]
+ToTopic = Annotated[
+    str | None, typer.Option(metavar="TOPIC", help="Topic to copy to (default: the same name).", show_default=False)
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="WHERE",
+        help="Where to begin with partitions that were not copied before: earliest, latest, or @TIME for the first row "
+        "at or after a time: milliseconds since 1970, or such as 2026-01-31T12:00:00Z.",
+    ),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Copy; without it, only show what would be done.")]
 CommandConfig = Annotated[
     pathlib.Path | None,
     typer.Option(

@@ -19,14 +19,15 @@ from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
-from pyspark_log_storage import schema
+from pyspark_log_storage import schema, segment
 from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.index import IndexEntry
 from pyspark_log_storage.layout import born_name, topic_folder
 from pyspark_log_storage.store import Store
 from tests.elsewhere import PlainStore
 
-AT_ONCE = {"file.delete.delay.ms": "0", "orphan.retention.ms": "0", "retention.ms": "-1"}
-"""Settings under which nothing waits."""
+AT_ONCE = {"file_delete_delay_ms": "0", "orphan_retention_ms": "0", "retention_ms": "-1"}
+"""Settings under which nothing waits, as arguments of `StoredTopic`."""
 
 
 def batch_of(values: Sequence[bytes], times_ms: Sequence[int] | None = None) -> pa.RecordBatch:
@@ -73,14 +74,24 @@ class StoredTopic:
         return [key.removeprefix(self.folder) for key in self.store.list(f"{self.folder}{folder}")]
 
     def stage(
-        self, rows: Mapping[int, Sequence[bytes]], times_ms: Sequence[int] | None = None, compression: str = "lz4"
+        self,
+        rows: Mapping[int, Sequence[bytes]],
+        times_ms: Sequence[int] | None = None,
+        compression: str = "lz4",
+        *,
+        with_headers: bool = False,
     ) -> SequencedFile:
         """Write an append file that no entry names."""
         self.handle.refresh()
         name = born_name(self.handle.journal.number, self.log.environment.nonce())
         writer = AppendFileWriter(self.store.open_write(self.handle.append_file(name), durable=True))
         for partition, values in rows.items():
-            writer.append(partition, batch_of(values, times_ms), schema.RECORD_ID, compression)
+            batch, schema_id = batch_of(values, times_ms), schema.RECORD_ID
+            if with_headers:
+                columns = [*batch.columns, pa.nulls(len(values), schema.HEADERS)]
+                batch = pa.record_batch(columns, schema=schema.RECORD_WITH_HEADERS)
+                schema_id = schema.RECORD_WITH_HEADERS_ID
+            writer.append(partition, batch, schema_id, compression)
         writer.close()
         holders = tuple(Holder(*each) for each in self.handle.journal.state.incarnations.items())
         return SequencedFile(name, holders, tuple(writer.chunks))
@@ -91,9 +102,11 @@ class StoredTopic:
         times_ms: Sequence[int] | None = None,
         compression: str = "lz4",
         swaps: tuple[SwapSegments, ...] = (),
+        *,
+        with_headers: bool = False,
     ) -> None:
-        """Append values to partitions, one chunk each, in one batch."""
-        staged = self.stage(rows, times_ms, compression)
+        """Append values to partitions, one chunk each, in one batch. The schema of the chunks may have headers."""
+        staged = self.stage(rows, times_ms, compression, with_headers=with_headers)
         claim = ProducerClaim("q", "q", "r", next(self._batches))
         self.handle.submit(CommitBatch(claim, (staged,), swaps=swaps))
         for partition, values in rows.items():
@@ -132,6 +145,16 @@ class StoredTopic:
     def segment_key(self, number: int = 0, partition: int = 0) -> str:
         """Return the key of one of a partition's segments, without ending."""
         return self.handle.segment(partition, self.handle.refresh().partitions[partition].segments[number].name)
+
+    def entries(self, number: int = 0) -> list[IndexEntry]:
+        """Return the chunks, or row groups, of one of the segments of partition 0."""
+        return segment.scan(self.store, self.segment_key(number), schema.RECORD_SCHEMAS)
+
+    def damage(self, key: str, position: int = -1) -> None:
+        """Turn one bit of an object over."""
+        data = bytearray(self.store.read(key))
+        data[position] ^= 1
+        self.store.put(key, bytes(data))
 
     def read(self, partition: int = 0, start: int | None = None, handle: TopicHandle | None = None) -> list[Any]:
         """Return the values of a partition; check their offsets."""

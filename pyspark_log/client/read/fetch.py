@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark_log_storage.index import IndexEntry
-    from pyspark_log_storage.store import Readable, Store
+    from pyspark_log_storage.store import Store
 
 BATCH_ROWS = 50_000
 """Small chunks are joined up to this many rows."""
@@ -242,23 +242,19 @@ def read_one(
 ) -> pa.RecordBatch:
     """Return the rows of one chunk, or row group, from one of these nodes. Raises `CorruptObject`, `StoreError`."""
     name = f"{failover.name}, offsets {place.base_offset} to {place.end_offset - 1}"
-    read = _row_group if layout.is_parquet(place.key) else read_chunk
+    read = _reader_of(place.key)
     return failover.read(
         nodes, place.base_offset, lambda store: read(store, place.key, place.staged, schemas, name, columns)
     )
 
 
-def _row_group(
-    store: Readable,
-    key: str,
-    place: StagedChunk,
-    schemas: Sequence[pa.Schema],
-    name: str,
-    columns: Sequence[str] | None = None,
-) -> pa.RecordBatch:
+def _reader_of(key: str) -> Callable[..., pa.RecordBatch]:
+    """Return what reads a chunk, or a row group, of the file at `key`."""
+    if not layout.is_parquet(key):
+        return read_chunk
     from pyspark_log_storage import row_group  # imports pyarrow.parquet, which few tasks need
 
-    return row_group.read(store, key, place, schemas, name, columns)
+    return row_group.read
 
 
 def _cut(batch: pa.RecordBatch, place: Place, split: Split) -> pa.RecordBatch:

@@ -7,7 +7,6 @@ import pytest
 
 from pyspark_log_coordinator.audit import verify as verify_module
 from pyspark_log_coordinator.audit.verify import _bounds, verify
-from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
@@ -21,20 +20,6 @@ pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
 
 DAMAGE = [0, 5, 40, 100, -1]
 """Positions of flipped bits in a file."""
-
-
-@pytest.fixture
-def topic(monkeypatch):
-    """A topic with segments of two levels, unrolled chunks, a moved log start, snapshots and files to delete."""
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 8)
-    made = StoredTopic(partitions=2)
-    for _ in range(3):
-        made.fill(3, partitions=(0, 1))
-        made.roll(partition=0)
-    made.merge(2)
-    made.handle.submit(DeleteRecords(0, 4))
-    made.fill(4, partitions=(0, 1))
-    return made
 
 
 # Sound topics

@@ -6,14 +6,12 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit.verify import verify_cluster
-from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import journal_entry, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic_module
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
 from pyspark_log_storage.layout import newest_first
@@ -26,20 +24,6 @@ pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
 
 LEFT = "f" * 32
 """The name of a temporary file."""
-
-
-@pytest.fixture
-def topic(monkeypatch):
-    """A topic with segments of two levels, unrolled chunks, a moved log start, snapshots and files to delete."""
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 8)
-    made = StoredTopic(partitions=2)
-    for _ in range(3):
-        made.fill(3, partitions=(0, 1))
-        made.roll(partition=0)
-    made.merge(2)
-    made.handle.submit(DeleteRecords(0, 4))
-    made.fill(4, partitions=(0, 1))
-    return made
 
 
 # The cluster

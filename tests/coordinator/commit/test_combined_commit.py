@@ -16,7 +16,6 @@ from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.coordinator.troubled_store import TroubledStore
 
 NO_RETRIES = RetryPolicy(retries=0)
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +25,7 @@ def a_slow_store(monkeypatch):
 
 @pytest.fixture
 def topic():
-    topic = StoredTopic(TroubledStore(), **NOW)
+    topic = StoredTopic(TroubledStore(), **AT_ONCE)
     topic.fill(1)
     return topic
 

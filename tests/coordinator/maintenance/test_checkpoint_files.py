@@ -7,12 +7,10 @@ from pyspark_log_storage import checkpoints
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.elsewhere import PlainStore
 
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
-
 
 @pytest.fixture
 def topic():
-    return StoredTopic(**NOW)
+    return StoredTopic(**AT_ONCE)
 
 
 def test_the_checkpoints_say_what_the_journal_says(topic):

@@ -13,7 +13,7 @@ from pyspark_log_storage import delta_log
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.delta_reader import DeltaFolder
 
-SETTINGS = {name.replace(".", "_"): value for name, value in AT_ONCE.items()} | {"segment_format": "parquet"}
+SETTINGS = AT_ONCE | {"segment_format": "parquet"}
 SEGMENTS, ROWS = 7, 3
 LAST = "_delta_log/_last_checkpoint"
 CHECKPOINT = f"_delta_log/{3:020d}.checkpoint.parquet"

@@ -18,7 +18,7 @@ from pyspark_log_storage.layout import topic_folder
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()} | {"segment_format": "parquet"}
+NOW = AT_ONCE | {"segment_format": "parquet"}
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ NONCE = "f" * 32
 BORN = layout.born_name(0, NONCE)
 SEGMENT = layout.segment_name(0, 0, NONCE)
 NUMBER = "0" * 20
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 OF_A_TOPIC = [
     "notes.txt",
     "append/notes.txt",
@@ -65,7 +64,7 @@ OF_THE_ROOT = ["notes.txt", ".tmp/notes.txt", f".tmp/{NONCE}.bak", "topics/notes
 @pytest.fixture
 def topic(tmp_path, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    made = StoredTopic(LocalStore(str(tmp_path / "root")), **NOW)
+    made = StoredTopic(LocalStore(str(tmp_path / "root")), **AT_ONCE)
     made.fill(4)
     made.roll(2)
     made.fill(2)

@@ -13,13 +13,12 @@ from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
-from pyspark_log_storage import layout, parquet_segment, schema, segment
+from pyspark_log_storage import layout, parquet_segment, schema
 from pyspark_log_storage.errors import CorruptObject
-from tests.coordinator.maintenance.test_roll_run import append_with_headers, damage
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()} | {"segment_format": "parquet"}
+NOW = AT_ONCE | {"segment_format": "parquet"}
 
 
 @pytest.fixture
@@ -27,35 +26,21 @@ def topic():
     return StoredTopic(**NOW)
 
 
-def entries(topic, number=0):
-    return segment.scan(topic.store, topic.segment_key(number), schema.RECORD_SCHEMAS)
-
-
 def test_rows_of_many_chunks_are_one_row_group_and_are_read_as_before(topic):
     topic.fill(20)
     topic.roll()
     assert topic.segment_key().endswith(".parquet")
-    assert [(each.base_offset, each.rows, each.schema_id) for each in entries(topic)] == [(0, 60, 0)]
+    assert [(each.base_offset, each.rows, each.schema_id) for each in topic.entries()] == [(0, 60, 0)]
     topic.check()
     assert verify(topic.handle).findings == []
 
 
 def test_rows_with_and_without_headers_are_in_one_segment(topic):
     topic.fill(2)
-    append_with_headers(topic, [b"x", b"y"])
+    topic.append({0: [b"x", b"y"]}, with_headers=True)
     topic.fill(2)
     topic.roll()
-    assert [(each.schema_id, each.rows) for each in entries(topic)] == [(schema.RECORD_WITH_HEADERS_ID, 14)]
-    topic.check()
-
-
-def test_a_row_group_is_not_of_two_leader_epochs(topic):
-    topic.fill(4)
-    job = topic.job()
-    later = [msgspec.structs.replace(each, leader_epoch=1) for each in job.chunks[2:]]
-    job = msgspec.structs.replace(job, chunks=(*job.chunks[:2], *later), epoch_starts=((0, 0), (1, 6)))
-    topic.handle.submit(MaintainSegments((topic.carry_out(job),)))
-    assert [(each.leader_epoch, each.rows) for each in entries(topic)] == [(0, 6), (1, 6)]
+    assert [(each.schema_id, each.rows) for each in topic.entries()] == [(schema.RECORD_WITH_HEADERS_ID, 14)]
     topic.check()
 
 
@@ -85,7 +70,7 @@ def test_a_row_too_large_for_a_row_group_leaves_the_segment_a_log(topic, monkeyp
 def test_a_damaged_chunk_fails_the_job_and_leaves_nothing(topic):
     topic.fill(3)
     file = topic.handle.journal.state.files[1].name
-    damage(topic, topic.handle.append_file(file))
+    topic.damage(topic.handle.append_file(file))
     with pytest.raises(CorruptObject, match=f"topic 't', partition 0, offset 3.*{file}"):
         topic.carry_out(topic.job())
     assert topic.keys("0/") == []

@@ -3,53 +3,24 @@
 import random
 
 import msgspec
-import pyarrow as pa
 import pytest
 
 from pyspark_log_coordinator.maintenance import roll_run
-from pyspark_log_coordinator.topic.machine import CommitBatch, DeleteRecords, Holder, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
 from pyspark_log_storage import append_file, layout, schema, segment
 from pyspark_log_storage.errors import CorruptObject, NodeMissing
-from pyspark_log_storage.layout import born_name
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic, batch_of
-
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 
 @pytest.fixture
 def topic():
-    return StoredTopic(**NOW)
-
-
-def entries(topic, number=0):
-    return segment.scan(topic.store, topic.segment_key(number))
-
-
-def append_with_headers(topic, values):
-    """Append values in a chunk of the schema that has headers."""
-    name = born_name(topic.handle.journal.number, topic.log.environment.nonce())
-    writer = append_file.AppendFileWriter(topic.store.open_write(topic.handle.append_file(name), durable=True))
-    rows = pa.RecordBatch.from_arrays(
-        [*batch_of(values).columns, pa.nulls(len(values), schema.HEADERS)], schema=schema.RECORD_WITH_HEADERS
-    )
-    writer.append(0, rows, schema.RECORD_WITH_HEADERS_ID, "lz4")
-    writer.close()
-    holders = tuple(Holder(*each) for each in topic.handle.journal.state.incarnations.items())
-    topic.handle.submit(CommitBatch(None, (SequencedFile(name, holders, tuple(writer.chunks)),)))
-    topic.expected[0] += values
-
-
-def damage(topic, key, position=-1):
-    """Turn one bit of an object over."""
-    data = bytearray(topic.store.read(key))
-    data[position] ^= 1
-    topic.store.put(key, bytes(data))
+    return StoredTopic(**AT_ONCE)
 
 
 def test_small_chunks_are_joined(topic):
     topic.fill(20)
     topic.roll()
-    assert [(each.base_offset, each.rows) for each in entries(topic)] == [(0, 60)]
+    assert [(each.base_offset, each.rows) for each in topic.entries()] == [(0, 60)]
     topic.check()
 
 
@@ -59,7 +30,7 @@ def test_small_chunks_are_joined_up_to_a_bound(topic, monkeypatch):
     for _ in range(160):
         topic.append({0: [dice.randbytes(25_000)]})
     topic.roll()
-    sizes = [each.length for each in entries(topic)]
+    sizes = [each.length for each in topic.entries()]
     assert len(sizes) == 4
     assert all(900_000 < size < 1_050_000 for size in sizes[:-1])
     topic.check()
@@ -71,9 +42,9 @@ def test_chunks_that_are_not_tiny_are_copied_when_rolled_and_joined_when_merged(
         for _ in range(3):
             topic.append({0: [dice.randbytes(100_000)]})
         topic.roll()
-    assert [each.rows for each in entries(topic)] == [1, 1, 1]
+    assert [each.rows for each in topic.entries()] == [1, 1, 1]
     topic.merge()
-    assert [each.rows for each in entries(topic)] == [6]
+    assert [each.rows for each in topic.entries()] == [6]
     topic.check()
 
 
@@ -90,7 +61,7 @@ def test_large_chunks_are_copied_byte_for_byte(topic):
     ]
     topic.roll()
     key = f"{topic.segment_key()}.log"
-    assert [topic.store.read(key, each.position, each.length) for each in entries(topic)] == before
+    assert [topic.store.read(key, each.position, each.length) for each in topic.entries()] == before
 
 
 def test_small_chunks_around_a_large_one_stay_in_order(topic):
@@ -98,26 +69,28 @@ def test_small_chunks_around_a_large_one_stay_in_order(topic):
     topic.append({0: [random.Random(3).randbytes(300_000)]})
     topic.fill(3)
     topic.roll()
-    assert [each.rows for each in entries(topic)] == [9, 1, 9]
+    assert [each.rows for each in topic.entries()] == [9, 1, 9]
     topic.check()
 
 
-def test_chunks_of_two_leader_epochs_are_not_joined(topic):
+@pytest.mark.parametrize("form", ["log", "parquet"])
+def test_chunks_of_two_leader_epochs_are_not_joined(form):
+    topic = StoredTopic(**AT_ONCE, segment_format=form)
     topic.fill(4)
     job = topic.job()
     later = [msgspec.structs.replace(each, leader_epoch=1) for each in job.chunks[2:]]
     job = msgspec.structs.replace(job, chunks=(*job.chunks[:2], *later), epoch_starts=((0, 0), (1, 6)))
     topic.handle.submit(MaintainSegments((topic.carry_out(job),)))
-    assert [(each.leader_epoch, each.rows) for each in entries(topic)] == [(0, 6), (1, 6)]
+    assert [(each.leader_epoch, each.rows) for each in topic.entries()] == [(0, 6), (1, 6)]
     topic.check()
 
 
 def test_chunks_of_two_schemas_are_not_joined(topic):
     topic.fill(2)
-    append_with_headers(topic, [b"x", b"y"])
+    topic.append({0: [b"x", b"y"]}, with_headers=True)
     topic.fill(2)
     topic.roll()
-    assert [(each.schema_id, each.rows) for each in entries(topic)] == [
+    assert [(each.schema_id, each.rows) for each in topic.entries()] == [
         (schema.RECORD_ID, 6),
         (schema.RECORD_WITH_HEADERS_ID, 2),
         (schema.RECORD_ID, 6),
@@ -164,7 +137,7 @@ def test_rows_before_the_log_start_do_no_harm(topic):
 def test_a_damaged_chunk_fails_the_job_with_an_error_that_names_it_and_leaves_nothing(topic):
     topic.fill(3)
     file = topic.handle.journal.state.files[1].name
-    damage(topic, topic.handle.append_file(file))
+    topic.damage(topic.handle.append_file(file))
     with pytest.raises(CorruptObject, match=f"topic 't', partition 0, offset 3.*{file}"):
         topic.carry_out(topic.job())
     assert topic.keys("0/") == []
@@ -174,7 +147,7 @@ def test_a_damaged_segment_fails_a_merge_with_an_error_that_names_it_and_leaves_
     for _ in range(2):
         topic.fill(2)
         topic.roll()
-    damage(topic, f"{topic.segment_key(1)}.log")
+    topic.damage(f"{topic.segment_key(1)}.log")
     before = topic.keys("0/")
     with pytest.raises(CorruptObject, match=topic.segment_key(1)):
         topic.carry_out(topic.merge_job())
@@ -198,7 +171,7 @@ def test_an_index_that_is_damaged_does_not_stop_a_merge(topic):
     for _ in range(2):
         topic.fill(2)
         topic.roll()
-    damage(topic, f"{topic.segment_key(1)}.index")
+    topic.damage(f"{topic.segment_key(1)}.index")
     topic.merge()
     topic.check()
 

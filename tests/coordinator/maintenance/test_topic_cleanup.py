@@ -15,12 +15,11 @@ from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.elsewhere import PlainStore
 
 HOUR = 3_600_000
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 
 
 @pytest.fixture
 def topic():
-    return StoredTopic(**NOW)
+    return StoredTopic(**AT_ONCE)
 
 
 def test_replaced_files_are_deleted_after_the_delay():

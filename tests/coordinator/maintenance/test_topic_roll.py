@@ -6,31 +6,17 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
-from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.local import LocalStore
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.elsewhere import PlainStore
-
-NOW = {name.replace(".", "_"): value for name, value in AT_ONCE.items()}
 
 NOTHING = {"segments": 0, "bytes": 0, "deleted": 0}
 
 
 @pytest.fixture
 def topic():
-    return StoredTopic(**NOW)
-
-
-def entries(topic, number=0):
-    return segment.scan(topic.store, topic.segment_key(number))
-
-
-def damage(topic, key, position=-1):
-    """Turn one bit of an object over."""
-    data = bytearray(topic.store.read(key))
-    data[position] ^= 1
-    topic.store.put(key, bytes(data))
+    return StoredTopic(**AT_ONCE)
 
 
 @pytest.mark.no_faults("makes so many calls that every run meets one")
@@ -68,7 +54,7 @@ class MeanwhileStore(PlainStore):
 
 def test_work_that_another_process_did_meanwhile_is_no_error():
     store = MeanwhileStore()
-    topic = StoredTopic(store, partitions=2, **NOW)
+    topic = StoredTopic(store, partitions=2, **AT_ONCE)
     topic.fill(ROLL_CHUNKS, partitions=(0, 1))
     other = topic.open().topic("t")
 
@@ -89,13 +75,13 @@ def test_a_file_that_is_missing_and_still_needed_is_an_error(topic):
 
 
 def test_a_job_that_fails_is_reported_and_the_other_partitions_go_on():
-    topic = StoredTopic(partitions=4, **NOW)
+    topic = StoredTopic(partitions=4, **AT_ONCE)
     topic.fill(ROLL_CHUNKS, partitions=(0, 1, 2, 3))
     topic.roll(2, partition=3)
     topic.fill(ROLL_CHUNKS, partitions=(0, 1, 2, 3))
     file = topic.handle.append_file(topic.handle.journal.state.files[0].name)
     whole = topic.store.read(file)
-    damage(topic, file, topic.handle.journal.state.partitions[0].chunks[0].position + 70)
+    topic.damage(file, topic.handle.journal.state.partitions[0].chunks[0].position + 70)
     told = []
     done = topic_roll.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
     [(job, error)] = told
@@ -113,18 +99,18 @@ def test_a_job_that_fails_is_reported_and_the_other_partitions_go_on():
 
 def test_without_a_callback_a_job_that_fails_is_an_error(topic):
     topic.fill(ROLL_CHUNKS)
-    damage(topic, topic.handle.append_file(topic.handle.journal.state.files[3].name))
+    topic.damage(topic.handle.append_file(topic.handle.journal.state.files[3].name))
     with pytest.raises(CorruptObject):
         topic_roll.roll_and_merge(topic.handle)
 
 
 def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():
-    topic = StoredTopic(partitions=2, **NOW)
+    topic = StoredTopic(partitions=2, **AT_ONCE)
     for _ in range(MERGE_COUNT):
         topic.fill(1, partitions=(0, 1))
         for partition in (0, 1):
             topic.roll(partition=partition)
-    damage(topic, f"{topic.segment_key(3, partition=0)}.log")
+    topic.damage(f"{topic.segment_key(3, partition=0)}.log")
     told = []
     topic_roll.roll_and_merge(topic.handle, failed=lambda *each: told.append(each))
     assert [job.partition for job, _ in told] == [0]
