@@ -94,6 +94,7 @@ def test_a_path_that_is_a_file_is_refused(log):
     assert "a part of the path is a file; choose another path" in shown.first_line
 
 
+@pytest.mark.on_disk("an object store has no spares")
 def test_a_damaged_journal_is_refused_and_left_alone(log):
     entry = log.newest_entry("t")
     for each in (entry, spare_file(entry)):
