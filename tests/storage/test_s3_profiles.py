@@ -59,15 +59,8 @@ print(json.dumps({"Version": 1, "AccessKeyId": "ASIAOFTHEPROGRAM", "SecretAccess
 @pytest.fixture
 def profiles(moto, monkeypatch, tmp_path):
     """The files of AWS with the profiles, and STS at moto. The credentials of the machine take no part."""
-    for name in (
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_PROFILE",
-        "AWS_ENDPOINT_URL",
-        "AWS_DEFAULT_REGION",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE", "ENDPOINT_URL", "DEFAULT_REGION"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
     (tmp_path / "config").write_text(CONFIG.format(role=ROLE, python=sys.executable, folder=tmp_path))
     (tmp_path / "credentials").write_text(
         f"[base]\naws_access_key_id = {uuid.uuid4().hex}\naws_secret_access_key = {SECRET}\n"
