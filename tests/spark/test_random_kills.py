@@ -22,7 +22,7 @@ from tests.spark.kills import Driver, Query
 ROWS = 60_000
 PARTITIONS = 4
 SEED = 20_260_117
-KILLS = int(os.environ.get("PYSPARK_LOG_RANDOM_KILLS", "20"))
+KILLS = int(os.environ.get("PYSPARK_LOG_RANDOM_KILLS", "12"))
 AIMED_KILLS = KILLS * 3 // 10
 JOURNAL_AHEAD = 3
 KILLS_MAX = 40
@@ -109,7 +109,7 @@ def at_an_entry(victim: Victim, doomed: Driver, dice: random.Random) -> Kill:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_query_whose_driver_is_killed_twenty_times_writes_each_row_once(
+def test_a_query_whose_driver_is_killed_again_and_again_writes_each_row_once(
     spark: SparkSession, root: Root, tmp_path: Path
 ) -> None:
     path = str(root / "log")
