@@ -55,9 +55,10 @@ class Liveness:
         silences = {}
         for name, member in group.members.items():
             known = self._silences.get(name)
-            # A heartbeat that is not found any more was deleted: that is no sign of life.
+            # A heartbeat that is not found any more was deleted: that is no sign of life. Nor is an older one that is
+            # found again: the newest may be on a single journal node, and not every look reads that.
             count = heartbeats.get(name, known.count if known else 0)
-            if known is None or (known.acted, known.count) != (member.acted, count):
+            if known is None or known.acted != member.acted or count > known.count:
                 known = _Silence(member.acted, count)
             else:
                 known.seconds += passed

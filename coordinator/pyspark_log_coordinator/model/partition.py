@@ -75,7 +75,8 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
 
-    `level` counts how often its rows were rewritten since the append file. `timestamp_reached` is as in `ChunkRef`.
+    `level` counts how often its rows were rewritten since the append file; after an attempt to convert it to Parquet it
+    is 4. `timestamp_reached` is as in `ChunkRef`.
     """
 
     name: SegmentName

@@ -44,6 +44,12 @@ def test_a_heartbeat_that_was_deleted_is_no_sign_of_life():
     assert liveness.hear(group, {}, SESSION + 1.0) == [ExpireMember("a", group.members["a"].acted)]
 
 
+def test_an_older_heartbeat_that_is_found_now_and_then_is_no_sign_of_life():
+    group, liveness = group_of("a"), Liveness(GAP)
+    found = [liveness.hear(group, {"a": 1 + now % 2}, float(now)) for now in range(1, SESSION + 2)]
+    assert found == [*([[]] * SESSION), [ExpireMember("a", group.members["a"].acted)]]
+
+
 def test_who_has_slept_itself_counts_only_the_time_in_which_it_looked():
     group, liveness = group_of("a"), Liveness(GAP)
     heard(liveness, group, {"a": 1}, 0, 5)
