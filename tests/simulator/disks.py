@@ -142,6 +142,7 @@ class Disk:
     def wipe(self, kept: Callable[[str], bool] = lambda _: False) -> None:
         """Empty the disk, the marker too, but for keys that are `kept`."""
         self.was_away = True
+        self.restored = False
         data = {key: value for key, value in self.real.data.items() if kept(key)}
         self.real.data.clear()
         self.real.data.update(data)

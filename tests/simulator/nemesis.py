@@ -203,7 +203,6 @@ def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:
         if not may_lose(world, disk, None, above=False):
             return  # what others have lost is on this disk alone: they are repaired first
         disk.wipe()
-        disk.restored = False
     if disk.mounted and disk.incarnation != process.log.cluster.state.nodes[disk.node_id].incarnation:
         disk.in_hand = True  # who renews a node looks that its disk is there: else it begins below the mount point
         try:

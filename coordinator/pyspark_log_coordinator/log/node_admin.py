@@ -58,7 +58,9 @@ def join(log: Log, url: str, node_id: NodeId | None = None, rack: str = "") -> t
     try:
         log.cluster.submit(AddNode(Node(found.node, url, rack, found.incarnation)))
     except InvalidInput:
-        if marker is None and found == mine:
+        taken = log.cluster.state.nodes.get(found.node)
+        # If it is this store's, the disk was wiped after another process had added it, and is renewed with our marker.
+        if marker is None and found == mine and (taken is None or taken.url != url):
             store.delete(layout.MARKER)  # another node took the id first
         raise
     return log.cluster.state.nodes[found.node], True

@@ -136,6 +136,18 @@ def test_a_process_that_loses_the_race_for_an_id_leaves_the_store_unchanged(log,
     assert node_admin.join(log, "/disk/2")[0].node_id == "2"
 
 
+def test_a_marker_that_may_have_been_taken_for_a_wiped_disks_new_one_is_left(log, stores):
+    def meanwhile():
+        node_admin.join(stores.log(), "/disk/1")
+        stores.at["/disk/1"].delete(layout.MARKER)
+
+    stores.open("/disk/1").be_slow(layout.MARKER, meanwhile)
+    assert "node '1' already exists" in refusal(node_admin.join, log, "/disk/1")
+    marker = node.read_marker(stores.at["/disk/1"])
+    renewed, _ = node_admin.renew(log, "1")
+    assert renewed.incarnation == marker.incarnation
+
+
 # Who is missing
 
 
