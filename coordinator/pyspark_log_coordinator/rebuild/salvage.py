@@ -21,14 +21,14 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log_coordinator.model.partition import NodeId
-from pyspark_log_storage import append_file, chunk, layout, parquet_footer, row_group, schema, segment
+from pyspark_log_storage import append_file, chunk, layout, parquet_footer, row_group, segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 from pyspark_log_storage.segment import SegmentWriter
 from pyspark_log_storage.segment_file import EpochStarts, SegmentFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark_log_storage.chunk import Header
     from pyspark_log_storage.store import Store
@@ -53,17 +53,19 @@ class Salvage(msgspec.Struct, frozen=True):
     """The nodes that have a copy of the damaged segment."""
 
 
-def find(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str) -> Salvage | None:
+def find(
+    stores: Mapping[NodeId, Store], folder: str, partition: int, name: str, schemas: Sequence[pa.Schema]
+) -> Salvage | None:
     """Return what can be made of the copies of a segment, or None if no chunk is good. Changes nothing.
 
-    `folder` is the topic's, and ends with "/". Raises `NewerFormat`, `StoreError`.
+    `folder` is the topic's, and ends with "/"; `schemas` are the topic's. Raises `NewerFormat`, `StoreError`.
     """
     key = f"{folder}{partition}/{name}"
     found, stores = _header(stores, key)
     if found is None:
         return None
     base_offset, epochs = found
-    chunks = _chunks(stores, key)
+    chunks = _chunks(stores, key, schemas)
     end_offset, count, size = base_offset, 0, 0
     low, high = [], []
     for header, _ in chunks:
@@ -82,14 +84,16 @@ def find(stores: Mapping[NodeId, Store], folder: str, partition: int, name: str)
     return Salvage(partition, file, epochs, name, tuple(stores))
 
 
-def write(salvage: Salvage, stores: Mapping[NodeId, Store], folder: str, target: Store) -> None:
+def write(
+    salvage: Salvage, stores: Mapping[NodeId, Store], folder: str, target: Store, schemas: Sequence[pa.Schema]
+) -> None:
     """Write the segment to `target`. Raises `CorruptObject` if chunks were damaged since `find`, `StoreError`."""
     into, file = f"{folder}{salvage.partition}/", salvage.file
     key = f"{into}{salvage.source}"
     sources = {node: stores[node] for node in salvage.nodes}
     writer = SegmentWriter(target, into, file.name, file.base_offset, salvage.epochs)
     try:
-        for header, data in _chunks(sources, key):
+        for header, data in _chunks(sources, key, schemas):
             if writer.end_offset < file.end_offset:
                 writer.append(header, data)
         if writer.end_offset != file.end_offset:
@@ -115,9 +119,13 @@ def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, d
     return next(iter(headers.values()), None), {node: each for node, each in stores.items() if node not in others}
 
 
-def _chunks(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, pa.Buffer]]:
+def _chunks(
+    stores: Mapping[NodeId, Store], key: str, schemas: Sequence[pa.Schema]
+) -> Iterator[tuple[Header, pa.Buffer]]:
     """Yield the chunks of a segment, each from the first node that has it whole, until no node has."""
-    yield from _row_groups(stores, key) if layout.is_parquet(key) else _of_log(stores, layout.segment_file(key))
+    yield from (
+        _row_groups(stores, key, schemas) if layout.is_parquet(key) else _of_log(stores, layout.segment_file(key))
+    )
 
 
 def _of_log(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, pa.Buffer]]:
@@ -137,11 +145,13 @@ def _of_log(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, 
             position += header.length
 
 
-def _row_groups(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, pa.Buffer]]:
+def _row_groups(
+    stores: Mapping[NodeId, Store], key: str, schemas: Sequence[pa.Schema]
+) -> Iterator[tuple[Header, pa.Buffer]]:
     """Yield the row groups of a .parquet as chunks."""
 
     def rows_of(store: Store) -> pa.RecordBatch:
-        return row_group.read_by(store, key, footer, entry, schema.RECORD_SCHEMAS)
+        return row_group.read_by(store, key, footer, entry, schemas)
 
     with contextlib.suppress(AllCopiesFailed):
         footer = first_readable(stores.values(), lambda store: parquet_footer.read(store, key), stop_unless_damaged)

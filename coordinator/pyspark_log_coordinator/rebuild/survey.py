@@ -19,12 +19,14 @@ from pyspark_log_coordinator.rebuild.given_nodes import GivenNode
 from pyspark_log_coordinator.rebuild.lost_journals import LostJournals
 from pyspark_log_coordinator.rebuild.partition_plan import GoodChunk
 from pyspark_log_coordinator.rebuild.topic_plan import TopicPlan
-from pyspark_log_storage import append_file, layout
+from pyspark_log_storage import append_file, layout, schema
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.maintenance.topic_description import Description
@@ -152,11 +154,15 @@ def _age(contents: Mapping[NodeId, FolderContents]) -> tuple[int, int]:
 def _plan(stores: Mapping[NodeId, Store], folder: TopicFolder, found: Mapping[NodeId, FolderContents]) -> TopicPlan:
     description = topic_plan.newest_description(found)
     good = {name: _good_chunks(stores[name], folder, description) for name in found}
-    return topic_plan.plan_topic(folder, found, good, tuple(stores), _salvages(stores, folder, found))
+    schemas = schema.decode_all(topic_plan.schemas_of(description), f"topic {folder.topic!r}")
+    return topic_plan.plan_topic(folder, found, good, tuple(stores), _salvages(stores, folder, found, schemas))
 
 
 def _salvages(
-    stores: Mapping[NodeId, Store], folder: TopicFolder, found: Mapping[NodeId, FolderContents]
+    stores: Mapping[NodeId, Store],
+    folder: TopicFolder,
+    found: Mapping[NodeId, FolderContents],
+    schemas: Sequence[pa.Schema],
 ) -> list[Salvage]:
     """Return what remains of the segments that no node has whole."""
     damaged: dict[tuple[int, str], dict[NodeId, Store]] = {}
@@ -168,7 +174,9 @@ def _salvages(
                 whole.add(key)
             else:
                 damaged.setdefault(key, {})[name] = stores[name]
-    remains = (salvage.find(copies, folder.prefix, *key) for key, copies in damaged.items() if key not in whole)
+    remains = (
+        salvage.find(copies, folder.prefix, *key, schemas) for key, copies in damaged.items() if key not in whole
+    )
     return [each for each in remains if each is not None]
 
 

@@ -15,6 +15,7 @@ from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
 from pyspark_log_coordinator.rebuild.partition_plan import PartitionPlan, PartitionPlanner
+from pyspark_log_storage import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,6 +67,13 @@ def newest_description(folders: Mapping[NodeId, FolderContents]) -> Description 
         return None
     known = max(found, key=lambda each: (len(each.nodes) > 0, each.number))
     return msgspec.structs.replace(newest, created_ms=known.created_ms, nodes=known.nodes)
+
+
+def schemas_of(description: Description | None) -> tuple[bytes, ...]:
+    """Return the stored schemas of a topic: those of records, if nothing says which."""
+    if description is not None:
+        return description.topic.schemas
+    return tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS)
 
 
 def plan_topic(

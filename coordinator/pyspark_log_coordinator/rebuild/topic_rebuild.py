@@ -10,7 +10,7 @@ import msgspec
 from pyspark_log_coordinator.cluster.machine import TopicRecord
 from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.model.topic_state import FileRef
-from pyspark_log_coordinator.rebuild import salvage
+from pyspark_log_coordinator.rebuild import salvage, topic_plan
 from pyspark_log_coordinator.topic.restore import RestoredPartition, TopicRestored
 from pyspark_log_storage import layout, schema, segment, transfer
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
@@ -33,6 +33,7 @@ class TopicRebuild:
     def __init__(self, plan: TopicPlan, stores: dict[NodeId, Store]) -> None:
         self.plan = plan
         self._stores = stores
+        self._schemas = topic_plan.schemas_of(plan.description)
         self._files = {number: list(nodes) for number, (_, nodes) in plan.files.items()}
         self._segments = {
             (number, each.file.name): list(each.nodes)
@@ -42,11 +43,13 @@ class TopicRebuild:
 
     def salvage(self) -> None:
         """Write the segments that are made of the good chunks of damaged ones."""
+        folder = self.plan.folder
+        decoded = schema.decode_all(self._schemas, f"topic {folder.topic!r}")
         for number, partition in enumerate(self.plan.partitions):
             for each in partition.segments:
                 if each.salvage is not None:
                     best = _best(partition)
-                    salvage.write(each.salvage, self._stores, self.plan.folder.prefix, self._stores[best])
+                    salvage.write(each.salvage, self._stores, folder.prefix, self._stores[best], decoded)
                     self._segments[number, each.file.name].append(best)
 
     def complete(self) -> None:
@@ -74,7 +77,7 @@ class TopicRebuild:
             name=self.plan.folder.topic,
             topic_id=self.plan.folder.topic_id,
             config=self.plan.config,
-            schemas=self._schemas(),
+            schemas=self._schemas,
             incarnations={node: incarnations[node] for node in self._stores if node in members},
             partitions=partitions,
             files=tuple(self._file(file, incarnations) for file in sorted(self._files)),
@@ -86,12 +89,7 @@ class TopicRebuild:
         description = self.plan.description
         created_ms = description.created_ms if description is not None else 0
         assignments = tuple(each.replicas for each in self.plan.partitions)
-        return TopicRecord(*self.plan.folder, created_ms or now, self.plan.config, assignments, self._schemas())
-
-    def _schemas(self) -> tuple[bytes, ...]:
-        if self.plan.description is not None:
-            return self.plan.description.topic.schemas
-        return tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS)
+        return TopicRecord(*self.plan.folder, created_ms or now, self.plan.config, assignments, self._schemas)
 
     def _copy_segment(self, number: int, chosen: ChosenSegment, key: str, target: NodeId) -> None:
         nodes = self._segments[number, chosen.file.name]

@@ -1,16 +1,20 @@
 """Segments that are damaged on every node: their good chunks are in the rebuilt log."""
 
+import datetime as dt
 import os
 
+import pyarrow as pa
 import pytest
 
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.rebuild import execute, salvage
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode
-from pyspark_log_storage import layout, parquet_segment, segment
+from pyspark_log_storage import chunk, layout, parquet_footer, parquet_segment, schema, segment
+from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from tests.coordinator.lost_cluster import LostCluster
 from tests.coordinator.replicated_topic import ALL
+from tests.memory_store import MemoryStore
 from tests.plain_log import flip_bit
 
 ROWS = 2_000
@@ -155,6 +159,33 @@ def test_a_survey_changes_nothing_and_a_stopped_rebuild_can_be_repeated(cluster,
     assert (found.lost, again.lost) == (2 * ROWS, 2 * ROWS)
     cluster.check(lost={("t", 0): 2 * ROWS})
     sound(cluster)
+
+
+def test_row_groups_of_a_typed_topic_are_salvaged_too():
+    columns = pa.schema([("id", pa.int64()), pa.field("timestamp", schema.TIMESTAMP, nullable=False)])
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    batches = [
+        pa.RecordBatch.from_pylist([{"id": number, "timestamp": start} for number in each], columns)
+        for each in ([0, 1], [2, 3])
+    ]
+    name, kind = layout.segment_name(0, 1, "a", parquet=True), ParquetRows(0, (columns,), "lz4")
+    stores = {"0": MemoryStore(), "1": MemoryStore()}
+    for number, store in enumerate(stores.values()):
+        writer = ParquetSegmentWriter(store, "t/0/", name, 0, ((0, 0), (1, 2)), kind)
+        for epoch, batch in enumerate(batches):
+            writer.append(batch, 0, epoch)
+        writer.close()
+        key = f"t/0/{layout.segment_file(name)}"
+        entry = parquet_footer.read(store, key).entries[number]
+        data = bytearray(store.read(key))
+        data[entry.position + 30] ^= 1
+        store.put(key, bytes(data))
+    target = MemoryStore()
+    found = salvage.find(stores, "t/", 0, name, (columns,))
+    assert found is not None
+    salvage.write(found, stores, "t/", target, (columns,))
+    made = segment.chunks(target, f"t/0/{found.file.name}")
+    assert [chunk.decode(data, header, (columns,), "t") for _, header, data in made] == batches
 
 
 def test_a_leader_epoch_that_begins_after_the_salvaged_rows_is_dropped(tmp_path):
