@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pyspark_log
-from tests.elsewhere import KIND, is_fault
+from tests.elsewhere import is_fault
 from tests.log_reader import TopicContents, open_topic, read_topic
 from tests.spark.faulty_source import FORMAT, HANDED, WRITTEN, FaultySource, Trap
 
@@ -295,9 +295,9 @@ def main() -> None:
         print("begun", flush=True)
         with contextlib.suppress(StreamingQueryException):
             spark.streams.awaitAnyTermination()
-        errors = [str(query.exception()) for query in running]
+        errors = [error for query in running if (error := query.exception()) is not None]
         print(*errors, sep="\n", flush=True)
-        if KIND != "chaos" and not any(TOO_BUSY in error for error in errors):
+        if not any(TOO_BUSY in str(error) or is_fault(error) for error in errors):
             return
         for query in running:
             query.stop()

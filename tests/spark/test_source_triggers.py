@@ -102,6 +102,7 @@ class Running:
         return sum(progress["numInputRows"] == 0 for progress in self.query.recentProgress)
 
 
+@pytest.mark.no_faults("a fault ends the query")
 def test_a_running_query_reads_what_comes_and_rests_where_nothing_comes(log):
     with (
         configured(log.spark, spark__sql__streaming__noDataProgressEventInterval="200"),
