@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
@@ -22,16 +21,16 @@ def roll_and_merge(
     handle: TopicHandle,
     progress: Callable[[int], object] = bool,
     failed: Callable[[RollJob, LogError], object] | None = None,
+    between: Callable[[], object] = bool,
 ) -> dict[str, int]:
     """Roll, merge and convert until nothing is left to do; return the number of new segments and their bytes.
 
-    Segments grow up to `segment.bytes`. Replaced files are deleted when their delay is over, also while there is more
-    to do, so that a long run needs little room; `deleted` is their number. `progress` gets the number of bytes read
-    since its last call. `failed` gets each job that cannot be done; its partition stays as it is, and the others go
-    on. Without it the error is raised.
+    Segments grow up to `segment.bytes`. `progress` gets the number of bytes read since its last call. `failed` gets
+    each job that cannot be done; its partition stays as it is, and the others go on. Without it the error is raised.
+    `between` is called whenever a job of each partition is done; it may delete replaced files.
     """
     log = handle.log
-    made = size = deleted = 0
+    made = size = 0
     stuck: set[int] = set()
     while jobs := [job for job in _due(handle) if job.partition not in stuck]:
         # Plan all tasks before the first swap: the state after it no longer has what other processes changed meanwhile.
@@ -52,8 +51,8 @@ def roll_and_merge(
             made += 1
             size += task.job.bytes
             progress(task.job.bytes)
-        deleted += len(topic_cleanup.delete_pending(handle, handle.now_ms()))
-    return {"segments": made, "bytes": size, "deleted": deleted}
+        between()
+    return {"segments": made, "bytes": size}
 
 
 def _due(handle: TopicHandle) -> list[RollJob]:

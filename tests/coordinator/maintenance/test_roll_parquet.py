@@ -139,9 +139,14 @@ def altered(partitions=1, segments=5):
     return topic
 
 
+def deletion(topic):
+    """Return what deletes the replaced files of a topic."""
+    return lambda: topic_cleanup.delete_pending(topic.handle, topic.handle.now_ms())
+
+
 def test_maintenance_converts_the_segments_of_a_topic_whose_format_was_changed():
     topic = altered(partitions=2)
-    assert topic_roll.roll_and_merge(topic.handle)["segments"] == 10
+    assert topic_roll.roll_and_merge(topic.handle, between=deletion(topic))["segments"] == 10
     for partition in topic.handle.refresh().partitions:
         assert [(each.is_parquet, each.level) for each in partition.segments] == [(True, KEPT_LEVEL)] * 5
     assert not any(key.endswith(".log") for key in topic.store.list(topic.folder))
@@ -152,7 +157,7 @@ def test_maintenance_converts_the_segments_of_a_topic_whose_format_was_changed()
 
 def test_replaced_files_are_deleted_while_others_are_still_to_be_converted():
     topic, most = altered(segments=8), []
-    topic_roll.roll_and_merge(topic.handle, lambda _: most.append(len(topic.keys("0/"))))
+    topic_roll.roll_and_merge(topic.handle, lambda _: most.append(len(topic.keys("0/"))), between=deletion(topic))
     assert max(most) == 2 * (8 + 1)
 
 
