@@ -165,7 +165,8 @@ class GroupMember:
         try:
             return self.session.submit(command).state
         except IllegalGeneration as error:
-            if has_joined_newer(self.session.group, self._standing, command):
+            request, is_news = self._request, self._says_news  # `poll`, in another thread, forgets them last
+            if has_joined_newer(self.session.group, self._standing, request, command, is_news=is_news):
                 raise refusals.in_a_rebalance(error) from None
             raise
         except UnknownGroup as error:

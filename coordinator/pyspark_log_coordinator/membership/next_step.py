@@ -141,11 +141,15 @@ def has_missed_a_join(group: Group, standing: Standing) -> bool:
     return has_something and standing.told < group.generation
 
 
-def has_joined_newer(group: Group, standing: Standing, commit: OffsetCommit) -> bool:
+def has_joined_newer(
+    group: Group, standing: Standing, request: JoinRequest | None, commit: OffsetCommit, *, is_news: bool
+) -> bool:
     """Return whether the group knows what the member had, and has assigned to nobody else what it keeps.
 
-    `commit` is one for an older generation.
+    `commit` is one for an older generation. With the `request` somebody may have taken the member along (`is_joined`).
     """
+    if request is not None and is_joined(group, request, is_news=is_news):
+        standing = after_request(standing, request)
     return standing.member_id == commit.member_id and commit.generation < standing.told == group.generation
 
 

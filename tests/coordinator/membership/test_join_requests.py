@@ -1,19 +1,23 @@
 """Requests to join, which others take along."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.group.joining import JoinRequest
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.membership.join_requests import JoinRequests, decode_request, encode_request
 from pyspark_log_coordinator.membership.next_step import Standing, after_request, after_take, is_joined
 from pyspark_log_storage import layout
+from pyspark_log_storage.errors import RebalanceInProgress
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.groups import after, join, rejoin, stable, started
-from tests.coordinator.members import Killed, Processes
+from tests.coordinator.members import COOPERATIVE, Killed, Processes
 from tests.coordinator.several_nodes import Stores
 
 
@@ -73,6 +77,31 @@ def test_a_member_that_was_taken_along_knows_it_although_the_next_rebalance_has_
     assert not took(next_one, asked)
     missed = after(group, CompleteJoin(group.barriers), SyncGroup("a", 2, {}), rejoin("a"))
     assert not is_joined(missed, asked, is_news=True)
+
+
+def test_the_commit_of_a_member_that_was_taken_along_has_to_wait_for_its_next_poll(monkeypatch):
+    monkeypatch.setattr(group_member, "JOIN_SECONDS_MAX", 5.0)
+    monkeypatch.setattr(group_member, "JOIN_SECONDS", 5.0)
+    world = Processes()
+    reader = world.consumer(COOPERATIVE)
+    a, b, _ = reader.member, world.consumer(COOPERATIVE).member, world.consumer(COOPERATIVE)
+    world.settle()
+    b.rejoin()
+    while world.group.state is not GroupState.PREPARING_REBALANCE:
+        b.poll()
+        world.now += 1
+    while a._request is None:
+        a.poll()
+        world.now += 1
+    world.kill(a)  # it is not polled now
+    generation = a.generation
+    while world.group.generation == generation:
+        world.run(1)
+    with pytest.raises(RebalanceInProgress, match="poll, which ends that"):
+        a.commit({"t": {0: Offset(1)}})
+    world.running.append(a)
+    world.settle()
+    a.commit({"t": {min(each.partition for each in reader.positions): Offset(1)}})
 
 
 def test_members_that_wait_for_each_other_join_with_few_entries(monkeypatch):
