@@ -62,7 +62,7 @@ def test_a_rebuild_that_was_killed_can_be_repeated(lost):
     stores, countdown = clone(lost)
     rebuild(stores)
     changes = countdown.made
-    assert changes > 30
+    assert changes > 20
     for after in range(changes + 1):
         stores, countdown = clone(lost)
         countdown.left = after
