@@ -356,9 +356,8 @@ def test_only_columns_whose_values_repeat_have_a_dictionary():
     store = MemoryStore()
     rows = [{"name": "ab"[number % 2], "count": number, "timestamp": START} for number in range(100)]
     write(store, [(pa.RecordBatch.from_pylist(rows, OLD), 0, 3)], schemas=(OLD,))
-    group = pq.ParquetFile(pa.BufferReader(store.read(KEY))).metadata.row_group(0)
-    columns = [group.column(number) for number in range(group.num_columns)]
-    assert [each.path_in_schema for each in columns if each.has_dictionary_page] == ["partition", "name"]
+    columns = pq.ParquetFile(pa.BufferReader(store.read(KEY))).metadata.row_group(0).to_dict()["columns"]
+    assert [each["path_in_schema"] for each in columns if each["has_dictionary_page"]] == ["partition", "name"]
 
 
 @pytest.mark.parametrize(("rows", "refused"), [(10, False), (400, True)])
