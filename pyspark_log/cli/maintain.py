@@ -135,7 +135,7 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
         return
 
     def failed(job: RollJob, error: LogError) -> None:
-        what = f"rows {job.base_offset} to {job.end_offset - 1} were not {'rolled' if job.chunks else 'merged'}"
+        what = f"rows {job.base_offset} to {job.end_offset - 1} were not {job.verb}"
         document["failures"].append(f"topic {handle.name!r}, partition {job.partition}: {what}: {error.message}")
 
     def delete() -> None:  # meanwhile, so that a long run needs little room

@@ -65,6 +65,7 @@ class TableStory(Story):
             ("delete records", 1, self._delete_records),
             ("retain", 1, self._retain),
             ("publish an older state", 2, self._publish_older),
+            ("change the format", 2, self._change_format),
         ]
         if len(self.urls) > 1:
             steps.append(("follow", 3, Process.follow))
@@ -104,6 +105,10 @@ class TableStory(Story):
 
     def _retain(self, process: Process) -> None:
         process.client.handle.submit(AlterConfig({"retention.bytes": self.chance.choice(["-1", "9000", "20000"])}))
+
+    def _change_format(self, process: Process) -> None:
+        """Change the format, most often back to Parquet: what was rolled in between is then converted."""
+        process.client.handle.submit(AlterConfig({"segment.format": self.chance.choice(["log", "parquet", "parquet"])}))
 
     def _publish_older(self, process: Process) -> None:
         """Publish what a process knows that was suspended long ago."""
@@ -148,6 +153,7 @@ class TableStory(Story):
         """Clean up, and hold that each node's table reaches its newest Parquet segment; return how many rows it has."""
         process = Process(self, next(self._numbers))
         self.step = "last cleanup"
+        process.client.handle.submit(AlterConfig({"segment.format": "parquet"}))
         process.client.maintain()
         process.follow()
         process.client.clean_up_topic()

@@ -50,6 +50,13 @@ def decide_retention(topic: Topic, now: int) -> list[LogStartMoved]:
     return events
 
 
+def retained(topic: Topic, now: int) -> Topic:
+    """Return the topic without what has expired at `now` (ms)."""
+    for event in decide_retention(topic, now):
+        topic = evolve(topic, event)
+    return topic
+
+
 def decide_deletion(topic: Topic, command: DeleteRecords, now: int) -> list[LogStartMoved]:
     """Return the event that deletes the rows, none if they are deleted.
 

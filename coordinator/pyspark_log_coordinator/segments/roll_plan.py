@@ -23,6 +23,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
+from pyspark_log_coordinator.segments import retention
 from pyspark_log_storage.index import SEGMENT_ROWS_MAX
 
 if TYPE_CHECKING:
@@ -73,6 +74,13 @@ class RollJob(msgspec.Struct, frozen=True):
         return (self.chunks or self.segments)[-1].end_offset
 
     @property
+    def verb(self) -> str:
+        """What the job does to its rows, as a past participle."""
+        if self.chunks:
+            return "rolled"
+        return "converted to Parquet" if self.level == KEPT_LEVEL else "merged"
+
+    @property
     def timestamp_reached(self) -> int:
         """The largest timestamp of the partition up to the range's end (microseconds)."""
         return (self.chunks or self.segments)[-1].timestamp_reached
@@ -86,9 +94,12 @@ class RollJob(msgspec.Struct, frozen=True):
 def plan(topic: Topic, now: int, budget: int | None = None) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
-    Without a budget the jobs are small enough for inline maintenance, and convert nothing. A segment larger than the
-    budget is converted alone. Partitions with the most unrolled chunks come first.
+    Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
+    has expired. A segment larger than the budget is converted alone. Partitions with the most unrolled chunks come
+    first.
     """
+    if budget is not None:
+        topic = retention.retained(topic, now)
     jobs = []
     for number, partition in enumerate(topic.partitions):
         unrolled = sum(chunk.length for chunk in partition.chunks)

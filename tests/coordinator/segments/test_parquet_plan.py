@@ -13,9 +13,9 @@ LARGE = 1024**3 // MERGE_COUNT
 """Segments of this size are not merged, with the default segment.bytes."""
 
 
-def segmented(kinds, segment_format="parquet", size=100):
+def segmented(kinds, segment_format="parquet", size=100, **settings):
     """Return a topic with segments of ten rows: P for Parquet, a digit for the level of one of chunks."""
-    state = filled(len(kinds), segment_ms=HOUR, segment_format=segment_format)
+    state = filled(len(kinds), segment_ms=HOUR, segment_format=segment_format, **settings)
     for number, kind in enumerate(kinds):
         level = LEVEL_MAX if kind == "P" else int(kind)
         state = rolled(state, number * 10, number * 10 + 10, level=level, log_bytes=size, parquet=kind == "P")
@@ -121,6 +121,25 @@ def test_nothing_is_converted_that_is_parquet_or_will_be_merged_or_has_a_row_too
 
 def test_a_topic_of_chunks_keeps_its_segments():
     assert planned(segmented("333", segment_format="log"), 1000) == []
+
+
+@pytest.mark.parametrize(("bytes_", "converted"), [(150, [(20, 40)]), (0, []), (-1, [(0, 40)])])
+def test_what_has_expired_is_not_converted(bytes_, converted):
+    state = segmented("3333", retention_bytes=bytes_)
+    assert [(start, end) for start, end, *_ in planned(state, 1000)] == converted
+
+
+def test_what_has_expired_is_not_merged_by_maintenance():
+    kinds = "1" * (2 * MERGE_COUNT)
+    state = segmented(kinds, segment_format="log", retention_bytes=100 * (MERGE_COUNT + 3))
+    merged = (MERGE_COUNT - 3) * 10, (2 * MERGE_COUNT - 3) * 10
+    assert [(start, end) for start, end, *_ in planned(state, 10_000)] == [merged]
+
+
+def test_a_job_says_what_it_does():
+    chunks, merge = filled(3, flush_messages=1), segmented("1" * MERGE_COUNT)
+    jobs = [plan(each, 0, 10_000) for each in (chunks, merge, segmented("1P"), segmented("3"))]
+    assert [job.verb for [job] in jobs] == ["rolled", "merged", "merged", "converted to Parquet"]
 
 
 def test_what_is_merged_comes_first():
