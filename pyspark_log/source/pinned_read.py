@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _POSITIONS = {"partition": IntegerType(), "offset": LongType(), "timestamp": TimestampType()}
 _NOT_IN_FILES = {"topic", "timestampType"}
-_WHOLE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""Whatever the session says: a row that cannot be read is an error."""
+_AS_STORED = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "datetimeRebaseMode": "CORRECTED"}
+"""Whatever the session says: a row that cannot be read is an error, and times before 1900 are not changed."""
 _STARTS = ("subscribe", "assign", "starting", "ending", "versionAsOf")
 """How the options begin that say which rows are read."""
 
@@ -113,7 +113,7 @@ def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns
     stored = {name: StructField(name, kind) for name, kind in _POSITIONS.items()}
     stored |= {each.name: each for each in columns if each.name not in _NOT_IN_FILES}
     urls = [f"file://{path}" for each in parts for path in each.files]
-    read = spark.read.schema(StructType(list(stored.values()))).options(**_WHOLE)
+    read = spark.read.schema(StructType(list(stored.values()))).options(**_AS_STORED)
     frame = read.parquet(*urls)
     cuts = [_cut(each.rows) for each in parts if each.is_cut]
     if cuts:

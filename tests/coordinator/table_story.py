@@ -65,7 +65,8 @@ class TableStory(Story):
             ("delete records", 1, self._delete_records),
             ("retain", 1, self._retain),
             ("publish an older state", 2, self._publish_older),
-            ("change the format", 2, self._change_format),
+            ("roll chunks", 2, self._roll_chunks),
+            ("convert", 4, self._convert),
         ]
         if len(self.urls) > 1:
             steps.append(("follow", 3, Process.follow))
@@ -106,9 +107,14 @@ class TableStory(Story):
     def _retain(self, process: Process) -> None:
         process.client.handle.submit(AlterConfig({"retention.bytes": self.chance.choice(["-1", "9000", "20000"])}))
 
-    def _change_format(self, process: Process) -> None:
-        """Change the format, most often back to Parquet: what was rolled in between is then converted."""
-        process.client.handle.submit(AlterConfig({"segment.format": self.chance.choice(["log", "parquet", "parquet"])}))
+    def _roll_chunks(self, process: Process) -> None:
+        process.client.handle.submit(AlterConfig({"segment.format": "log"}))
+        process.write(process.client.batches(PRODUCER))
+        process.client.maintain()
+
+    def _convert(self, process: Process) -> None:
+        process.client.handle.submit(AlterConfig({"segment.format": "parquet"}))
+        process.client.maintain()
 
     def _publish_older(self, process: Process) -> None:
         """Publish what a process knows that was suspended long ago."""

@@ -36,7 +36,7 @@ def killed(story, kills):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("urls", "kills"), [(SINGLE, 60), (ON_THE_ROOT, 40)], ids=["one node", "three nodes"])
+@pytest.mark.parametrize(("urls", "kills"), [(SINGLE, 60), (ON_THE_ROOT, 70)], ids=["one node", "three nodes"])
 def test_after_each_kill_the_table_has_each_row_once_and_no_gap(urls, kills, tmp_path):
     story = TableStory(urls, tmp_path, seed=7)
     rows = killed(story, WANTED or kills)

@@ -122,6 +122,19 @@ def test_the_name_of_a_column_may_have_characters_that_mean_something_to_spark(s
     assert {(row["a.b"], row["back`tick"]) for row in frame.collect()} == {(n, n + 1) for n in range(20)}
 
 
+@pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
+def test_times_before_1900_are_as_they_are_stored_whatever_the_session_says_of_old_files(spark, tmp_path, mode):
+    times = [-62_135_596_800_000, -12_219_292_800_001, -2_208_988_800_001, 0]
+    log = PlainLog(tmp_path)
+    log.create("t", segment_format="parquet")
+    log.append("t", {0: [b"x"] * len(times)}, times_ms=times)
+    roll(log, "t", 0, 1)
+    with configured(spark, spark__sql__parquet__datetimeRebaseModeInRead=mode):
+        frame = pyspark_log.read(spark, log.path, "t")
+        assert scans(frame) == (1, 0)
+        assert [row[0] for row in frame.selectExpr("unix_millis(timestamp)").collect()] == times
+
+
 def test_each_run_of_parquet_segments_of_a_partition_is_read_by_spark(spark, tmp_path):
     log = PlainLog(tmp_path)
     log.create("t", 2, segment_format="parquet")

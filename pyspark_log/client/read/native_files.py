@@ -14,6 +14,7 @@ import msgspec
 from pyspark_log.client.read.planning import Range
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_storage import layout
+from pyspark_log_storage.errors import StoreError
 from pyspark_log_storage.local import LocalStore
 
 if TYPE_CHECKING:
@@ -74,12 +75,24 @@ def _divided(handle: TopicHandle, wanted: Range, rack: str) -> tuple[NativeRows,
 
 
 def _path(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str) -> str | None:
-    """Return the path of a segment's file on the nearest node that is a folder and holds it, or None."""
+    """Return the path of a segment's file on the nearest node that is a folder and holds it, or None.
+
+    A file that is missing, or has another length than the journal says, is left out: other readers turn to another
+    node, or say what is wrong.
+    """
     log, state = handle.log, handle.journal.state
     nodes = nearest_first(log, rack=rack, leader=state.partitions[partition].leader)
     key = layout.segment_file(handle.segment(partition, segment.name))
     for node in reachable_holders(log, state, nodes, segment.holders):
         store = log.node_store(node)
-        if isinstance(store, LocalStore) and not _GLOB & set(store.url):
+        if isinstance(store, LocalStore) and not _GLOB & set(store.url) and _size(store, key) == segment.log_bytes:
             return f"{store.url}/{key}"
     return None
+
+
+def _size(store: LocalStore, key: str) -> int | None:
+    """Return the number of bytes of a file, or None if it cannot be looked at."""
+    try:
+        return store.size(key)
+    except StoreError:
+        return None
