@@ -27,9 +27,11 @@ def main() -> int:
         return int(result.failure is not None)
     first, last = map(int, options.seeds.split(".."))
     began, failed, counts = time.monotonic(), [], Counter[str]()
+    ran = 0
     for seed in range(first, last):
         result = run(seed, options.operations, stale_list_seconds=stale)
         counts += result.counts
+        ran += 1
         if result.failure is not None:
             failed.append(seed)
             what = str(result.failure).splitlines() or [""]
@@ -38,7 +40,7 @@ def main() -> int:
             print(f"seed {seed} fails: {type(result.failure).__name__} ({where}): {what[0][:300]}", flush=True)
             if options.stop:
                 break
-    print(f"{last - first} seeds in {time.monotonic() - began:.0f} s, {len(failed)} failed; {_words(counts)}")
+    print(f"{ran} seeds in {time.monotonic() - began:.0f} s, {len(failed)} failed; {_words(counts)}")
     if failed:
         again = f"--seed {failed[0]} --operations {options.operations} --stale-lists {options.stale_lists}"
         print(f"replay with: python -m tests.simulator {again}")

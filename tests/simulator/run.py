@@ -151,8 +151,6 @@ def _populate(world: World) -> None:
 
 def _audit(world: World) -> None:
     """Hold what must be true once all have finished, and that cleaning up leaves only what is needed."""
-    rows = world.rows
-    assert rows is not None
 
     def look() -> None:
         process = world.begin("auditor")
@@ -162,6 +160,8 @@ def _audit(world: World) -> None:
         if isinstance(world, ReplicatedWorld):
             world.clock.pause(BUSY_MS / 1000)  # until all disks are mounted
         handle = actors.open_topic(process)
+        rows = world.rows
+        assert rows is not None
         _mend(process)
         if isinstance(world, ReplicatedWorld):
             whole = nemesis.put_right(world, process, handle, ROUNDS)
