@@ -124,6 +124,11 @@ def decode(data: bytes, name: str) -> list[Action]:
     return [decoding.decode(_action, _without_nulls(row), name, CorruptObject) for row in rows]
 
 
+def is_own(data: bytes) -> bool:
+    """Return whether a checkpoint is one of this product."""
+    return _place(data) is not None
+
+
 def _place(data: bytes) -> tuple[int, int] | None:
     """Return where the checksum is, which is in the footer, and so the last thing that looks like it."""
     found = None

@@ -14,6 +14,10 @@ is a hint from where to list on; the newest checkpoint that is listed counts, fo
 The protocol of the table has a writer feature that only this product knows (`WRITER_FEATURE`). So every engine reads
 the table, and those that follow the protocol refuse to change it: OPTIMIZE would rewrite its files, and VACUUM would
 delete every other file of the folder, the topic's journal among them.
+
+What another program adds nevertheless is foreign: versions, checkpoints without a checksum of ours, and every object
+with the number of a version that this product does not make, because other engines may read it: checkpoints in parts or
+with a UUID, compacted versions, checksums of versions.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from pyspark_log_storage.delta_actions import Action, AddFile, CommitInfo, Metad
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark_log_storage.store import Store
 
@@ -47,6 +51,8 @@ COMMIT_BYTES_MAX = 256 * 1024 * 1024
 """More than any version has. Of a larger object no more is read, and it is damaged."""
 CHECKPOINT_EVERY = 20
 """How many versions have one checkpoint."""
+VERSION_MAX = 2**62
+"""Larger numbers are no versions: engines count them with 64 bits."""
 
 _LAST_CHECKPOINT_BYTES_MAX = 64 * 1024
 _COMMIT, _CHECKPOINT = ".json", ".checkpoint.parquet"
@@ -67,7 +73,7 @@ class DeltaTable(msgspec.Struct):
     transactions: dict[str, int] = {}
     """The newest version that each application has noted."""
     foreign: tuple[int, ...] = ()
-    """The versions since the checkpoint that another program has made."""
+    """The versions of which another program has made something, since the checkpoint or that itself."""
     checkpoint: int = -1
     """The version of the newest checkpoint, or -1."""
 
@@ -107,7 +113,7 @@ def read(store: Store, folder: str) -> DeltaTable:
 def _read(store: Store, folder: str) -> DeltaTable:
     log = log_of(folder)
     hint = _last_checkpoint(store, log)
-    versions, checkpoints = _listed(store, log)
+    versions, checkpoints, foreign = _listed(store, log)
     newest = max(checkpoints, default=-1)
     if hint > newest:
         raise CorruptObject(f"{store.url}/{log}_last_checkpoint", f"there is no checkpoint of version {hint}")
@@ -119,14 +125,17 @@ def _read(store: Store, folder: str) -> DeltaTable:
             raise CorruptObject(f"{store.url}/{log}", f"it lacks version {found.version + 1}, and has {version}")
         key = commit_key(folder, version)
         found.apply(decode(store.read(key, 0, COMMIT_BYTES_MAX), f"{store.url}/{key}"))
+    found.foreign += foreign
     return found
 
 
 def newest_version(store: Store, folder: str) -> int:
-    """Return the number of the newest version or checkpoint, or -1, without reading any. Raises `StoreError`."""
-    log = log_of(folder)
-    numbers = (key.removeprefix(log).partition(".")[0] for key in store.list(log))
-    return max((int(number) for number in numbers if is_version(number)), default=-1)
+    """Return the largest number of a version, a checkpoint or something foreign, or -1. Raises `StoreError`.
+
+    Reads none of them.
+    """
+    numbers = (number for number, _ in _numbered(store, log_of(folder)) if number <= VERSION_MAX)
+    return max(numbers, default=-1)
 
 
 def publish(store: Store, folder: str, version: int, actions: Sequence[Action]) -> bool:
@@ -150,12 +159,14 @@ def write_checkpoint(store: Store, folder: str, table: DeltaTable) -> None:
 
 
 def delete_versions(store: Store, folder: str, before: int) -> None:
-    """Delete versions and checkpoints older than a checkpoint at version `before`, the oldest first."""
+    """Delete versions and checkpoints older than a checkpoint at version `before`, the oldest first.
+
+    What is foreign goes with them, also if its number is larger than that of any version.
+    """
     log = log_of(folder)
-    for key in list(store.list(log)):
-        number = key.removeprefix(log).partition(".")[0]
-        if is_version(number) and int(number) < before:
-            store.delete(key)
+    for number, ending in list(_numbered(store, log)):
+        if number < before or number > VERSION_MAX:
+            store.delete(f"{log}{number:020d}{ending}")
 
 
 def protocol_of(metadata: Metadata) -> Protocol:
@@ -250,24 +261,33 @@ def _checkpointed(store: Store, log: str, version: int) -> DeltaTable:
     if size > delta_checkpoint.BYTES_MAX:
         raise CorruptObject(name, f"it has {size} bytes; a checkpoint has at most {delta_checkpoint.BYTES_MAX}")
     found = DeltaTable(version - 1, checkpoint=version)
-    found.apply(delta_checkpoint.decode(store.read(key), name))
-    found.foreign = ()
+    data = store.read(key)
+    found.apply(delta_checkpoint.decode(data, name))
+    found.foreign = () if delta_checkpoint.is_own(data) else (version,)
     if found.protocol is None or found.metadata is None:
         raise CorruptObject(name, "it has no protocol, or no metadata")
     return found
 
 
-def _listed(store: Store, log: str) -> tuple[list[int], list[int]]:
-    """Return the versions and the checkpoints that there are, ascending."""
-    versions, checkpoints = [], []
+def _listed(store: Store, log: str) -> tuple[list[int], list[int], tuple[int, ...]]:
+    """Return the versions and the checkpoints that there are, ascending, and the numbers of what is foreign."""
+    versions, checkpoints, foreign = [], [], []
+    for number, ending in _numbered(store, log):
+        if number > VERSION_MAX or ending not in {_COMMIT, _CHECKPOINT}:
+            foreign.append(number)
+        elif ending == _COMMIT:
+            versions.append(number)
+        else:
+            checkpoints.append(number)
+    return versions, checkpoints, tuple(foreign)
+
+
+def _numbered(store: Store, log: str) -> Iterator[tuple[int, str]]:
+    """Yield number and ending of each object of a table's log that has the number of a version, ascending."""
     for key in store.list(log):
         number, dot, ending = key.removeprefix(log).partition(".")
         if is_version(number):
-            if dot + ending == _COMMIT:
-                versions.append(int(number))
-            elif dot + ending == _CHECKPOINT:
-                checkpoints.append(int(number))
-    return versions, checkpoints
+            yield int(number), dot + ending
 
 
 def _sum_of(lines: bytes) -> str:

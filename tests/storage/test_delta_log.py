@@ -171,7 +171,8 @@ def test_delta_rs_refuses_to_change_the_table(tmp_path, on_disk):
     assert read_by_delta_rs(tmp_path) == list(range(20))
 
 
-def test_delta_rs_may_write_a_checkpoint_of_the_table(tmp_path, on_disk):
+def test_a_checkpoint_that_delta_rs_has_written_is_read_and_is_foreign(tmp_path, on_disk):
     deltalake.DeltaTable(str(tmp_path / FOLDER)).create_checkpoint()
     found = delta_log.read(on_disk, FOLDER)
     assert (found.checkpoint, sorted(found.files)) == (2, ["a%20b.parquet", "b.parquet"])
+    assert found.foreign == (2,)

@@ -168,7 +168,7 @@ def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTab
         node=node,
         versions=", ".join(map(str, found.foreign)),
     )
-    return DeltaTable(found.version), False
+    return DeltaTable(max(found.version, delta_log.newest_version(store, folder))), False
 
 
 def _stats(partition: int, segment: SegmentRef) -> str:

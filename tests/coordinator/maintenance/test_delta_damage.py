@@ -9,7 +9,8 @@ import deltalake
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_storage import delta_log
+from pyspark_log_storage import delta_checkpoint, delta_log
+from pyspark_log_storage.delta_actions import Action
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.delta_reader import DeltaFolder
 
@@ -114,3 +115,47 @@ def test_a_file_that_another_program_adds_again_with_deleted_rows_is_put_right(t
     topic_cleanup.clean_up_topic(topic.handle)
     assert read(topic, DeltaFolder(tmp_path)) == dict(enumerate(topic.expected[0]))
     assert delta_log.read(topic.store, topic.folder).foreign == ()
+
+
+def lying_checkpoint(topic):
+    """Return the table without its first file, as another program writes a checkpoint."""
+    table = delta_log.read(topic.store, topic.folder)
+    added = [Action(add=each) for each in table.files.values()][1:]
+    data = delta_checkpoint.encode([Action(protocol=table.protocol), Action(metadata=table.metadata), *added])
+    mine, others = (b"pyspark_log.crc32c", b"parquet-cpp-arrow"), (b"another_name.crc32", b"parquet-of-others")
+    return data.replace(mine[0], others[0]).replace(mine[1], others[1])
+
+
+@pytest.mark.parametrize(
+    ("version", "ending"),
+    [
+        (SEGMENTS - 1, "checkpoint.parquet"),
+        (SEGMENTS - 1, "checkpoint.0000000001.0000000001.parquet"),
+        (SEGMENTS - 1, "checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet"),
+        (SEGMENTS + 5, "checkpoint.0000000001.0000000001.parquet"),
+        (2**63 - 1, "checkpoint.parquet"),
+    ],
+)
+def test_a_checkpoint_of_another_program_that_lies_is_put_right(topic, version, ending, tmp_path):
+    folder, right = DeltaFolder(tmp_path), dict(enumerate(topic.expected[0]))
+    topic.store.put(f"{topic.folder}_delta_log/{version:020d}.{ending}", lying_checkpoint(topic))
+    assert read(topic, folder) != right
+    check_put_right(topic, folder)
+
+
+@pytest.mark.parametrize(
+    ("version", "ending"), [(4, f"{6:020d}.compacted.json"), (6, "crc"), (7, "json/x"), (10**20 - 1, "json")]
+)
+def test_whatever_another_program_gives_the_number_of_a_version_is_deleted(topic, version, ending, tmp_path):
+    topic.store.put(f"{topic.folder}_delta_log/{version:020d}.{ending}", b"{}")
+    check_put_right(topic, DeltaFolder(tmp_path))
+
+
+def check_put_right(topic, folder):
+    """The next cleanup makes the table right, and the one after that has nothing to do."""
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert read(topic, folder) == dict(enumerate(topic.expected[0]))
+    after = topic.keys("_delta_log/")
+    assert [name.partition(".")[2] for name in after] == ["checkpoint.parquet", "json", ""]
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert topic.keys("_delta_log/") == after
