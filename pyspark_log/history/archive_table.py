@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from pyspark_log.history import archive_columns
 from pyspark_log.source.identifiers import quoted
 from pyspark_log_storage.errors import InvalidInput
 
@@ -30,6 +31,7 @@ Extent = tuple[int, int]
 
 _PREFIX = "pyspark_log.archive."
 _RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{1,18})")
+_WIDENING = "delta.enableTypeWidening"
 _NO_TABLE = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 _NO_TABLE_NAMED = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_TRANSACTION_LOG")
 
@@ -59,14 +61,17 @@ class ArchiveTable(NamedTuple):
 
     def state(self) -> ArchiveState | None:
         """Return what its properties say; None if there is no table. Raises `InvalidInput` if it is no archive."""
+        if not self.name.strip():
+            raise InvalidInput("table is empty; give the path or the name of a Delta table")
         try:
             detail = self.spark.sql(f"DESCRIBE DETAIL {self.identifier}").head()
         except AnalysisException as error:
             condition = error.getCondition() or ""
             if condition.startswith((*_NO_TABLE, *_NO_TABLE_NAMED)):
                 return None
-            if condition in {"DATA_SOURCE_NOT_FOUND", "PARSE_SYNTAX_ERROR"} or "delta" in condition.lower():
-                raise InvalidInput(f"{self.name}: {_without_stack(error)}") from None
+            known = {"DATA_SOURCE_NOT_FOUND", "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE"}
+            if isinstance(error, ParseException) or condition in known or "delta" in condition.lower():
+                raise InvalidInput(f"table {self.name!r}: {_first_line(error)}") from None
             raise
         assert detail is not None
         if detail["format"] != "delta":
@@ -102,14 +107,36 @@ class ArchiveTable(NamedTuple):
         )
 
     def append(self, frame: DataFrame, state: ArchiveState) -> None:
-        """Append rows that follow those of `state`, unless others were appended to these meanwhile."""
+        """Append rows that follow those of `state`, unless others were appended to these meanwhile.
+
+        Columns that are too narrow are made wider first. Raises `InvalidInput` if the table does not allow that.
+        """
         after = sum(end for _, end in state.offsets.values())
-        writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+        writer = self._held(frame).write.format("delta").mode("append").option("mergeSchema", "true")
         writer = writer.option("txnAppId", f"pyspark_log {state.topic_id}").option("txnVersion", after)
         if self._is_path:
             writer.save(self.name)
         else:
             writer.saveAsTable(self.name)
+
+    def _held(self, frame: DataFrame) -> DataFrame:
+        """Return rows as the table holds them, after its columns were made as wide as these. Raises `InvalidInput`."""
+        stored = self.rows(self.version()).schema
+        held = archive_columns.held_type(stored, frame.schema)
+        for path, narrow, wide in archive_columns.changed(stored, held):
+            properties = self.spark.sql(f"DESCRIBE DETAIL {self.identifier}").select("properties").head()
+            assert properties is not None
+            where = f"table {self.name}: column {path} is {narrow.simpleString()}, and the rows have {_ddl(wide)}"
+            if properties[0].get(_WIDENING) != "true":
+                raise InvalidInput(
+                    f"{where}. Let it become wider: ALTER TABLE {self.identifier} SET TBLPROPERTIES ('{_WIDENING}' = "
+                    "'true'); or archive into another table"
+                )
+            try:
+                self.spark.sql(f"ALTER TABLE {self.identifier} ALTER COLUMN {path} TYPE {_ddl(wide)}")
+            except PySparkException as error:
+                raise InvalidInput(f"{where}: {_first_line(error)}; archive into another table") from None
+        return archive_columns.as_type(frame, held)
 
     def record(self, state: ArchiveState) -> None:
         """Set the properties."""
@@ -151,5 +178,5 @@ def _offsets(text: str) -> dict[int, Extent]:
     return found
 
 
-def _without_stack(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:500]
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:500]

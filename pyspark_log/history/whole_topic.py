@@ -63,6 +63,7 @@ def _with_archive(
     version: int | None,
 ) -> DataFrame:
     from pyspark_log.client.opening import open_log
+    from pyspark_log.history import archive_columns
     from pyspark_log.history.archive import check_topic
     from pyspark_log_coordinator.journal import history
 
@@ -87,8 +88,4 @@ def _with_archive(
     stored = table.rows(table.version())
     seam = f.create_map(*(f.lit(each) for pair in known.items() for each in pair))[f.col("partition")]
     before = stored.where(f.col("partition").isin(list(known)) & (f.col("offset") < seam))
-    columns = [
-        (f.col(f"`{each.name}`") if each.name in stored.columns else f.lit(None)).cast(each.dataType).alias(each.name)
-        for each in frame.schema
-    ]
-    return before.select(*columns).unionAll(frame)
+    return archive_columns.as_type(before, frame.schema).unionAll(frame)
