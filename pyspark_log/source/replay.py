@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Literal
 
 from pyspark_log.spark_conf.source_python import source_is_found
+from pyspark_log_storage.column_types import RESERVED as OWN
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -56,11 +57,20 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     if version is not None:
         options["versionAsOf"] = str(version)
     with source_is_found():
-        if type(spark).__module__.startswith("pyspark.sql.connect"):  # the log is where the server is
-            return spark.read.format("pyspark_log").options(**options).load(path)
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            return _by_the_server(spark, path, options)
         from pyspark_log.source.pinned_read import pinned
 
         return pinned(spark, path, options)
+
+
+def _by_the_server(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
+    """Return a batch read. The log is where the server is, so only the columns say whether the topic is typed."""
+    given = {name: value for name, value in options.items() if name != "includeHeaders"}
+    without_headers = spark.read.format("pyspark_log").options(**given).load(path)
+    if without_headers.columns[0] == OWN[0]:  # its rows have none
+        return without_headers
+    return spark.read.format("pyspark_log").options(**options).load(path)
 
 
 def _option(name: Literal["start", "end"], bound: Bound, topic: str, partitions: Collection[int]) -> dict[str, str]:

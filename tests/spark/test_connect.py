@@ -12,9 +12,10 @@ import pytest
 
 from tests import class_archive
 from tests.bare_venv import bare_environment, bare_python, environment_with_pandas
+from tests.conftest import PACKAGE_FOLDERS
 from tests.log_reader import read_topic
 from tests.plain_log import PlainLog
-from tests.spark import connect_client
+from tests.spark import connect_client, connect_history
 from tests.spark.connect_client import ROWS
 from tests.spark.kills import wait_for
 
@@ -59,12 +60,18 @@ def server(tmp_path_factory):
         process.wait()
 
 
-def run(server, *command):
+def run(server, *command, **variables):
     """Run a client, and return what it prints."""
     quick = {
         name: class_archive.environment()[name] for name in ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
     }
-    environment = {**bare_environment(), **quick, "PYSPARK_PYTHON": str(server.python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {
+        **bare_environment(),
+        **quick,
+        "PYSPARK_PYTHON": str(server.python),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **variables,
+    }
     done = subprocess.run(
         list(map(str, command)), env=environment, cwd=server.folder, capture_output=True, text=True, check=False
     )
@@ -83,6 +90,25 @@ def test_a_client_without_the_package_reads_and_writes_through_spark_connect(ser
     name, condition, first_line = seen["error"]
     assert (name, condition) == ("AnalysisException", "PYTHON_DATA_SOURCE_ERROR")
     assert "topic 'nowhere' does not exist" in first_line
+
+
+def test_a_client_with_the_package_reads_parts_of_typed_topics_and_is_told_what_needs_another_session(server):
+    paths = os.pathsep.join(PACKAGE_FOLDERS)
+    folder = server.folder / "history"
+    shown = run(server, server.python, connect_history.__file__, server.address, folder, PYTHONPATH=paths)
+    seen = json.loads(shown.splitlines()[-1])
+    typed = ["topic", "partition", "offset", "timestamp", "id", "name"]
+    count = connect_history.ROWS
+    assert seen["typed"] == {"columns": typed, "ids": list(range(2 * count))}
+    assert seen["part"] == {"columns": typed, "ids": list(range(5, 15))}
+    assert seen["before"]["ids"] == list(range(count))
+    assert seen["records"]["ids"] == list(range(count))
+    assert "headers" in seen["records"]["columns"]
+    for name in ("foreach_batch", "archive", "read with an archive", "backfill"):
+        error, message = seen[name]
+        assert (name, error) == (name, "InvalidInput")
+        assert "Spark Connect" in message
+    assert not list(folder.glob("[!l]*")), "nothing was written beside the log"
 
 
 PIPELINE = """
