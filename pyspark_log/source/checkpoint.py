@@ -52,12 +52,12 @@ def parse(text: str, name: str) -> SourceOffset:
 
 
 def _text(spark: SparkSession, path: str) -> str:
-    """Return a file of the checkpoint, which may be on any file system that Spark knows."""
-    context = spark.sparkContext
-    jvm = context._jvm  # noqa: SLF001 -- pyspark has no public way to Hadoop's file systems
+    """Return a file of the checkpoint, which may be on any file system for which the session has settings."""
+    jvm = spark.sparkContext._jvm  # noqa: SLF001 -- pyspark has no public way to Hadoop's file systems
     assert jvm is not None
     file = jvm.org.apache.hadoop.fs.Path(path)
-    stream = file.getFileSystem(context._jsc.hadoopConfiguration()).open(file)  # noqa: SLF001 -- as above
+    settings = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 -- as above
+    stream = file.getFileSystem(settings).open(file)
     try:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:

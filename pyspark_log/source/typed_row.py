@@ -76,7 +76,8 @@ def _check_field(wanted: pa.Field, columns: pa.Schema, where: str) -> None:
     if not schema_evolution.can_be_read_as(stored.type, wanted.type):
         raise InvalidInput(
             f"{where}: column '{wanted.name}' has type {column_types.type_name(stored.type)}, not "
-            f"{column_types.type_name(wanted.type)}; remove .schema(), and cast after the read"
+            f"{column_types.type_name(wanted.type)}; if it has become wider since load(), load again, else remove "
+            ".schema(), and cast after the read"
         )
 
 
@@ -103,7 +104,7 @@ def rows(record: pa.RecordBatch, wanted: pa.Schema, split: Split, offset: int) -
     except ValueError as error:
         raise InvalidInput(
             f"topic {split.topic!r}, partition {split.partition}, from offset {offset}: {error}. The topic's columns "
-            "have changed since the query began; start it again, with a .schema() that fits or without one"
+            "have changed since load(); load again, with a .schema() that fits or without one, and start it again"
         ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 

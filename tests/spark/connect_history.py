@@ -27,7 +27,9 @@ def main():
         "typed": pyspark_log.read(spark, log, "typed"),
         "part": pyspark_log.replay(spark, log, "typed", {0: 5}, {0: 15}),
         "before": pyspark_log.read(spark, log, "typed", partitions=[0]).where("name IS NULL"),
-        "records": pyspark_log.read(spark, log, "records").selectExpr("*", "CAST(CAST(value AS STRING) AS BIGINT) AS id"),
+        "records": pyspark_log.read(spark, log, "records").selectExpr(
+            "*", "CAST(CAST(value AS STRING) AS BIGINT) AS id"
+        ),
     }.items():
         seen[name] = {"columns": frame.columns, "ids": sorted(row.id for row in frame.collect())}
     calls = {

@@ -155,6 +155,36 @@ def test_a_typed_topic_keeps_the_columns_with_which_the_query_began(
     assert seen.columns == [["topic", "partition", "offset", "timestamp", "name", "n"]] * 2
 
 
+def test_the_checkpoint_may_be_on_another_file_system_that_only_the_session_knows(
+    spark: SparkSession, log: PlainLog, tmp_path: Path
+) -> None:
+    """One of Hadoop's, as its clients of object stores are: no local path, and settings that are credentials there."""
+    settings = {
+        "fs.viewfs.mounttable.store.linkFallback": f"file://{tmp_path / 'disk'}",
+        "fs.viewfs.impl.disable.cache": "true",  # otherwise we would get Spark's own client, with its settings
+    }
+    (tmp_path / "disk").mkdir()
+    seen = Seen()
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        pyspark_log.foreach_batch(
+            spark,
+            log.path,
+            "t",
+            seen,
+            checkpoint="viewfs://store/checkpoint",
+            options={"startingOffsets": "earliest", "maxOffsetsPerTrigger": "60"},
+            trigger=ENOUGH_NOW,
+        ).awaitTermination()
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert [(number, native) for number, _, native in seen.batches] == [(0, True), (1, True)]
+    assert seen.rows == offsets(0, 40)
+    assert {each.name for each in (tmp_path / "disk" / "checkpoint" / "offsets").iterdir()} >= {"0", "1"}
+
+
 def test_an_error_of_the_function_fails_the_query_and_the_batch_is_repeated(
     spark: SparkSession, log: PlainLog, run: Callable[..., Seen], tmp_path: Path
 ) -> None:
