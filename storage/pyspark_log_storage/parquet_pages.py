@@ -10,6 +10,10 @@ from __future__ import annotations
 import msgspec
 
 _TYPE, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE = 1, 2, 3
+_NUMBER_OF_VALUES = 1
+"""The first field of all headers within the header of a page."""
+_DATA_PAGE, _DATA_PAGE_V2 = 5, 8
+"""The fields with these headers."""
 _DICTIONARY_PAGE = 2
 _DEPTH_MAX = 8
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _, _STRUCT = range(13)
@@ -29,25 +33,29 @@ class PageSizes(msgspec.Struct, frozen=True):
 
     all: int
     largest_dictionary: int
+    values: int
+    """How many values all columns have, nulls among them; of dictionaries as often as they are repeated."""
 
 
 def measure(data: bytes) -> PageSizes:
     """Return the sizes in the headers of the pages in `data`. Raises `WrongPagesError` if these are not all of it."""
     reader = _Reader(data)
-    total = dictionary = 0
+    total = dictionary = values = 0
     try:
         while reader.position < len(data):
             fields = reader.struct()
             size, stored = fields[_UNCOMPRESSED_SIZE], fields[_COMPRESSED_SIZE]
             reader.position += stored
-            if size < 0 or stored < 0 or reader.position > len(data):
-                raise WrongPagesError(f"a page has {stored} bytes, {size} when it is decompressed")
+            count = fields.get(_DATA_PAGE, 0) + fields.get(_DATA_PAGE_V2, 0)
+            if size < 0 or stored < 0 or count < 0 or reader.position > len(data):
+                raise WrongPagesError(f"a page has {stored} bytes, {size} when it is decompressed, of {count} values")
             total += size
+            values += count
             if fields[_TYPE] == _DICTIONARY_PAGE:
                 dictionary = max(dictionary, size)
     except (IndexError, KeyError) as error:
         raise WrongPagesError("a header of a page is cut") from error
-    return PageSizes(total, dictionary)
+    return PageSizes(total, dictionary, values)
 
 
 class _Reader:
@@ -58,7 +66,10 @@ class _Reader:
         self.position = 0
 
     def struct(self, depth: int = 0) -> dict[int, int]:
-        """Return the integers of a struct by the ids of their fields. Everything else is skipped."""
+        """Return the integers of a struct by the ids of their fields. Everything else is skipped.
+
+        Of a struct within it there is the integer in the first field.
+        """
         if depth > _DEPTH_MAX:
             raise WrongPagesError("a header of a page is too deep")
         found: dict[int, int] = {}
@@ -68,6 +79,8 @@ class _Reader:
             field = field + delta if delta else self._zigzag()
             if kind in {_I16, _I32, _I64}:
                 found[field] = self._zigzag()
+            elif kind == _STRUCT:
+                found[field] = self.struct(depth + 1).get(_NUMBER_OF_VALUES, 0)
             else:
                 self._skip(kind, depth)
         return found
@@ -80,7 +93,8 @@ class _Reader:
         elif kind in {_I16, _I32, _I64}:
             self._zigzag()
         elif kind == _BINARY:
-            self.position += self._varint()
+            length = self._varint()
+            self.position += length
         elif kind in {_TRUE, _FALSE}:  # a boolean is in the head of its field
             pass
         elif kind in {_BYTE, _DOUBLE}:

@@ -31,6 +31,7 @@ from pyspark_log_storage.column_conversion import as_newest
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.index import IndexEntry, Tail
 from pyspark_log_storage.parquet_footer import MAGIC, RowGroup
+from pyspark_log_storage.row_group_size import VALUES_MAX, values_of
 from pyspark_log_storage.schema import TIMESTAMP
 from pyspark_log_storage.segment_file import RowTooLarge, SegmentFile
 
@@ -85,7 +86,7 @@ class ParquetSegmentWriter:
         self._columns = file_schema(kind.schemas[-1])
         self._groups: list[RowGroup] = []
         self._rows: list[pa.RecordBatch] = []
-        self._size = 0
+        self._size = self._values = 0
         self._kind = (0, 0)
         self._times = (0, 0)
         self.end_offset = base_offset
@@ -98,8 +99,10 @@ class ParquetSegmentWriter:
         """Append the rows of a chunk. Raises `RowTooLarge`, `StoreError`."""
         if self._rows and leader_epoch != self._kind[1]:
             self._flush()
-        for rows in _pieces(batch):
-            if self._rows and self._size + rows.nbytes > ROW_GROUP_BYTES:
+        for rows in _pieces(as_newest(batch, self._schemas[-1])):
+            values = _values_of(rows)
+            is_full = self._size + rows.nbytes > ROW_GROUP_BYTES or self._values + values > VALUES_MAX
+            if self._rows and is_full:
                 self._flush()
             times = np.asarray(rows.column("timestamp").view(pa.int64()))
             low, high = int(times.min()), int(times.max())
@@ -110,8 +113,9 @@ class ParquetSegmentWriter:
                     max(high, self._times[1]),
                 )
             self._kind, self._times = (schema_id, leader_epoch), (low, high)
-            self._rows.append(as_newest(rows, self._schemas[-1]))
+            self._rows.append(rows)
             self._size += rows.nbytes
+            self._values += values
             self.end_offset += rows.num_rows
 
     def close(self) -> SegmentFile:
@@ -176,7 +180,7 @@ class ParquetSegmentWriter:
                 self._sink.crc,
             )
         )
-        self._size = 0
+        self._size = self._values = 0
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         """Return the writer of the file. The rows of its first row group tell which columns get dictionaries."""
@@ -220,17 +224,24 @@ def _has_statistics(kind: pa.DataType) -> bool:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in pieces of at most `ROW_GROUP_BYTES`, or of one row. Raises `RowTooLarge`."""
-    if batch.nbytes <= ROW_GROUP_BYTES:
+    """Yield a batch in pieces that fit into a row group, or of one row. Raises `RowTooLarge`."""
+    values = _values_of(batch)
+    if batch.nbytes <= ROW_GROUP_BYTES and values <= VALUES_MAX:
         yield batch
     elif batch.num_rows == 1:
-        if batch.nbytes > ROW_BYTES_MAX:
+        if batch.nbytes > ROW_BYTES_MAX or values > VALUES_MAX:
             raise RowTooLarge
         yield batch
     else:
         half = batch.num_rows // 2
         yield from _pieces(batch.slice(0, half))
         yield from _pieces(batch.slice(half))
+
+
+def _values_of(batch: pa.RecordBatch) -> int:
+    """Return how many values rows have in a file, at most."""
+    positions: int = len(_POSITIONS) * batch.num_rows
+    return values_of(batch.columns) + positions
 
 
 class _Sink:

@@ -1,7 +1,7 @@
 """A row group of a Parquet segment: read by its bytes and the segment's footer, without the rest of the file.
 
 The bytes are checked before Arrow decodes them, as those of a chunk are. Right checksums do not make them safe: a row
-group whose pages would take more memory than `DECODED_BYTES` is refused before it is decoded (`parquet_pages`), the
+group whose pages would take more memory than `DECODED_BYTES` is refused before it is decoded (`row_group_size`), the
 number of rows is compared, and strings are checked. Of a footer that is not trusted, pyarrow's descriptions of columns
 are not used: to look at one whose sizes are impossible ends the process.
 """
@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyspark_log_storage import decoding, parquet_footer, parquet_pages, untrusted_batch
-from pyspark_log_storage.chunk import DECODED_BYTES
+from pyspark_log_storage import decoding, parquet_footer, parquet_pages, row_group_size, untrusted_batch
 from pyspark_log_storage.errors import CorruptObject
 
 if TYPE_CHECKING:
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError, KeyError, TypeError)
 _FOOTERS_MAX = 32
-_OFFSET_BYTES = 4
 _position = attrgetter("position")
 
 
@@ -93,12 +90,9 @@ def _decode(
         schema = pa.schema([each for each in schema if each.name in columns])
     number = bisect_left(footer.entries, position, key=_position)
     try:
-        texts = _texts(schema) if _has_large_dictionary(data, rows, where) else []
-        source = pa.PythonFile(_Window(position, data, footer.file_bytes), mode="r")
-        file = pq.ParquetFile(source, metadata=footer.parquet, read_dictionary=texts)
-        found = file.read_row_group(number, columns=_leaves(file.schema, schema.names), use_threads=False)
-        _check_repeated(found, texts, where)
-        batch = _as_stored(found, schema)
+        columns_ = sum(row_group_size.leaves_of(each.type) for each in schema)
+        may_repeat = row_group_size.check_pages(data, rows, columns_, where)
+        batch = _read(footer, number, _Window(position, data, footer.file_bytes), schema, where, may_repeat=may_repeat)
         untrusted_batch.check(batch)
     except (untrusted_batch.WrongBatchError, parquet_pages.WrongPagesError, *_ARROW_ERRORS) as error:
         raise CorruptObject(where, f"Arrow cannot read it ({decoding.reason(error)})") from error
@@ -107,38 +101,33 @@ def _decode(
     return batch
 
 
-def _has_large_dictionary(data: bytes, rows: int, where: str) -> bool:
-    """Return whether a dictionary of a row group could make its `rows` rows too large.
+def _read(
+    footer: Footer, number: int, window: _Window, schema: pa.Schema, where: str, *, may_repeat: bool
+) -> pa.RecordBatch:
+    """Return the rows of a row group. With `may_repeat` texts are measured before their dictionaries are decoded."""
 
-    Raises `CorruptObject` if its pages are too large by themselves.
-    """
-    sizes = parquet_pages.measure(data)
-    if sizes.all > DECODED_BYTES:
-        raise CorruptObject(where, f"its rows would take {sizes.all} bytes; the maximum is {DECODED_BYTES}")
-    return sizes.largest_dictionary * rows > DECODED_BYTES
+    def opened(dictionaries: Sequence[str]) -> pq.ParquetFile:
+        return pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parquet, read_dictionary=dictionaries)
 
-
-def _texts(schema: pa.Schema) -> list[str]:
-    """Return the columns whose values a dictionary can repeat: their dictionaries are decoded after they are measured.
-
-    Parts of nested columns are not among them, because they are written without dictionaries.
-    """
-    return [each.name for each in schema if pa.types.is_binary(each.type) or pa.types.is_string(each.type)]
-
-
-def _check_repeated(found: pa.Table, texts: Sequence[str], where: str) -> None:
-    """Raise `CorruptObject` if columns that were read as dictionaries would take too much memory."""
-    size = found.nbytes
-    for name in texts:
-        for part in found.column(name).chunks:
-            size += pc.sum(pc.take(pc.binary_length(part.dictionary), part.indices)).as_py() or 0
-    if size > DECODED_BYTES + found.num_rows * _OFFSET_BYTES * len(texts):
-        raise CorruptObject(where, f"its rows would take {size} bytes; the maximum is {DECODED_BYTES}")
+    file = opened(())
+    found = file.metadata.row_group(number).num_rows
+    if found != footer.entries[number].rows:
+        raise CorruptObject(where, f"its Parquet footer says {found} rows")
+    row_group_size.check_types(file, schema, where)
+    paths = [file.schema.column(each).path for each in range(len(file.schema))]
+    if may_repeat:
+        texts, nested = row_group_size.texts_of(schema, paths)
+        if nested:
+            read = opened(nested).read_row_group(number, columns=nested, use_threads=False)
+            row_group_size.check_repeated(read, where)
+        file = opened(texts)
+    rows = file.read_row_group(number, columns=_leaves(paths, schema.names), use_threads=False)
+    row_group_size.check_repeated(rows, where)
+    return _as_stored(rows, schema)
 
 
-def _leaves(parquet: pq.ParquetSchema, names: Sequence[str]) -> list[str]:
-    """Return the paths of the columns `names`, which must exist. Those of a nested column are several."""
-    paths = [parquet.column(number).path for number in range(len(parquet))]
+def _leaves(paths: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the columns `names`, which must be among those with these paths. A nested column has several."""
     roots = {path.partition(".")[0] for path in paths} | set(paths)
     for name in names:
         if name not in roots:

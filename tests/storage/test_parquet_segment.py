@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_storage import chunk, parquet_footer, parquet_segment, row_group, segment
+from pyspark_log_storage import chunk, parquet_footer, parquet_segment, row_group, row_group_size, segment
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
@@ -334,7 +334,7 @@ def _in_groups(tail, old, new):
 
 
 def test_rows_that_would_take_too_much_memory_are_not_decoded(memory, monkeypatch):
-    monkeypatch.setattr(row_group, "DECODED_BYTES", 50)
+    monkeypatch.setattr(row_group_size, "DECODED_BYTES", 50)
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("it was decoded"))
     entry, *_ = entries_between(memory, KEY, BASE, BASE + 1)
     with pytest.raises(CorruptObject, match=r"would take .* bytes; the maximum is 50"):
@@ -363,7 +363,7 @@ def test_only_columns_whose_values_repeat_have_a_dictionary():
 @pytest.mark.parametrize(("rows", "refused"), [(10, False), (400, True)])
 def test_a_dictionary_that_is_repeated_too_often_is_not_decoded(monkeypatch, rows, refused):
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 2**30)
-    monkeypatch.setattr(row_group, "DECODED_BYTES", 2**23)
+    monkeypatch.setattr(row_group_size, "DECODED_BYTES", 2**23)
     store = MemoryStore()
     texts = [{"name": "a" * 500_000, "count": 1, "timestamp": START}, {"name": "b", "count": 1, "timestamp": START}]
     batch = pa.RecordBatch.from_pylist(texts * (rows // 2), OLD)
@@ -374,7 +374,7 @@ def test_a_dictionary_that_is_repeated_too_often_is_not_decoded(monkeypatch, row
         with pytest.raises(CorruptObject, match="would take"):
             row_group.read(store, KEY, entry.place(), (OLD,), "x")
     else:
-        monkeypatch.setattr(row_group, "_has_large_dictionary", lambda *_: True)
+        monkeypatch.setattr(row_group_size, "check_pages", lambda *_: True)
         assert row_group.read(store, KEY, entry.place(), (OLD,), "x") == batch
 
 
