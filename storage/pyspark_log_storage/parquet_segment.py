@@ -28,12 +28,13 @@ import pyarrow.parquet as pq
 from pyspark_log_storage import index, layout, parquet_footer, row_group
 from pyspark_log_storage.chunk import CHUNK_BYTES, DECODED_BYTES
 from pyspark_log_storage.column_conversion import as_newest
+from pyspark_log_storage.column_types import children
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.index import IndexEntry, Tail
 from pyspark_log_storage.parquet_footer import MAGIC, RowGroup
 from pyspark_log_storage.row_group_size import VALUES_MAX, values_of
 from pyspark_log_storage.schema import TIMESTAMP
-from pyspark_log_storage.segment_file import RowTooLarge, SegmentFile
+from pyspark_log_storage.segment_file import NotAsParquet, SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,8 +79,13 @@ class ParquetSegmentWriter:
         epochs: EpochStarts,
         kind: ParquetRows,
     ) -> None:
-        """`folder` ends with "/". `epochs` are the leader epochs of the rows, with their first offsets."""
+        """`folder` ends with "/". `epochs` are the leader epochs of the rows, with their first offsets.
+
+        Raises `NotAsParquet`, `StoreError`.
+        """
         assert layout.is_parquet(name)
+        if any(map(_is_empty, kind.schemas[-1])):
+            raise NotAsParquet
         self._store, self._key, self._name = store, f"{folder}{name}", name
         self._base_offset, self._epochs = base_offset, epochs
         self._partition, self._schemas, self._compression = kind.partition, kind.schemas, kind.compression
@@ -96,7 +102,7 @@ class ParquetSegmentWriter:
         self._parquet: pq.ParquetWriter | None = None
 
     def append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
-        """Append the rows of a chunk. Raises `RowTooLarge`, `StoreError`."""
+        """Append the rows of a chunk. Raises `NotAsParquet`, `StoreError`."""
         if self._rows and leader_epoch != self._kind[1]:
             self._flush()
         for rows in _pieces(as_newest(batch, self._schemas[-1])):
@@ -224,13 +230,13 @@ def _has_statistics(kind: pa.DataType) -> bool:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in pieces that fit into a row group, or of one row. Raises `RowTooLarge`."""
+    """Yield a batch in pieces that fit into a row group, or of one row. Raises `NotAsParquet`."""
     values = _values_of(batch)
     if batch.nbytes <= ROW_GROUP_BYTES and values <= VALUES_MAX:
         yield batch
     elif batch.num_rows == 1:
         if batch.nbytes > ROW_BYTES_MAX or values > VALUES_MAX:
-            raise RowTooLarge
+            raise NotAsParquet
         yield batch
     else:
         half = batch.num_rows // 2
@@ -242,6 +248,13 @@ def _values_of(batch: pa.RecordBatch) -> int:
     """Return how many values rows have in a file, at most."""
     positions: int = len(_POSITIONS) * batch.num_rows
     return values_of(batch.columns) + positions
+
+
+def _is_empty(field: pa.Field) -> bool:
+    """Return whether a struct in a column has no fields, which Spark allows and Parquet does not."""
+    if pa.types.is_struct(field.type) and field.type.num_fields == 0:
+        return True
+    return any(map(_is_empty, children(field.type)))
 
 
 class _Sink:

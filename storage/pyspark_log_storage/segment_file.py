@@ -31,8 +31,11 @@ class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     max_timestamp: int
 
 
-class RowTooLarge(Exception):
-    """A row is too large for a row group, which readers decode as a whole. Caught where segments are rolled."""
+class NotAsParquet(Exception):
+    """Rows cannot be in a Parquet file. Caught where segments are rolled.
+
+    One is too large for a row group, which readers decode as a whole, or a struct has no fields.
+    """
 
 
 class SegmentPlace(Protocol):

@@ -15,7 +15,7 @@ from pyspark_log_storage import chunk, parquet_footer, parquet_segment, row_grou
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
-from pyspark_log_storage.segment_file import RowTooLarge
+from pyspark_log_storage.segment_file import NotAsParquet
 from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore
 from tests.segment_reads import entries_between, entry_reaching
@@ -161,7 +161,7 @@ def test_a_large_chunk_becomes_several_row_groups():
 def test_a_row_that_no_reader_would_decode_is_refused(monkeypatch):
     monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1000)
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 500)
-    with pytest.raises(RowTooLarge):
+    with pytest.raises(NotAsParquet):
         write(MemoryStore(), [(batch_of([(b"v", 1), (b"v" * 2000, 2)]), 0, 3)])
 
 
@@ -170,6 +170,15 @@ def test_a_row_that_no_reader_would_decode_is_refused(monkeypatch):
 
 OLD = pa.schema([("name", pa.string()), ("count", pa.int32()), pa.field("timestamp", TIMESTAMP)])
 NEW = pa.schema([("name", pa.string()), ("count", pa.int64()), ("price", pa.float64()), OLD.field("timestamp")])
+
+
+@pytest.mark.parametrize("empty", [pa.struct([]), pa.list_(pa.field("element", pa.struct([])))])
+def test_columns_that_parquet_cannot_have_are_refused_before_a_file_is_begun(empty):
+    store = MemoryStore()
+    schema = pa.schema([pa.field("nothing", empty), pa.field("timestamp", TIMESTAMP, nullable=False)])
+    with pytest.raises(NotAsParquet):
+        write(store, [], schemas=(schema,))
+    assert list(store.list("")) == []
 
 
 def test_rows_of_an_older_schema_have_the_columns_of_the_newest():

@@ -12,7 +12,7 @@ from pyspark_log_storage import parquet_footer, parquet_segment, row_group, row_
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.schema import RECORD, RECORD_WITH_HEADERS, TIMESTAMP
-from pyspark_log_storage.segment_file import RowTooLarge
+from pyspark_log_storage.segment_file import NotAsParquet
 from tests.memory_store import MemoryStore
 from tests.storage import random_columns
 from tests.storage.hostile_parquet import BASE, KEY, forged
@@ -103,7 +103,7 @@ def test_row_groups_are_written_so_that_they_are_read(monkeypatch, seed):
 
 def test_a_row_of_too_many_values_is_not_written():
     rows = records(1, headers=headers(VALUES_MAX, b"")).to_batches()
-    with pytest.raises(RowTooLarge):
+    with pytest.raises(NotAsParquet):
         written(rows, RECORD_WITH_HEADERS)
 
 

@@ -21,7 +21,7 @@ from pyspark_log_storage.chunk import CHUNK_BYTES
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
 from pyspark_log_storage.fan_out import FanOutWriter
 from pyspark_log_storage.node import require_marker, require_written
-from pyspark_log_storage.segment_file import RowTooLarge
+from pyspark_log_storage.segment_file import NotAsParquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,8 +45,8 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
     """
     try:
         return _run(store_at, work, environment)
-    except RowTooLarge:
-        # Its rows are stored as chunks, which may have any size. The level keeps others from trying it again.
+    except NotAsParquet:
+        # Its rows are stored as chunks, which may be any. The level keeps others from trying it again.
         job = msgspec.structs.replace(work.job, parquet=False, level=KEPT_LEVEL)
         return _run(store_at, msgspec.structs.replace(work, job=job), environment)
 

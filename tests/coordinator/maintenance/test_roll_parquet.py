@@ -67,6 +67,14 @@ def test_a_row_too_large_for_a_row_group_leaves_the_segment_a_log(topic, monkeyp
     topic.check()
 
 
+def test_columns_that_parquet_cannot_have_leave_the_segment_a_log(topic, monkeypatch):
+    monkeypatch.setattr(parquet_segment, "_is_empty", lambda field: field.name == "value")
+    topic.fill(2)
+    topic.roll()
+    assert [key.rpartition(".")[2] for key in topic.keys("0/")] == ["index", "log"]
+    topic.check()
+
+
 def test_a_damaged_chunk_fails_the_job_and_leaves_nothing(topic):
     topic.fill(3)
     file = topic.handle.journal.state.files[1].name
