@@ -101,7 +101,7 @@ def test_a_store_that_hangs_delays_no_process(stores):
     for n in range(1, 101):
         assert slots.propose(n, b"%d" % n) == b"%d" % n
         assert slots.read(n) == b"%d" % n
-    assert time.monotonic() - began < quorum.ANSWER_SECONDS
+    assert time.monotonic() - began < 100 * quorum.ANSWER_SECONDS / 4  # waiting for it would take 100 times so long
     release.set()
 
 

@@ -79,6 +79,7 @@ def test_no_process_leads_twice_at_one_entry(stores):
     assert b"three" not in [held["0"] for held in stores.held(2) if "0" in held]
 
 
+@pytest.mark.on_disk("s3fs refuses to work in a forked process")
 def test_a_forked_process_does_not_lead(stores, monkeypatch):
     slots = stores.open()
     slots.propose(1, b"one")

@@ -233,6 +233,7 @@ def test_marked_stores_belong_together():
 # One register is lost
 
 
+@pytest.mark.on_disk("an object store has no spares")
 @pytest.mark.parametrize("seed", range(10))
 def test_an_entry_that_two_of_three_stores_have_outlives_the_loss_of_a_register(seed):
     cluster = Cluster(seed)
@@ -247,6 +248,7 @@ def test_an_entry_that_two_of_three_stores_have_outlives_the_loss_of_a_register(
     assert cluster.open().refresh().items == ("item-0", "item-1", "item-2", "other")
 
 
+@pytest.mark.on_disk("an object store has no spares")
 def test_a_former_leader_does_not_overrule_a_vote_that_was_closed_and_lost():
     cluster = Cluster()
     leader = cluster.open()
@@ -259,6 +261,7 @@ def test_a_former_leader_does_not_overrule_a_vote_that_was_closed_and_lost():
     assert cluster.open().refresh().items == ("item-0", "item-1", "other-2", "late")
 
 
+@pytest.mark.on_disk("an object store has no spares")
 def test_a_register_that_is_lost_is_made_again_by_mending(cluster):
     journal = cluster.open()
     fill(journal, 3)
