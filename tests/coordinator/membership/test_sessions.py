@@ -155,6 +155,7 @@ def test_a_member_that_commits_often_writes_few_heartbeats(monkeypatch):
     assert 20 <= len(beats) <= 26
 
 
+@pytest.mark.on_disk("an object store has no spares")
 def test_a_change_is_found_although_only_the_spare_of_its_entry_is_left():
     world = Processes()
     a, b = world.consumer(), world.consumer()
