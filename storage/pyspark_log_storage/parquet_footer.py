@@ -24,8 +24,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_log_storage import decoding
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage import column_types, decoding, schema
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
 from pyspark_log_storage.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
 from pyspark_log_storage.ranges import Count, Int64, UInt32
 from pyspark_log_storage.segment_file import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX
@@ -44,6 +44,7 @@ _GUESSED_BYTES = 64 * 1024
 """How much is read at once from the end of a file: most tails are smaller."""
 _MARK = re.compile(rb"tail at ([0-9]{20}), crc32c ([0-9a-f]{8})")
 _CRC_DIGITS = 8
+_RECORD = [name for name in schema.RECORD_WITH_HEADERS.names if name != "timestamp"]
 _LENGTH = struct.Struct("<I")
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError, KeyError)
 
@@ -175,6 +176,21 @@ def _check(
             f"its footer says {found[0]} row groups of {found[1]} rows where the segment has {len(entries)} of {rows}"
         )
         raise CorruptObject(name, detail)
+
+
+def typed_columns(footer: Footer, name: str) -> pa.Schema | None:
+    """Return the schema of the rows in a file, that of a typed topic; None if it has records.
+
+    It is the topic's newest when the file was written. Raises `CorruptObject`, which names the segment as `name`.
+    """
+    try:
+        found = footer.parquet.schema.to_arrow_schema()
+        columns = pa.schema([each for each in found if each.name not in column_types.RESERVED])
+        if columns.names == _RECORD:
+            return None
+        return schema.typed(column_types.from_json(column_types.to_json(columns)))
+    except (InvalidRecord, *_ARROW_ERRORS) as error:
+        raise CorruptObject(name, f"its columns are not those of a topic ({decoding.reason(error)})") from error
 
 
 def _tail_position(data: bytes, size: int, name: str) -> int:

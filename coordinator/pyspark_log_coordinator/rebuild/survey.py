@@ -13,7 +13,7 @@ import msgspec
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.model.node_order import by_number
 from pyspark_log_coordinator.model.partition import NodeId
-from pyspark_log_coordinator.rebuild import folder_scan, given_nodes, salvage, topic_plan
+from pyspark_log_coordinator.rebuild import folder_scan, found_columns, given_nodes, salvage, topic_plan
 from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, TopicFolder
 from pyspark_log_coordinator.rebuild.given_nodes import GivenNode
 from pyspark_log_coordinator.rebuild.lost_journals import LostJournals
@@ -99,7 +99,9 @@ def survey(
         for folder in folder_scan.topic_folders(store):
             found.setdefault(folder, {})[name] = folder_scan.scan(store, folder, environment, progress)
     chosen, left_out = _choose(found)
-    plans = [_plan(node_stores, folder, found[folder]) for folder in chosen]
+    schemas = {folder: found_columns.schemas_of(node_stores, folder, found[folder]) for folder in chosen}
+    left_out += tuple((folder, found_columns.NONE) for folder, known in schemas.items() if known is None)
+    plans = [_plan(node_stores, folder, found[folder], known) for folder, known in schemas.items() if known is not None]
     known = sorted((one for plan in plans if (one := plan.description) is not None), key=lambda one: one.number)
     nodes = {each.node_id: each for one in known for each in one.nodes}
     former = {(each.node_id, each.marker.incarnation) for each in given}
@@ -151,11 +153,17 @@ def _age(contents: Mapping[NodeId, FolderContents]) -> tuple[int, int]:
     return (0 if description is None else description.created_ms), newest
 
 
-def _plan(stores: Mapping[NodeId, Store], folder: TopicFolder, found: Mapping[NodeId, FolderContents]) -> TopicPlan:
+def _plan(
+    stores: Mapping[NodeId, Store],
+    folder: TopicFolder,
+    found: Mapping[NodeId, FolderContents],
+    schemas: tuple[bytes, ...],
+) -> TopicPlan:
     description = topic_plan.newest_description(found)
     good = {name: _good_chunks(stores[name], folder, description) for name in found}
-    schemas = schema.decode_all(topic_plan.schemas_of(description), f"topic {folder.topic!r}")
-    return topic_plan.plan_topic(folder, found, good, tuple(stores), _salvages(stores, folder, found, schemas))
+    decoded = schema.decode_all(schemas, f"topic {folder.topic!r}")
+    salvages = _salvages(stores, folder, found, decoded)
+    return topic_plan.plan_topic(folder, found, good, tuple(stores), salvages, schemas)
 
 
 def _salvages(

@@ -15,7 +15,6 @@ from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
 from pyspark_log_coordinator.rebuild.partition_plan import PartitionPlan, PartitionPlanner
-from pyspark_log_storage import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +38,7 @@ class TopicPlan(msgspec.Struct, frozen=True):
     """The number of its journal's first entry."""
     description: Description | None
     config: TopicConfig
+    schemas: tuple[bytes, ...]
     partitions: tuple[PartitionPlan, ...]
     files: dict[int, tuple[str, tuple[NodeId, ...]]]
     """Name and holders of the append files that chunks are in, by the numbers of the description."""
@@ -69,21 +69,15 @@ def newest_description(folders: Mapping[NodeId, FolderContents]) -> Description 
     return msgspec.structs.replace(newest, created_ms=known.created_ms, nodes=known.nodes)
 
 
-def schemas_of(description: Description | None) -> tuple[bytes, ...]:
-    """Return the stored schemas of a topic: those of records, if nothing says which."""
-    if description is not None:
-        return description.topic.schemas
-    return tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS)
-
-
 def plan_topic(
     folder: TopicFolder,
     folders: Mapping[NodeId, FolderContents],
     good: Mapping[NodeId, frozenset[GoodChunk]],
     nodes: Sequence[NodeId],
-    salvages: Sequence[Salvage] = (),
+    salvages: Sequence[Salvage],
+    schemas: tuple[bytes, ...],
 ) -> TopicPlan:
-    """Return what a topic will be.
+    """Return what a topic with these stored `schemas` will be.
 
     `good` are the chunks of the newest description that each node has whole, `salvages` the remains of segments that
     no node has whole.
@@ -99,6 +93,7 @@ def plan_topic(
         entry=next_number(max(each.newest for each in folders.values())),
         description=description,
         config=TopicConfig(retention_ms=UNLIMITED) if known is None else known.config,
+        schemas=schemas,
         partitions=partitions,
         files=files,
         producers={} if known is None else _producers(known, partitions),

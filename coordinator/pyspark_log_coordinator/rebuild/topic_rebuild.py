@@ -10,7 +10,7 @@ import msgspec
 from pyspark_log_coordinator.cluster.machine import TopicRecord
 from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.model.topic_state import FileRef
-from pyspark_log_coordinator.rebuild import salvage, topic_plan
+from pyspark_log_coordinator.rebuild import salvage
 from pyspark_log_coordinator.topic.restore import RestoredPartition, TopicRestored
 from pyspark_log_storage import layout, schema, segment, transfer
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
@@ -33,7 +33,7 @@ class TopicRebuild:
     def __init__(self, plan: TopicPlan, stores: dict[NodeId, Store]) -> None:
         self.plan = plan
         self._stores = stores
-        self._schemas = topic_plan.schemas_of(plan.description)
+        self._schemas = plan.schemas
         self._files = {number: list(nodes) for number, (_, nodes) in plan.files.items()}
         self._segments = {
             (number, each.file.name): list(each.nodes)
