@@ -69,6 +69,8 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
     leader_epochs: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=LEADER_EPOCHS_MAX)]
     """Leader epochs with their first offsets, as in the header of a .log."""
     row_groups: tuple[RowGroup, ...]
+    of: str = ""
+    """`<topic>/<topic id>/<partition>`, whose rows these are; empty in files of older versions."""
 
     def entries(self) -> list[IndexEntry]:
         """Return the entries that the segment's index must have."""
@@ -109,9 +111,11 @@ def encode_metadata(segment: SegmentMetadata, tail_position: int) -> dict[str, s
     return {SEGMENT_KEY: msgspec.json.encode(segment).decode(), TAIL_KEY: mark}
 
 
-def new_metadata(base_offset: int, epochs: tuple[tuple[int, int], ...], groups: list[RowGroup]) -> SegmentMetadata:
-    """Return the metadata of a segment in the version that is written."""
-    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups))
+def new_metadata(
+    key: str, base_offset: int, epochs: tuple[tuple[int, int], ...], groups: list[RowGroup]
+) -> SegmentMetadata:
+    """Return the metadata of the segment at `key` in the version that is written."""
+    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), _of(key))
 
 
 def sealed(tail: bytes) -> bytes:
@@ -124,7 +128,7 @@ def sealed(tail: bytes) -> bytes:
 def read(store: Readable, key: str) -> Footer:
     """Return the footer of the .parquet at `key`. Reads its tail, in one or two reads.
 
-    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    Raises `CorruptObject`, also if it is another partition's, `NewerFormat`, `StoreError`.
     """
     name = f"segment {store.url}/{key}"
     size = store.size(key)
@@ -137,7 +141,17 @@ def read(store: Readable, key: str) -> Footer:
     tail = data[position - begin :]
     if len(tail) != size - position:
         raise CorruptObject(name, "it changed its length while it was read")
-    return decode(tail, position, name)
+    found = decode(tail, position, name)
+    of = found.segment.of.split("/")
+    place = key.split("/")[:-1][-len(of) :]  # of a file that was copied elsewhere not all of it may be there
+    if found.segment.of and place != of[len(of) - len(place) :]:
+        raise CorruptObject(name, f"it is a segment of {found.segment.of}")
+    return found
+
+
+def _of(key: str) -> str:
+    """Return what of topic, topic id and partition is in the key of a segment."""
+    return "/".join(key.split("/")[-4:-1])
 
 
 def decode(tail: bytes, position: int, name: str) -> Footer:

@@ -129,7 +129,7 @@ class ParquetSegmentWriter:
         self._flush()
         assert self._parquet is not None, "a segment has rows"
         position = self._sink.position
-        metadata = parquet_footer.new_metadata(self._base_offset, self._epochs, self._groups)
+        metadata = parquet_footer.new_metadata(self._key, self._base_offset, self._epochs, self._groups)
         self._parquet.add_key_value_metadata(parquet_footer.encode_metadata(metadata, position))
         self._sink.hold()
         self._parquet.close()
@@ -306,18 +306,30 @@ class _Sink:
 def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
     """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
 
-    With `schemas` a row group whose rows cannot be decoded is damaged, too. Keeps one in memory. Raises `CorruptObject`
-    at the first damaged one; if the footer is damaged that is before the first.
+    With `schemas` a row group is damaged, too, whose rows cannot be decoded, or have another partition or other offsets
+    than the segment: readers of this product do not look at these columns, and others go by them. Keeps one row group
+    in memory. Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
     """
     footer = parquet_footer.read(store, key)
     name = f"segment {store.url}/{key}"
     check_begin(store.read(key, 0, len(MAGIC)), name)
+    placed = [pa.schema([*_POSITIONS, *each]) for each in schemas or ()]
     for entry in footer.entries:
         if schemas is None:
             row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
         else:
-            row_group.read_by(store, key, footer, entry, schemas)
+            _check_positions(row_group.read_by(store, key, footer, entry, placed), entry, key, name)
         yield entry
+
+
+def _check_positions(rows: pa.RecordBatch, entry: IndexEntry, key: str, name: str) -> None:
+    """Raise `CorruptObject` unless rows have the partition in the segment's key, and the offsets of their entry."""
+    partition = key.split("/")[-2]
+    offsets = np.arange(entry.base_offset, entry.end_offset, dtype=np.int64)
+    for column, wanted in ("partition", np.full(len(offsets), int(partition), np.int32)), ("offset", offsets):
+        found = rows.column(column)
+        if found.null_count or not np.array_equal(np.asarray(found), wanted):
+            raise CorruptObject(f"{name} at byte {entry.position}", f"its rows have a wrong {column}")
 
 
 def check_begin(data: bytes, name: str) -> None:

@@ -25,7 +25,7 @@ def forged(table: pa.Table, **options: Any) -> MemoryStore:
         sink.begin()
         writer.write_table(table, row_group_size=len(table))
         group = RowGroup(len(table), sink.position - len(MAGIC), 0, 0, 0, 0, sink.crc)
-        metadata = parquet_footer.new_metadata(BASE, ((0, BASE),), [group])
+        metadata = parquet_footer.new_metadata(KEY, BASE, ((0, BASE),), [group])
         writer.add_key_value_metadata(parquet_footer.encode_metadata(metadata, sink.position))
         sink.hold()
     output.write(parquet_footer.sealed(sink.held()))

@@ -20,7 +20,7 @@ from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore
 from tests.segment_reads import entries_between, entry_reaching
 
-FOLDER = "topics/t/1/0/"
+FOLDER = "topics/t/1/2/"
 NAME = "00000000000000001000-00000000000000000007-abc.parquet"
 KEY = FOLDER + NAME
 BASE = 1000

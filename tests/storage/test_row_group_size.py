@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log_storage import parquet_footer, parquet_segment, row_group, row_group_size, segment
+from pyspark_log_storage import parquet_footer, parquet_segment, row_group, row_group_size
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.schema import RECORD, RECORD_WITH_HEADERS, TIMESTAMP
@@ -67,8 +67,9 @@ def test_a_row_group_that_would_become_large_is_refused_before_it_is_decoded(mon
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", only_as_dictionaries)
     schema = RECORD_WITH_HEADERS if "headers" in LARGE[name].column_names else RECORD
+    footer = parquet_footer.read(store, KEY)
     with pytest.raises(CorruptObject, match=r"would take|values|has type"):
-        segment.scan(store, KEY, (schema,))
+        row_group.read_by(store, KEY, footer, footer.entries[0], (schema,))
 
 
 def test_a_row_group_of_another_number_of_rows_than_its_parquet_footer_says_is_refused():

@@ -75,6 +75,21 @@ def test_columns_that_parquet_cannot_have_leave_the_segment_a_log(topic, monkeyp
     topic.check()
 
 
+def test_segments_of_two_partitions_that_are_swapped_are_noticed():
+    topic = StoredTopic(partitions=2, **NOW)
+    topic.fill(2, partitions=(0, 1))
+    for partition in (0, 1):
+        topic.roll(partition=partition)
+    keys = [topic.segment_key(partition=partition) for partition in (0, 1)]
+    for ending in ("", ".index"):
+        first, second = (topic.store.read(f"{key}{ending}") for key in keys)
+        topic.store.put(f"{keys[0]}{ending}", second)
+        topic.store.put(f"{keys[1]}{ending}", first)
+    with pytest.raises(CorruptObject, match="it is a segment of"):
+        topic.read()
+    assert [each.partition for each in verify(topic.handle).findings] == [0, 1]
+
+
 def test_a_damaged_chunk_fails_the_job_and_leaves_nothing(topic):
     topic.fill(3)
     file = topic.handle.journal.state.files[1].name

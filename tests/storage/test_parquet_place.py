@@ -1,0 +1,58 @@
+"""A Parquet segment says whose rows it has: one in the place of another is refused, and wrong positions are found."""
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log_storage import row_group, segment
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.schema import RECORD, RECORD_SCHEMAS
+from tests.memory_store import MemoryStore
+from tests.plain_log import record
+from tests.storage import hostile_parquet
+
+NAME = "00000000000000001000-00000000000000000007-abc.parquet"
+KEY = f"topics/t/1/2/{NAME}"
+RECORDS = record([b"a", b"b"])
+
+
+@pytest.fixture
+def whole():
+    store = MemoryStore()
+    kind = ParquetRows(2, RECORD_SCHEMAS, "lz4")
+    writer = ParquetSegmentWriter(store, "topics/t/1/2/", NAME, 1000, ((3, 1000),), kind)
+    writer.append(RECORDS, 0, 3)
+    writer.close()
+    return store
+
+
+def test_a_reader_refuses_the_segment_of_another_partition(whole):
+    entry, *_ = segment.scan(whole, KEY)
+    for place in ("topics/t/1/0/", "topics/t/2/2/", "topics/u/1/2/", "2/2/"):
+        other = MemoryStore()
+        other.put(f"{place}{NAME}", whole.read(KEY))
+        with pytest.raises(CorruptObject, match="it is a segment of t/1/2"):
+            row_group.read(other, f"{place}{NAME}", entry.place(), RECORD_SCHEMAS, "x")
+        with pytest.raises(CorruptObject, match="it is a segment of t/1/2"):
+            segment.scan(other, f"{place}{NAME}")
+
+
+@pytest.mark.parametrize("place", ["", "2/", "1/2/", "set-aside/7/topics/t/1/2/"])
+def test_a_segment_that_was_copied_elsewhere_is_read(whole, place):
+    whole.put(f"{place}{NAME}", whole.read(KEY))
+    assert segment.scan(whole, f"{place}{NAME}") == segment.scan(whole, KEY)
+
+
+@pytest.mark.parametrize(
+    ("partition", "offsets", "wrong"),
+    [(0, [1000, 1001], None), (1, [1000, 1001], "partition"), (0, [1001, 1000], "offset"), (0, [1000, None], "offset")],
+)
+def test_a_scan_of_the_rows_finds_positions_that_only_other_engines_read(partition, offsets, wrong):
+    positions = {"partition": pa.array([partition] * 2, pa.int32()), "offset": pa.array(offsets, pa.int64())}
+    rows = pa.table({**positions, **{name: RECORDS.column(name) for name in RECORD.names}})
+    store = hostile_parquet.forged(rows)
+    if wrong is None:
+        assert len(segment.scan(store, hostile_parquet.KEY, RECORD_SCHEMAS)) == 1
+    else:
+        with pytest.raises(CorruptObject, match=f"its rows have a wrong {wrong}"):
+            segment.scan(store, hostile_parquet.KEY, RECORD_SCHEMAS)
