@@ -107,7 +107,9 @@ def _read(
     """Return the rows of a row group. With `may_repeat` texts are measured before their dictionaries are decoded."""
 
     def opened(dictionaries: Sequence[str]) -> pq.ParquetFile:
-        return pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parquet, read_dictionary=dictionaries)
+        # Reads ahead would be made by Arrow's threads, and one that is left over may abort the process when it ends.
+        source = pa.PythonFile(window, mode="r")
+        return pq.ParquetFile(source, metadata=footer.parquet, read_dictionary=dictionaries, pre_buffer=False)
 
     file = opened(())
     found = file.metadata.row_group(number).num_rows

@@ -1,6 +1,7 @@
 """Row groups that are small and would become large are refused before they are decoded, and none is written."""
 
 import random
+import threading
 
 import msgspec
 import numpy as np
@@ -118,3 +119,19 @@ def test_columns_that_a_row_group_gets_when_it_is_written_count(monkeypatch):
     writer.append(records(600).to_batches()[0].cast(RECORD), 0, 0)
     writer.close()
     assert all(entry.rows * 100 < 2**14 for entry in parquet_footer.read(store, KEY).entries)
+
+
+def test_rows_are_decoded_by_the_thread_that_reads_them(monkeypatch):
+    """Arrow's own threads would call Python for the bytes, which aborts a process that ends meanwhile."""
+    threads = set()
+    reading = row_group._Window.read_buffer
+
+    def noted(window, size):
+        threads.add(threading.get_ident())
+        return reading(window, size)
+
+    monkeypatch.setattr(row_group._Window, "read_buffer", noted)
+    store = written(records(50).to_batches(), RECORD)
+    footer = parquet_footer.read(store, KEY)
+    row_group.read_by(store, KEY, footer, footer.entries[0], (RECORD,))
+    assert threads == {threading.get_ident()}
