@@ -31,8 +31,6 @@ _DECODED_BYTES_MAX = 1024 * 1024 * 1024
 _CHECKSUM, _ZEROS = "pyspark_log.crc32c", b"0" * 8
 _PLACE = re.compile(rb"pyspark_log\.crc32c.{1,2}([0-9a-f]{8})", re.DOTALL)
 """A text of 8 characters follows its name with its type, or its length, in between."""
-_OURS = b"parquet-cpp-arrow"
-"""Who writes checkpoints with a checksum, as the footer says: pyarrow."""
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _NAMES = pa.list_(pa.string())
@@ -103,30 +101,26 @@ def encode(actions: Sequence[Action]) -> bytes:
 def decode(data: bytes, name: str) -> list[Action]:
     """Return the actions of a checkpoint, which is the object `name`. Raises `CorruptObject`.
 
-    That of another program has no checksum.
+    That of another program is refused before it is read: the table is published anew in any case, and a small file may
+    have more rows than fit into memory.
     """
     place = _place(data)
-    if place is None and _OURS in data:
-        raise CorruptObject(name, "it has no checksum")
-    if place is not None:
-        zeroed = _ZEROS.join((data[: place[0]], data[place[1] :]))
-        if data[slice(*place)] != b"%08x" % google_crc32c.value(zeroed):
-            raise CorruptObject(name, "its checksum is wrong")
+    if place is None:
+        raise CorruptObject(name, "it has no checksum: another program wrote it, or it is damaged")
+    zeroed = _ZEROS.join((data[: place[0]], data[place[1] :]))
+    if data[slice(*place)] != b"%08x" % google_crc32c.value(zeroed):
+        raise CorruptObject(name, "its checksum is wrong")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         decoded = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
-        if decoded > _DECODED_BYTES_MAX:
-            raise CorruptObject(name, f"its rows would take {decoded} bytes; the maximum is {_DECODED_BYTES_MAX}")
+        if decoded > _DECODED_BYTES_MAX or file.metadata.num_rows > len(data):
+            rows = file.metadata.num_rows
+            raise CorruptObject(name, f"it has {rows} rows of {decoded} bytes: impossible in {len(data)} bytes")
         known = [each for each in _SCHEMA.names if each in file.schema_arrow.names]
         rows = file.read(known, use_threads=False).to_pylist(maps_as_pydicts="lossy")
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise CorruptObject(name, f"it is no checkpoint of a Delta table ({error})") from error
     return [decoding.decode(_action, _without_nulls(row), name, CorruptObject) for row in rows]
-
-
-def is_own(data: bytes) -> bool:
-    """Return whether a checkpoint is one of this product."""
-    return _place(data) is not None
 
 
 def _place(data: bytes) -> tuple[int, int] | None:

@@ -73,7 +73,7 @@ class DeltaTable(msgspec.Struct):
     transactions: dict[str, int] = {}
     """The newest version that each application has noted."""
     foreign: tuple[int, ...] = ()
-    """The versions of which another program has made something, since the checkpoint or that itself."""
+    """The versions since the checkpoint that another program has made, and those of other objects of its."""
     checkpoint: int = -1
     """The version of the newest checkpoint, or -1."""
 
@@ -261,9 +261,8 @@ def _checkpointed(store: Store, log: str, version: int) -> DeltaTable:
     if size > delta_checkpoint.BYTES_MAX:
         raise CorruptObject(name, f"it has {size} bytes; a checkpoint has at most {delta_checkpoint.BYTES_MAX}")
     found = DeltaTable(version - 1, checkpoint=version)
-    data = store.read(key)
-    found.apply(delta_checkpoint.decode(data, name))
-    found.foreign = () if delta_checkpoint.is_own(data) else (version,)
+    found.apply(delta_checkpoint.decode(store.read(key), name))
+    found.foreign = ()
     if found.protocol is None or found.metadata is None:
         raise CorruptObject(name, "it has no protocol, or no metadata")
     return found

@@ -4,11 +4,12 @@ import datetime as dt
 import json
 
 import deltalake
+import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log_storage import delta_log
+from pyspark_log_storage import delta_checkpoint, delta_log
 from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.local import LocalStore
@@ -171,8 +172,22 @@ def test_delta_rs_refuses_to_change_the_table(tmp_path, on_disk):
     assert read_by_delta_rs(tmp_path) == list(range(20))
 
 
-def test_a_checkpoint_that_delta_rs_has_written_is_read_and_is_foreign(tmp_path, on_disk):
+def test_a_checkpoint_that_delta_rs_has_written_is_not_read(tmp_path, on_disk, monkeypatch):
     deltalake.DeltaTable(str(tmp_path / FOLDER)).create_checkpoint()
-    found = delta_log.read(on_disk, FOLDER)
-    assert (found.checkpoint, sorted(found.files)) == (2, ["a%20b.parquet", "b.parquet"])
-    assert found.foreign == (2,)
+    monkeypatch.setattr(pq, "ParquetFile", lambda *_: pytest.fail("it is read"))
+    with pytest.raises(CorruptObject, match="another program wrote it"):
+        delta_log.read(on_disk, FOLDER)
+
+
+def test_a_small_checkpoint_of_many_rows_is_refused_before_they_are_read(monkeypatch):
+    rows = pa.table({"add": pa.nulls(100_000, delta_checkpoint._SCHEMA.field("add").type)})
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema, compression="zstd", store_schema=False) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({delta_checkpoint._CHECKSUM: "0" * 8})
+    data = sink.getvalue().to_pybytes()
+    start, end = delta_checkpoint._place(data)
+    sealed = data[:start] + b"%08x" % google_crc32c.value(data) + data[end:]
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("it is read"))
+    with pytest.raises(CorruptObject, match="it has 100000 rows"):
+        delta_checkpoint.decode(sealed, "it")
