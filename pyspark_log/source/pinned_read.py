@@ -129,13 +129,18 @@ def _cut(rows: Range) -> str:
 def _column(name: str, topic: str) -> Column:
     match name:
         case "topic":
-            return f.lit(topic).alias(name)
+            return _constant(topic).alias(name)
         case "timestampType":
-            return f.lit(CREATE_TIME).alias(name)
+            return _constant(CREATE_TIME).alias(name)
         case "headers":
             return f.when(f.size(name) > 0, f.col(name)).alias(name)  # null for none, as in Spark's Kafka source
         case _:
             return f.col(quoted(name))
+
+
+def _constant(value: str | int) -> Column:
+    """Return a column that may be null, as Spark sees it: so is the source's, and no schema tells where rows are."""
+    return f.nullif(f.lit(value), f.lit(None))
 
 
 def _by_topic(parts: Sequence[NativeRows]) -> dict[str, list[NativeRows]]:

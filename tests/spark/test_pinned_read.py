@@ -109,6 +109,44 @@ def test_the_columns_of_a_typed_topic_are_read_from_files_that_are_older_than_so
     assert frame.selectExpr("sum(id)").first()[0] == 3 * sum(range(30))
 
 
+WIDER = [
+    *(("TINYINT", wide) for wide in ("SMALLINT", "INT", "BIGINT", "DOUBLE")),
+    *(("SMALLINT", wide) for wide in ("INT", "BIGINT", "DOUBLE")),
+    *(("INT", wide) for wide in ("BIGINT", "DOUBLE")),
+    ("FLOAT", "DOUBLE"),
+    *(("DECIMAL(5,2)", f"DECIMAL({wide})") for wide in ("12,2", "12,3", "18,9", "20,2", "30,5")),
+    ("DECIMAL(12,2)", "DECIMAL(20,4)"),
+    ("DECIMAL(20,2)", "DECIMAL(30,4)"),
+]
+SHAPES = [
+    "CAST(id AS {})",
+    "named_struct('a', CAST(id AS {}))",
+    "array(CAST(id AS {}), NULL)",
+    "map('k', CAST(id AS {}))",
+]
+NEW_FIELDS = [
+    ("IF(id % 2 = 0, NULL, named_struct('a', id))", "named_struct('a', id, 'b', named_struct('c', 1))"),
+    ("array(named_struct('a', id))", "array(named_struct('a', id, 'b', 'x'))"),
+    ("map('k', named_struct('a', id))", "map('k', named_struct('a', id, 'b', 'x'))"),
+]
+
+
+def test_wider_types_and_new_fields_are_read_from_older_files_as_the_source_reads_them(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    steps = [tuple(shape.format(kind) for kind in kinds) for kinds in WIDER for shape in SHAPES] + NEW_FIELDS
+    for step in zip(*steps, strict=True):
+        columns = [f"{column} AS c{number}" for number, column in enumerate(step)]
+        write = spark.range(6).selectExpr(*columns).write.format("pyspark_log").mode("append")
+        write.options(topic="t", schema="columns", mergeSchema="true").option("num.partitions", 1).save(log.path)
+        roll(log, "t", 0, len(log.log.topic("t").refresh().partitions[0].chunks))
+    frame = pyspark_log.read(spark, log.path, "t")
+    wanted = spark.read.format("pyspark_log").option("subscribe", "t").load(log.path)
+    assert scans(frame) == (1, 0)
+    assert frame.schema == wanted.schema
+    for one, other in zip(in_order(frame), in_order(wanted), strict=True):
+        assert one.asDict(recursive=True) == other.asDict(recursive=True)
+
+
 def test_the_name_of_a_column_may_have_characters_that_mean_something_to_spark(spark, tmp_path):
     log = PlainLog(tmp_path)
     for first in (0, 10):
