@@ -29,7 +29,7 @@ from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +49,7 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     cluster_by: Sequence[str] = (),
     columns: Mapping[str, str] | None = None,
     local_retention: timedelta | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> dict[int, tuple[int, int]]:
     """Copy the rows that a topic has now and its table lacks; return which offsets of each partition the table has.
 
@@ -59,7 +60,8 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
 
     The rows are counted in the table before they are returned. With `local_retention` (Kafka's local.retention.ms)
     rows that are older are then deleted from the log, as far as the table has them; `timedelta(0)` deletes all of them.
-    Without it nothing is deleted. Set retention.ms=-1, so that nothing expires before it is archived.
+    Without it nothing is deleted. Set retention.ms=-1, so that nothing expires before it is archived. `options` are
+    as in `replay`.
 
     Raises `InvalidInput` if the table is no archive of this topic, or if rows are missing or double there: then nothing
     is deleted. Raises `DataLoss` if rows expired before they were archived, and what a batch read raises.
@@ -70,8 +72,10 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
         raise InvalidInput("partition_by and cluster_by are both given; a Delta table has one of them")
     if local_retention is not None and local_retention.total_seconds() < 0:
         raise InvalidInput(f"local_retention is {local_retention}; expected 0 or more")
-    handle = retry(real_environment(), RetryPolicy(), functools.partial(_topic, path, topic))
-    into, rows = ArchiveTable(spark, table), functools.partial(_rows, spark, path, topic, columns or {})
+    given = {**(options or {}), "path": path, "subscribe": topic}
+    handle = retry(real_environment(), RetryPolicy(), functools.partial(_topic, given))
+    stored = functools.partial(replay, spark, path, topic, options=options)
+    into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})
     partitions = dict(enumerate(handle.journal.state.partitions))
     state = into.state()
     if state is None:
@@ -88,7 +92,7 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
         into.append(rows(starts, {p: partitions[p].high_watermark for p in starts}), state)
         state = _caught_up(into, state)
     if local_retention is not None:
-        _delete(path, handle, into, state, local_retention)
+        _delete(given, handle, into, state, local_retention)
     return dict(state.offsets)
 
 
@@ -102,20 +106,20 @@ def check_topic(state: ArchiveState, handle: TopicHandle, table: str) -> None:
         )
 
 
-def _topic(path: str, topic: str) -> TopicHandle:
-    return open_log(path).topic(topic)
+def _topic(given: Mapping[str, str]) -> TopicHandle:
+    parsed = parse_source(given, streaming=False)
+    return open_log(parsed.path, parsed.storage_options).topic(given["subscribe"])
 
 
-def _rows(
-    spark: SparkSession,
-    path: str,
+def _with_columns(
+    stored: Callable[[Mapping[int, int], Mapping[int, int]], DataFrame],
     topic: str,
     columns: Mapping[str, str],
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> DataFrame:
     """Return rows of the topic, with the table's own columns. Raises `InvalidInput`, and what `replay` raises."""
-    frame = replay(spark, path, topic, starts, ends)
+    frame = stored(starts, ends)
     if clash := sorted(set(columns) & set(frame.columns)):
         raise InvalidInput(f"columns has {clash[0]!r}, which is a column of topic {topic!r}; choose another name")
     return frame.select("*", *(f.expr(each).alias(name) for name, each in columns.items()))
@@ -163,7 +167,11 @@ def _altered(table: str, topic: str, partition: int, wanted: Extent, counted: Co
 
 
 def _delete(
-    path: str, handle: TopicHandle, into: ArchiveTable, state: ArchiveState, local_retention: timedelta
+    given: Mapping[str, str],
+    handle: TopicHandle,
+    into: ArchiveTable,
+    state: ArchiveState,
+    local_retention: timedelta,
 ) -> None:
     """Delete the rows of the log that are archived and old enough, after all of these were counted in the table."""
     low = {p: each.log_start for p, each in enumerate(handle.refresh().partitions) if p in state.offsets}
@@ -171,7 +179,7 @@ def _delete(
     if local_retention:
         oldest_ms = time.time_ns() // 10**6 - int(local_retention.total_seconds() * 1000)
         times = {"startingTimestamp": str(max(0, oldest_ms)), "startingOffsetsByTimestampStrategy": "latest"}
-        options = parse_source({"path": path, "subscribe": handle.name, **times}, streaming=False)
+        options = parse_source({**given, **times}, streaming=False)
         young = {each.partition: each.start for each in batch_plan.ranges_of(options)[1]}
         before = {p: min(end, young[p]) for p, end in before.items()}
     before = {p: end for p, end in before.items() if low[p] < end}

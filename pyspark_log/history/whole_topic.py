@@ -10,14 +10,14 @@ from pyspark_log.source.replay import replay
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
 
 
-def read(
+def read(  # noqa: PLR0913 -- each is a fact of its own
     spark: SparkSession,
     path: str,
     topic: str,
@@ -25,18 +25,19 @@ def read(
     partitions: Collection[int] | None = None,
     version: int | None = None,
     archive: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return all rows that a topic has now, with their headers: `replay` without bounds.
 
     `partitions` are those to read (default: all). `version` reads the topic as of a version (see versionAsOf).
     `archive` is the table of `pyspark_log.archive`: rows are read from it as far as it has them, at its present
-    version, and from the log after that, so that none is missing or double.
+    version, and from the log after that, so that none is missing or double. `options` are as in `replay`.
 
     Raises what `replay` raises; with an archive `InvalidInput` if there is no such table or it is another topic's, and
     `DataLoss` if rows between the two expired.
     """
     if archive is None:
-        return replay(spark, path, topic, partitions=partitions, version=version)
+        return replay(spark, path, topic, partitions=partitions, version=version, options=options)
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidInput("a read with an archive needs a session of this process, not Spark Connect")
     from pyspark_log.history.archive_table import ArchiveTable
@@ -47,28 +48,32 @@ def read(
         if state is None:
             raise InvalidInput(f"there is no table {archive}; make it with pyspark_log.archive")
         try:
-            return _with_archive(path, topic, table, state, partitions, version)
+            return _with_archive(path, topic, table, state, partitions=partitions, version=version, options=options)
         except DataLoss:  # unless rows were archived, and then deleted, between the looks at the two
             if state == before:
                 raise
             before = state
 
 
-def _with_archive(
+def _with_archive(  # noqa: PLR0913 -- those of `read`
     path: str,
     topic: str,
     table: ArchiveTable,
     archived: ArchiveState,
+    *,
     partitions: Collection[int] | None,
     version: int | None,
+    options: Mapping[str, str] | None,
 ) -> DataFrame:
     from pyspark_log.client.opening import open_log
     from pyspark_log.history import archive_columns
     from pyspark_log.history.archive import check_topic
+    from pyspark_log.options import parse_source
     from pyspark_log_coordinator.journal import history
 
     spark = table.spark
-    handle = open_log(path).topic(topic)
+    parsed = parse_source({**(options or {}), "path": path, "subscribe": topic}, streaming=False)
+    handle = open_log(path, parsed.storage_options).topic(topic)
     check_topic(archived, handle, table.name)
     now = handle.journal.state
     past = now if version is None else history.state_at(handle.journal, version)
@@ -79,10 +84,10 @@ def _with_archive(
     seams = {p: known[p] if p in known else now.partition(p).log_start for p in chosen}
     in_log = [p for p in chosen if seams[p] < ends[p]]
     if in_log:
-        frame = replay(spark, path, topic, {p: seams[p] for p in in_log}, {p: ends[p] for p in in_log})
+        frame = replay(spark, path, topic, {p: seams[p] for p in in_log}, {p: ends[p] for p in in_log}, options=options)
     else:  # for its columns
         at_end = {chosen[0]: now.partition(chosen[0]).high_watermark}
-        frame = replay(spark, path, topic, at_end, at_end)
+        frame = replay(spark, path, topic, at_end, at_end, options=options)
     if not known:  # partitions that are newer than the archive
         return frame
     stored = table.rows(table.version())

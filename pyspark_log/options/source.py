@@ -77,6 +77,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: the query reads all partitions by itself."""
     client_rack: str
     """The rack of the readers, or empty if it is not set."""
+    native_s3: bool
+    """Whether Spark reads by itself what is in S3, in a pinned read."""
     storage_options: StorageOptions = NO_OPTIONS
 
 
@@ -124,6 +126,7 @@ def _parse(given: Given) -> SourceOptions:
         group_id=given.find(table.GROUP_ID) or "",
         membership=_membership(given),
         client_rack=given.find(table.CLIENT_RACK) or "",
+        native_s3=given.get(table.NATIVE_S3),
         storage_options=given.find(STORAGE_OPTIONS) or StorageOptions.of_environment(),
     )
     given.get(ASYNC_PROGRESS)

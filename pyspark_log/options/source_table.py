@@ -274,6 +274,17 @@ CLIENT_RACK = Option(
     meaning="Rack of the Spark executors. Tasks prefer to read from a node in this rack.",
     prefixed=("client.rack",),
 )
+NATIVE_S3 = Option(
+    name="nativeS3",
+    kinds=SOURCE,
+    value=boolean(),
+    default="false",
+    meaning=(
+        "For `read`, `replay` and `foreach_batch`: whether Spark reads by itself the Parquet segments that are in S3,"
+        " as it does those on disks. It needs Hadoop's s3a, with credentials of its own. See [In S3](tables.md#in-s3)."
+    ),
+    differs="Not in Kafka.",
+)
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
 """In the order of docs/options.md."""

@@ -103,7 +103,8 @@ class _Batches:
         log = self._opened()
         fail = options.fail_on_data_loss
         handles, ranges = offset_ranges.between(start, end, lambda topic, _: log.topic(topic), fail_on_data_loss=fail)
-        native, rest = native_files.divide(Subscribed(handles, {}, options.client_rack), ranges)
+        now = Subscribed(handles, {}, options.client_rack)
+        native, rest = native_files.divide(now, ranges, in_s3=options.native_s3)
         if not native or any(_has_changed(frame.schema, handle.schemas[-1]) for handle in handles.values()):
             return frame
         return union(spark, self._path, of_batch_read(self._given), native, rest, frame.schema)

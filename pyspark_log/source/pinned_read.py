@@ -45,7 +45,7 @@ def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
     """
     parsed = parse_source({**options, "path": path}, streaming=False)
     now, ranges = batch_plan.ranges_of(parsed)
-    native, rest = native_files.divide(now, ranges)
+    native, rest = native_files.divide(now, ranges, in_s3=parsed.native_s3)
     typed = [(name, each.schemas[-1]) for name, each in now.handles.items() if schema.is_typed(each.schemas[0])]
     if typed:
         options = {name: value for name, value in options.items() if name != "includeHeaders"}  # its rows have none
@@ -112,7 +112,7 @@ def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns
     """Return rows of one topic from their files, with the columns of the source."""
     stored = {name: StructField(name, kind) for name, kind in _POSITIONS.items()}
     stored |= {each.name: each for each in columns if each.name not in _NOT_IN_FILES}
-    urls = [f"file://{path}" for each in parts for path in each.files]
+    urls = [url for each in parts for url in each.files]
     read = spark.read.schema(StructType(list(stored.values()))).options(**_AS_STORED)
     frame = read.parquet(*urls)
     cuts = [_cut(each.rows) for each in parts if each.is_cut]

@@ -21,6 +21,8 @@ Bound = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 """A position: earliest, latest, a time, or an offset for each partition."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_CHOOSE = ("path", "subscribe", "assign", "starting", "ending", "versionasof")
+"""How the options begin that say which rows are read."""
 
 
 def replay(  # noqa: PLR0913 -- each is a fact of its own
@@ -32,13 +34,15 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     *,
     partitions: Collection[int] | None = None,
     version: int | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of a topic from `start` up to but not including `end`, with their headers.
 
     A time, which needs a time zone, stands for the first row of each partition with this timestamp or a later one, as
     in Kafka; without such a row, for the end. It is rounded down to milliseconds. Only chunks between the two positions
     are read, and those in which they are. Offsets are a dict by partition: `{0: 120, 1: 98}`. `partitions` are those to
-    read (default: those with offsets, else all). `version` reads the topic as of a version (see versionAsOf).
+    read (default: those with offsets, else all). `version` reads the topic as of a version (see versionAsOf). `options`
+    are others of a batch read, such as `storage_options`, `nativeS3` and `failOnDataLoss`.
 
     The rows are settled now, and rows in Parquet segments are read by Spark's own reader (see `pinned_read`); through
     Spark Connect they are settled when they are read, and by the source alone.
@@ -46,22 +50,25 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     Writes nothing and belongs to no group. Raises `InvalidInput` for an argument that cannot be used, `SourceNotFound`
     if Spark does not find the format, and what a batch read raises: `UnknownTopic` and `DataLoss`, for example.
     """
+    more = dict(options or {})
+    if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:
+        raise InvalidInput(f"options has {taken[0]}; which rows are read is said by the arguments path to version")
     named = {number for bound in (start, end) if isinstance(bound, Mapping) for number in bound}
     chosen = named if partitions is None else set(partitions)
-    options = {"includeHeaders": "true", "startingOffsetsByTimestampStrategy": "latest"}
+    given = {"includeHeaders": "true", "startingOffsetsByTimestampStrategy": "latest"} | more
     if named or partitions is not None:
-        options["assign"] = json.dumps({topic: sorted(chosen)})
+        given["assign"] = json.dumps({topic: sorted(chosen)})
     else:
-        options["subscribe"] = topic
-    options |= _option("start", start, topic, chosen) | _option("end", end, topic, chosen)
+        given["subscribe"] = topic
+    given |= _option("start", start, topic, chosen) | _option("end", end, topic, chosen)
     if version is not None:
-        options["versionAsOf"] = str(version)
+        given["versionAsOf"] = str(version)
     with source_is_found():
         if type(spark).__module__.startswith("pyspark.sql.connect"):
-            return _by_the_server(spark, path, options)
+            return _by_the_server(spark, path, given)
         from pyspark_log.source.pinned_read import pinned
 
-        return pinned(spark, path, options)
+        return pinned(spark, path, given)
 
 
 def _by_the_server(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:

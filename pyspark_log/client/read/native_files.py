@@ -1,4 +1,4 @@
-"""Which rows of a batch read are in files that an engine reads by itself: Parquet segments on a file system.
+"""Which rows of a batch read are in files that an engine reads by itself: Parquet segments on disks, or in S3.
 
 The rows of a partition are cut at the offsets where such files begin and end; what lies between them is for the
 source. Rows below the high watermark never change, so the cuts need no lock, whatever rolls, merges or commits in the
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _GLOB = set("*?[]{}\\")
 """Characters of a path that Hadoop would take for a pattern."""
-
+_S3 = "s3://"
 
 GAPS_MAX = 4
 """How many ranges of a partition may be left to the source: each is a scan of its own in Spark's plan."""
@@ -37,36 +37,39 @@ class NativeRows(msgspec.Struct, frozen=True):
 
     rows: Range
     files: tuple[str, ...]
-    """Absolute paths, in the order of their offsets."""
+    """URLs as Hadoop has them, in the order of their offsets: `file:///...`, `s3a://...`."""
     is_cut: bool
     """Whether the files hold other rows, too."""
 
 
-def divide(now: Subscribed, ranges: Iterable[Range]) -> tuple[list[NativeRows], list[Range]]:
-    """Return what of the ranges an engine can read from files, and the ranges of the rest. None of them is empty."""
+def divide(now: Subscribed, ranges: Iterable[Range], *, in_s3: bool) -> tuple[list[NativeRows], list[Range]]:
+    """Return what of the ranges an engine can read from files, and the ranges of the rest. None of them is empty.
+
+    `in_s3`: whether it reads what is in S3, too.
+    """
     native, rest = [], []
     for each in ranges:
-        found, gaps = _divided(now.handles[each.topic], each, now.rack)
+        found, gaps = _divided(now.handles[each.topic], each, now.rack, in_s3=in_s3)
         native += [found] if found.files else []
         rest += gaps
     return native, rest
 
 
-def _divided(handle: TopicHandle, wanted: Range, rack: str) -> tuple[NativeRows, list[Range]]:
+def _divided(handle: TopicHandle, wanted: Range, rack: str, *, in_s3: bool) -> tuple[NativeRows, list[Range]]:
     """Return the files with rows of a range, and at most `GAPS_MAX` ranges of the rows between and after them."""
     partition = handle.journal.state.partitions[wanted.partition]
     files: list[str] = []
     gaps: list[Range] = []
     is_cut, read = False, wanted.start
     for segment in partition.segments_between(wanted.start, wanted.end):
-        path = _path(handle, wanted.partition, segment, rack) if segment.is_parquet else None
-        if path is None:
+        url = _url(handle, wanted.partition, segment, rack, in_s3=in_s3) if segment.is_parquet else None
+        if url is None:
             continue
         if read < segment.base_offset:
             if len(gaps) == GAPS_MAX - 1:
                 break
             gaps.append(msgspec.structs.replace(wanted, start=read, end=segment.base_offset))
-        files.append(path)
+        files.append(url)
         is_cut |= segment.base_offset < wanted.start or segment.end_offset > wanted.end
         read = segment.end_offset
     if read < wanted.end:
@@ -74,19 +77,23 @@ def _divided(handle: TopicHandle, wanted: Range, rack: str) -> tuple[NativeRows,
     return NativeRows(wanted, tuple(files), is_cut), gaps
 
 
-def _path(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str) -> str | None:
-    """Return the path of a segment's file on the nearest node that is a folder and holds it, or None.
+def _url(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str, *, in_s3: bool) -> str | None:
+    """Return the URL of a segment's file on the nearest node that holds it and that an engine can read, or None.
 
-    A file that is missing, or has another length than the journal says, is left out: other readers turn to another
-    node, or say what is wrong.
+    A file on a disk that is missing, or has another length than the journal says, is left out: other readers turn to
+    another node, or say what is wrong. In S3, where it would be a request for each segment, that is not looked at.
     """
     log, state = handle.log, handle.journal.state
     nodes = nearest_first(log, rack=rack, leader=state.partitions[partition].leader)
     key = layout.segment_file(handle.segment(partition, segment.name))
     for node in reachable_holders(log, state, nodes, segment.holders):
         store = log.node_store(node)
-        if isinstance(store, LocalStore) and not _GLOB & set(store.url) and _size(store, key) == segment.log_bytes:
-            return f"{store.url}/{key}"
+        if _GLOB & set(store.url):
+            continue
+        if isinstance(store, LocalStore) and _size(store, key) == segment.log_bytes:
+            return f"file://{store.url}/{key}"
+        if in_s3 and store.url.startswith(_S3):
+            return f"s3a://{store.url.removeprefix(_S3)}/{key}"
     return None
 
 

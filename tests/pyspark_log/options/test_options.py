@@ -42,6 +42,7 @@ class TestDefaults:
             group_id="",
             membership=None,
             client_rack="",
+            native_s3=False,
         )
 
     def test_of_a_batch_read_are_from_earliest_to_latest(self):

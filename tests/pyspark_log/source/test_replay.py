@@ -54,6 +54,19 @@ def second(number):
     return NOON + timedelta(seconds=number)
 
 
+@pytest.mark.parametrize("name", ["path", "subscribe", "Assign", "startingOffsets", "endingTimestamp", "versionAsOf"])
+def test_an_option_that_says_which_rows_are_read_is_refused(log, name):
+    with pytest.raises(InvalidInput, match=f"options has {name}"):
+        replayed(log, options={name: "1"})
+
+
+def test_other_options_are_passed_on(log):
+    spark = DirectSpark()
+    options = {"client.rack": "here", "includeHeaders": "false"}
+    pyspark_log.replay(spark, log.path, "t", options=options)
+    assert options.items() <= spark.given.items()
+
+
 def test_everything_is_replayed_by_default(log):
     assert replayed(log) == {0: [*range(0, 20, 2)], 1: [*range(1, 20, 2)]}
 
