@@ -122,7 +122,8 @@ def test_many_at_once_leave_what_one_leaves(tmp_path):
     for thread in threads:
         thread.join()
     assert errors == []
-    assert left_of(topic) == end_of(topic)
+    # Another process may delete the folder, which is empty, in which one creates a spare; its error is ignored.
+    assert left_of(topic) in (end_of(topic), [key for key in end_of(topic) if "/spares/snapshots/" not in key])
 
 
 def test_empty_folders_of_a_deleted_topic_are_deleted(tmp_path):
