@@ -121,6 +121,8 @@ def is_replaceable(world: ReplicatedWorld, disk: Disk) -> bool:
 def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above: bool) -> bool:
     """Return whether what is below the HW, or also `above` it, is whole on another member of the ISR, too.
 
+    On all others, if replicas may be moved.
+
     `keys` None means all that the disk has.
     """
     rows, state = world.rows, world.state
@@ -137,11 +139,14 @@ def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above
                 continue
             told = [each.node for each in replicas.holders(state, piece)]
             others = [world.disks[each] for each in partition.isr if each != disk.node_id and each in told]
-            if not any(
+            whole = [
                 other.incarnation == state.incarnations[other.node_id]
                 and all(rows.is_whole(key, other) for key in mine)
                 for other in others
-            ):
+            ]
+            # Who moves replicas trusts what the journal says of copies, before a scrub has found what was taken.
+            enough = all if world.settings.nodes.movers else any
+            if not whole or not enough(whole):
                 return False
     return True
 

@@ -87,6 +87,9 @@ class ReplicatedRows(Rows):
                     what = f"rows {piece.base_offset} to {piece.end_offset} are on no disk"
                     is_there = whole or self._is_on_any_disk(self.keys_of(state, p, piece))
                     require(is_there, f"{where}: {what}, the HW is {partition.high_watermark}")
+            for each in partition.staged:
+                is_held = any(holder.node in partition.replicas for holder in each.holders)
+                require(is_held, f"{where}: no replica holds the staged segment {each.name}")
             require(set(partition.isr) <= set(partition.replicas), f"{where}: the ISR is no part of the replicas")
             # Where a majority commits, one that lags is in nobody's way, and only those who have all may lead.
             bound = () if state.config.replication_mode == "quorum" else partition.isr

@@ -8,7 +8,8 @@ A report can be false: a disk may have been misread once, or the reporter's memo
 copy, but never a row. It counts only if
 
     the journal names the bytes, and the node holds them in this incarnation
-    another node that is not suspected holds the file: the only copy is never given up
+    another node that is not suspected holds the file: the only copy is never given up, unless it is a staged segment,
+        whose rows are in the log
     the ISR keeps min.insync.replicas members that are not suspected
     one of these has every row, if the node leads: nothing is cut
 
@@ -83,7 +84,10 @@ def _known_segments(topic: Topic, command: ReportDamage) -> dict[DamagedSegment,
         for number, partition in enumerate(topic.partitions)
         for each in partition.all_segments
         if 0 <= (position := positions.get((number, each.name), -1)) < each.log_bytes
-        and _is_spare(topic, each.holders, command.node)
+        and (
+            _is_spare(topic, each.holders, command.node)
+            or (each in partition.staged and replicas.is_held(each.holders, command.node))
+        )
     }
 
 

@@ -51,7 +51,7 @@ def evolve(topic: Topic, event: CopiesDamaged) -> Topic:
                 tuple(replicas.without_holder(each, node) if each.name in names[number] else each for each in some)
                 for some in (partition.segments, partition.staged)
             )
-            partition = msgspec.structs.replace(partition, segments=segments, staged=staged)
+            partition = replicas.without_unheld(msgspec.structs.replace(partition, segments=segments, staged=staged))
         ends = partition.log_end_offsets
         if node in ends:
             reached = min(ends[node], replicas.log_end_offset(topic, partition, node, partition.log_start))

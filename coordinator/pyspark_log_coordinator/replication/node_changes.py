@@ -100,12 +100,11 @@ def _wiped(topic: Topic, event: ReplicasRenewed) -> Topic:
     node = event.node
     partitions = []
     for partition in topic.partitions:
-        staged = (replicas.without_holder(each, node) for each in partition.staged)
-        wiped = msgspec.structs.replace(
-            partition,
-            segments=tuple(replicas.without_holder(each, node) for each in partition.segments),
-            staged=tuple(each for each in staged if each.holders),
+        segments, staged = (
+            tuple(replicas.without_holder(each, node) for each in some)
+            for some in (partition.segments, partition.staged)
         )
+        wiped = replicas.without_unheld(msgspec.structs.replace(partition, segments=segments, staged=staged))
         if node in partition.replicas:
             ends = {**partition.log_end_offsets, node: partition.log_start}
             wiped = _out_of_isr(topic, msgspec.structs.replace(wiped, log_end_offsets=ends), node)

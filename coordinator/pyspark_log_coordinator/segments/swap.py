@@ -5,9 +5,10 @@ an older state. A swap is stale if its range no longer begins and ends at the bo
 of a Parquet segment or of one of the same level; it is ignored, and never fails a batch.
 
 The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
-Followers copy it meanwhile, and what it replaces stays in the log. So each member of the ISR always holds the whole log
-and may lead. With replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO
-of a replica outside the ISR may go back to the segment's base offset.
+Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is given up. So
+each member of the ISR always holds the whole log and may lead. With replication.mode=quorum, a majority that has all
+committed rows must hold the segment, too. The LEO of a replica outside the ISR may go back to the segment's base
+offset.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
         if _all_hold(topic, topic.partitions[swap.partition], segment):
             event = SegmentsSwapped(swap.partition, segment, now)
             topic = evolve(topic, event)
-        elif segment.holders:
+        elif any(replicas.is_held(segment.holders, node) for node in topic.partitions[swap.partition].replicas):
             event = SegmentStaged(swap.partition, segment)
             topic = evolve_staged(topic, event)
         else:

@@ -189,6 +189,25 @@ def test_a_swap_of_a_segment_without_current_holders_is_stale():
     assert decide(after(state, AlterReplicaNode("A", "another")), MaintainSegments((swap(0, 1, epoch=1),))) == []
 
 
+def test_a_staged_segment_whose_only_replica_moves_away_is_given_up_so_that_the_partition_is_rolled_again():
+    """Nobody would copy it any more, and while one is staged no other is made."""
+    state = after(started(replicas=("A", "B")), commit(None, file([(0, 1)] * 200, on=("A", "B"))))
+    state = after(state, MaintainSegments((swap(0, 1),)))
+    assert [holder.node for holder in state.partitions[0].staged[0].holders] == ["A"]
+    moving = after(state, move("B", "C"))
+    assert len(moving.partitions[0].staged) == 1
+    moved = after(moving, HoldFiles("C", incarnation("C"), (0,)))
+    assert (moved.partitions[0].replicas, moved.partitions[0].staged) == (("B", "C"), ())
+    assert plan(moved, 0)
+
+
+def test_a_swap_that_no_replica_holds_is_stale():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
+    state = after(after(state, move("B", "C")), HoldFiles("C", incarnation("C"), (0,)))
+    assert state.partitions[0].replicas == ("B", "C")
+    assert decide(state, MaintainSegments((swap(0, 1, epoch=state.partitions[0].leader_epoch),))) == []
+
+
 def test_a_report_may_end_a_reassignment():
     state = after(after(started(replicas=("A",)), commit(None, file({0: 1}))), move("B"))
     state = after(state, HoldFiles("B", incarnation("B"), (0,)))
