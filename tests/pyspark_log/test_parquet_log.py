@@ -69,7 +69,8 @@ def test_a_topic_that_is_told_later_to_write_parquet_is_converted(tmp_path):
     folder = next(cli.path.glob("topics/t/*/0"))
     assert sorted(each.suffix for each in folder.iterdir() if each.suffix in {".log", ".parquet"}) == [".parquet"] * 2
     all_rows = Range("t", 0, 0, len(VALUES))
-    native, rest = native_files.divide(Subscribed({"t": PlainLog(cli.path).log.topic("t")}, {}), [all_rows])
+    subscribed = Subscribed({"t": PlainLog(cli.path).log.topic("t")}, {})
+    native, rest = native_files.divide(subscribed, [all_rows], in_s3=False)
     assert ([(each.rows, len(each.files)) for each in native], rest) == ([(all_rows, 2)], [])
     assert cli.out("consume", "t").encode().split() == b" ".join(VALUES).split()
 
