@@ -22,7 +22,7 @@ from tests.spark.kills import Driver, Query
 ROWS = 60_000
 PARTITIONS = 4
 SEED = 20_260_117
-KILLS = int(os.environ.get("PYSPARK_LOG_RANDOM_KILLS", "12"))
+KILLS = int(os.environ.get("PYSPARK_LOG_RANDOM_KILLS", "10"))
 AIMED_KILLS = KILLS * 3 // 10
 JOURNAL_AHEAD = 3
 KILLS_MAX = 40
