@@ -2,6 +2,7 @@
 
 import re
 import signal
+import uuid
 from pathlib import Path
 
 import pytest
@@ -87,16 +88,17 @@ def test_a_stream_keeps_the_columns_with_which_it_began(log):
 
 
 def test_a_stream_that_was_loaded_before_a_column_became_wider_says_that_it_must_be_loaded_again(log):
-    log.write(frame(log, "cast(id as int) id", rows=3), topic="wider", schema="columns")
-    stream = log.stream(subscribe="wider", startingOffsets="earliest")
+    topic = f"wider-{uuid.uuid4().hex}"  # another one if the test is run again after a fault
+    log.write(frame(log, "cast(id as int) id", rows=3), topic=topic, schema="columns")
+    stream = log.stream(subscribe=topic, startingOffsets="earliest")
     [before] = log.gathered(stream)
-    log.write(frame(log, "id + pow(2, 40)::bigint id", rows=3), topic="wider", mergeSchema="true")
+    log.write(frame(log, "id + pow(2, 40)::bigint id", rows=3), topic=topic, mergeSchema="true")
     with pytest.raises(StreamingQueryException, match="has type bigint, not int; if it has become wider since load"):
         log.gathered(stream)
     with refused() as shown:
-        log.spark.read.format("pyspark_log").schema("id int").option("subscribe", "wider").load(log.path).collect()
+        log.spark.read.format("pyspark_log").schema("id int").option("subscribe", topic).load(log.path).collect()
     assert shown.first_line.endswith("load again, else remove .schema(), and cast after the read")
-    [after] = log.gathered(log.stream(subscribe="wider", startingOffsets="earliest"))
+    [after] = log.gathered(log.stream(subscribe=topic, startingOffsets="earliest"))
     assert [row["id"] for row in before] == [0, 1, 2]
     assert sorted(row["id"] for row in after) == [0, 1, 2, *(2**40 + n for n in range(3))]
 
