@@ -161,7 +161,7 @@ def write_checkpoint(store: Store, folder: str, table: DeltaTable) -> None:
 def delete_versions(store: Store, folder: str, before: int) -> None:
     """Delete versions and checkpoints older than a checkpoint at version `before`, the oldest first.
 
-    What is foreign goes with them, also if its number is larger than that of any version.
+    Foreign objects with such numbers are deleted, too, and those whose numbers are too large for a version.
     """
     log = log_of(folder)
     for number, ending in list(_numbered(store, log)):

@@ -71,7 +71,7 @@ def _columns(store: Store, key: str) -> tuple[set[int], pa.Schema | None]:
 
 
 def _schemas(files: Sequence[tuple[set[int], pa.Schema]], newest: int) -> tuple[pa.Schema, ...]:
-    """Return the schemas from 0 on, none if the newest or the order of some cannot be told."""
+    """Return the schemas from 0 on, or none if their order, or which is the newest, is not known."""
     last = max(newest, *(number for numbers, _ in files for number in numbers))
     found: list[pa.Schema] = []
     for number in range(last, -1, -1):

@@ -86,6 +86,7 @@ def test_confirm_creates_what_it_found_on_a_majority(stores):
 # Threads, and many processes
 
 
+@pytest.mark.on_disk("a hundred entries take longer in a bucket than the limit by themselves")
 def test_a_store_that_hangs_delays_no_process(stores):
     release = threading.Event()
 
@@ -101,7 +102,7 @@ def test_a_store_that_hangs_delays_no_process(stores):
     for n in range(1, 101):
         assert slots.propose(n, b"%d" % n) == b"%d" % n
         assert slots.read(n) == b"%d" % n
-    assert time.monotonic() - began < 100 * quorum.ANSWER_SECONDS / 4  # waiting for it would take 100 times so long
+    assert time.monotonic() - began < quorum.ANSWER_SECONDS
     release.set()
 
 
