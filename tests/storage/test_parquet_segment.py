@@ -13,59 +13,12 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage import chunk, parquet_footer, parquet_segment, row_group, row_group_size, segment
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.segment_file import NotAsParquet
 from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore
 from tests.segment_reads import entries_between, entry_reaching
-
-FOLDER = "topics/t/1/2/"
-NAME = "00000000000000001000-00000000000000000007-abc.parquet"
-KEY = FOLDER + NAME
-BASE = 1000
-EPOCHS = ((3, 1000), (5, 1004))
-START = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-
-
-def batch_of(rows, schema=RECORD):
-    """Return rows, given as value, time in microseconds and, with headers, those."""
-    names = ("value", "timestamp", "headers")
-    found = [dict(zip(names, each, strict=False)) | {"key": each[0] and each[0][:2]} for each in rows]
-    for each in found:
-        each["timestamp"] = START + dt.timedelta(microseconds=each["timestamp"])
-    return pa.RecordBatch.from_pylist(found, schema)
-
-
-def write(store, chunks, schemas=RECORD_SCHEMAS, key=KEY, compression="lz4", base=BASE):
-    """Write a segment. A chunk is its rows, the number of its schema, and its leader epoch."""
-    name = key.removeprefix(FOLDER)
-    writer = ParquetSegmentWriter(store, FOLDER, name, base, EPOCHS, ParquetRows(2, tuple(schemas), compression))
-    for batch, schema_id, epoch in chunks:
-        writer.append(batch, schema_id, epoch)
-    return writer.close()
-
-
-def simple(*counts, epoch=3):
-    """Return chunks of so many rows."""
-    return [(batch_of([(b"v%d" % n, n) for n in range(count)]), 0, epoch) for count in counts]
-
-
-def rows_of(store, entries, schemas=RECORD_SCHEMAS):
-    """Return the rows of entries as dictionaries with their offsets."""
-    found = []
-    for entry in entries:
-        batch = row_group.read(store, KEY, entry.place(), schemas, "x")
-        for row, each in enumerate(batch.to_pylist()):
-            found.append({"offset": entry.base_offset + row, **each})
-    return found
-
-
-def whole(batches):
-    """Return the rows of batches as `rows_of` does, each with headers."""
-    rows = [row for batch in batches for row in batch.to_pylist()]
-    return [{"offset": BASE + number, **row} for number, row in enumerate(rows)]
-
+from tests.storage.parquet_rows import BASE, EPOCHS, KEY, START, batch_of, rows_of, simple, whole, write
 
 headers = st.none() | st.lists(
     st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)}), max_size=2
