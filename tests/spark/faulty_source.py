@@ -10,6 +10,7 @@ the file. A process that was stopped and is continued leaves `<point>.resumed`.
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,8 @@ class Trap:
             armed.rename(self.folder / f"{point}.{os.getpid()}")
         except FileNotFoundError:
             return
-        os.kill(os.getpid(), found["signal"])
+        # To this thread: another thread that stops for the process would let this one go on for a while.
+        signal.pthread_kill(threading.get_ident(), found["signal"])
         (self.folder / f"{point}.resumed").touch()
 
 
