@@ -1,4 +1,4 @@
-"""Every way in by a name: temporary views, tables of the catalog, SQL. The table in docs/spark.md is these tests."""
+"""Every API that takes a name: temporary views, tables of the catalog, SQL. The table in docs/spark.md is these tests."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
