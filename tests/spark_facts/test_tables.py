@@ -1,4 +1,4 @@
-"""Every API that takes a name: temporary views, tables of the catalog, SQL. The table in docs/spark.md is these tests."""
+"""APIs that take a name: temporary views, tables of the catalog, SQL. These tests are the table in docs/spark.md."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
