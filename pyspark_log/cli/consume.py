@@ -51,7 +51,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             "--from",
             metavar="WHERE",
             help="Start: earliest, latest, an offset (with one --partition), or @TIME for the first row of each "
-            "partition at or after a time: milliseconds since 1970, or such as 2026-01-31T12:00:00Z.",
+            "partition at or after a time: milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z.",
         ),
     ] = "earliest",
     group: Annotated[

@@ -56,7 +56,7 @@ def export_kafka(  # noqa: PLR0913 -- the options of a command
     """Copy the rows of a topic to a Kafka topic, each once.
 
     Keys, headers, timestamps and partitions are kept. Kafka assigns offsets itself, so each row has the header
-    pyspark-log.offset. Run the command again to export what has been written since, or to go on after a failure.
+    pyspark-log.offset. Run the command again to export what has been written since, or to continue after a failure.
     """
     kafka_arguments.check(start, group, all_groups=all_groups)
 

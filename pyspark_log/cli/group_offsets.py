@@ -74,9 +74,9 @@ def import_(
 ) -> None:
     """Reset the offsets of groups to those of a file.
 
-    export has made the file, or kafka-consumer-groups --export. A running streaming query takes up the reset with its
-    next micro-batch, a stopped one when it starts again. Other consumers of the groups must be stopped. Either all
-    groups are reset, or nothing is changed.
+    The file comes from groups export, or from kafka-consumer-groups --export. A running streaming query follows the
+    reset with its next micro-batch, a stopped one when it starts again. Other consumers of the groups must be stopped.
+    Either all groups are reset, or nothing is changed.
     """
     from pyspark_log.client.groups import reset, within_log
     from pyspark_log_storage.names import check_group

@@ -69,7 +69,7 @@ def import_kafka(  # noqa: PLR0913 -- the options of a command
     """Copy the rows of a Kafka topic to a topic here, each once.
 
     Keys, headers, timestamps, partitions and offsets are kept. A new topic gets Kafka's number of partitions and
-    retention. Run the command again to import what has been written since, or to go on after a failure.
+    retention. Run the command again to import what has been written since, or to continue after a failure.
     """
     kafka_arguments.check(start, group, all_groups=all_groups)
     if offsets not in {KEEP, MAP}:
@@ -148,7 +148,7 @@ def _config(topic: KafkaTopic, settings: Mapping[str, str]) -> TopicConfig:
 
     copied = {name: topic.config[name] for name in _COPIED if name in topic.config}
     if topic.config.get("cleanup.policy") == "compact":
-        copied |= {"retention.ms": "-1", "retention.bytes": "-1"}  # Kafka keeps the last row of each key for ever
+        copied |= {"retention.ms": "-1", "retention.bytes": "-1"}  # Kafka keeps the last row of each key forever
     return topic_config.parse(copied | dict(settings))
 
 

@@ -25,7 +25,7 @@ Start = Annotated[
         "--from",
         metavar="WHERE",
         help="Where to begin with partitions that were not copied before: earliest, latest, or @TIME for the first row "
-        "at or after a time: milliseconds since 1970, or such as 2026-01-31T12:00:00Z.",
+        "at or after a time: milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z.",
     ),
 ]
 Execute = Annotated[bool, typer.Option("--execute", help="Copy; without it, only show what would be done.")]
@@ -40,7 +40,7 @@ CommandConfig = Annotated[
     ),
 ]
 TimeoutMs = Annotated[
-    int, typer.Option(min=1000, metavar="MS", help="How long to wait for an answer of Kafka, in milliseconds.")
+    int, typer.Option(min=1000, metavar="MS", help="How long to wait for an answer from Kafka, in milliseconds.")
 ]
 Group = Annotated[
     list[str] | None,

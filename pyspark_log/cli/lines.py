@@ -41,7 +41,7 @@ class Lines:
     def read(self, timeout: float | None) -> list[bytes] | None:
         """Return the lines that have arrived, or None at the end of the stream.
 
-        The list is empty if no line arrives within `timeout` seconds (None: wait for ever). Raise `InvalidRecord` if a
+        The list is empty if no line arrives within `timeout` seconds (None: wait forever). Raise `InvalidRecord` if a
         line is too long.
         """
         if self._ended:

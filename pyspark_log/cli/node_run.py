@@ -58,7 +58,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     to preferred leaders. And it continuously scrubs the node at a low rate: it replaces damaged or missing files with
     copies from other nodes.
 
-    Every minute, or at the end with --once, it deletes files on the node that nothing names any more, and publishes
+    Every minute, or at the end with --once, it deletes files on the node that no entry names any more, and publishes
     the node's Delta tables.
 
     It can be stopped at any time, and any number of processes can run at once.

@@ -65,7 +65,7 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Go to the first row of the last such time, such as PT1H30M or P1D."),
+        typer.Option(metavar="DURATION", help="Go to the first row that is at most this old, such as PT1H30M or P1D."),
     ] = None,
     from_file: Annotated[
         Path | None,
@@ -80,9 +80,9 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     export: Annotated[bool, typer.Option("--export", help="Print lines of topic,partition,offset.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Set the offsets at which a group goes on.
+    """Set the offsets at which a group continues.
 
-    A running streaming query with this group.id takes up the reset with its next micro-batch, a stopped one when it
+    A running streaming query with this group.id follows the reset with its next micro-batch, a stopped one when it
     starts again. Other consumers of the group must be stopped.
     """
     chosen = {

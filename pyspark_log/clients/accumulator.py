@@ -66,7 +66,7 @@ class Accumulator:
         self._settled = threading.Condition(lock)
         """There is more room, and fewer batches are unsettled."""
         self._waiting: deque[object] = deque()
-        """Those who wait for room, in the order in which they get it: otherwise large batches would wait for ever."""
+        """Those who wait for room, in the order in which they get it: otherwise large batches would wait forever."""
         self._wanted = 0
         """The room that they wait for together."""
         self.settlers: Sequence[threading.Thread] = ()

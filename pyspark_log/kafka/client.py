@@ -1,6 +1,6 @@
 """A connection to a Kafka cluster, by confluent-kafka: its clients with the settings of the user, and its errors.
 
-librdkafka reconnects for ever, so each wait has a limit here; the last trouble that it reported is in the error.
+librdkafka reconnects forever, so each wait has a limit here; the last trouble that it reported is in the error.
 """
 
 from __future__ import annotations

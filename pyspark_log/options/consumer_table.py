@@ -46,7 +46,7 @@ AUTO_OFFSET_RESET = Option(
     default="latest",
     meaning=(
         "Where to read a partition that is assigned without an offset, and for which the group has committed none, or"
-        " whose offset is not in the log any more."
+        " whose offset is no longer in the log."
         " none: raise `DataLoss`, or `InvalidInput` if no offset was given."
     ),
     prefixed=("auto.offset.reset",),
@@ -82,10 +82,10 @@ FETCH_MAX_WAIT_MS = Option(
     value=integer(1, INT_MAX),
     default="100",
     meaning=(
-        "Longest pause between two looks for new rows, in milliseconds. The first pauses are 1 ms; a pause is an eighth"
-        " of the time since the last new rows."
+        "Longest pause between two checks for new rows, in milliseconds. The first pauses are 1 ms; a pause is an"
+        " eighth of the time since the last new rows."
     ),
-    differs="There is no broker that answers when rows arrive: this bounds how late a row is seen after a quiet time.",
+    differs="There is no broker that responds when rows arrive: this limits how late a row is seen after a pause.",
     prefixed=("fetch.max.wait.ms", "fetch.wait.max.ms"),
 )
 CLIENT_RACK = msgspec.structs.replace(
@@ -127,7 +127,7 @@ SESSION_TIMEOUT_MS = Option(
     value=integer(1, INT_MAX),
     default=str(group_config.SESSION_TIMEOUT_MS),
     meaning=(
-        "The group removes a member that has shown no sign of life for this long, in milliseconds. The group's"
+        "The group removes a member that has sent no heartbeat for this long, in milliseconds. The group's"
         " `group.min.session.timeout.ms` and `group.max.session.timeout.ms` are its bounds."
     ),
     prefixed=("session.timeout.ms",),
@@ -138,10 +138,10 @@ HEARTBEAT_INTERVAL_MS = Option(
     value=integer(1, INT_MAX),
     default=str(member_settings.HEARTBEAT_INTERVAL_MS),
     meaning=(
-        "How often a member shows that it is alive and looks at its group, in milliseconds. It must be less than"
+        "How often a member sends a heartbeat and checks its group, in milliseconds. It must be less than"
         " `session.timeout.ms`; a third of that or less is advised."
     ),
-    differs="A member beats a little more often, and that is also how soon it notices that the group rebalances.",
+    differs="A member sends heartbeats a little more often, and notices a rebalance within the same time.",
     prefixed=("heartbeat.interval.ms",),
 )
 MAX_POLL_INTERVAL_MS = Option(
@@ -151,7 +151,7 @@ MAX_POLL_INTERVAL_MS = Option(
     default=str(group_config.MAX_POLL_INTERVAL_MS),
     meaning=(
         "Longest time between two calls of `poll`, in milliseconds. A member that takes longer leaves the group (a"
-        " static one falls silent), and so does one that takes longer to rejoin in a rebalance."
+        " static one only stops its heartbeats), and so does one that takes longer to rejoin in a rebalance."
     ),
     prefixed=("max.poll.interval.ms",),
 )
@@ -164,7 +164,7 @@ PARTITION_ASSIGNMENT_STRATEGY = Option(
         "How the group shares partitions, the preferred assignor first; all members need one in common. With"
         " cooperative-sticky alone a member keeps reading the partitions that it keeps."
     ),
-    differs="Assignors are given by name, as in librdkafka. There are no classes of one's own.",
+    differs="Assignors are given by name, as in librdkafka. Custom classes are not supported.",
     prefixed=("partition.assignment.strategy",),
 )
 ENABLE_AUTO_COMMIT = Option(
@@ -172,10 +172,10 @@ ENABLE_AUTO_COMMIT = Option(
     kinds=CONSUMER,
     value=boolean(),
     default="false",
-    meaning="Whether `poll` commits, now and then, what the calls before it have returned.",
+    meaning="Whether `poll` commits, from time to time, the rows that earlier calls have returned.",
     differs=(
         "false by default: it loses rows that were returned and not processed yet when the program dies, and repeats"
-        " those that were processed since the last commit. Call `commit` when rows are processed."
+        " those that were processed since the last commit. Call `commit` after rows are processed."
     ),
     prefixed=("enable.auto.commit",),
 )

@@ -112,7 +112,7 @@ GROUP_ID = Option(
     kinds=STREAM_READ,
     value=GROUP,
     meaning=(
-        "Group to which the query commits its offsets after each micro-batch, and whose rewinds it takes up. The query"
+        "Group to which the query commits its offsets after each micro-batch, and whose rewinds it follows. The query"
         " itself resumes from its checkpoint."
     ),
     differs="Spark's Kafka source never commits offsets.",
@@ -147,10 +147,10 @@ SESSION_TIMEOUT_MS = Option(
     value=integer(1, INT_MAX),
     default=str(1_800_000),
     meaning=(
-        "With group.protocol: for how long a query may be silent, in milliseconds, before the others get its"
+        "With group.protocol: how long a query may send no heartbeat, in milliseconds, before the others get its"
         " partitions. The group's `group.max.session.timeout.ms` is the upper bound."
     ),
-    differs="The default is the longest that Kafka allows, so that a query has time to be started again.",
+    differs="The default is the longest that Kafka allows, so that there is time to restart a query.",
     not_here=_NO_GROUP,
 )
 HEARTBEAT_INTERVAL_MS = Option(
@@ -159,7 +159,7 @@ HEARTBEAT_INTERVAL_MS = Option(
     value=integer(1, INT_MAX),
     default="3000",
     meaning=(
-        "With group.protocol: how often the query shows that it is alive, and how soon it notices a rebalance, in"
+        "With group.protocol: how often the query sends a heartbeat, and how soon it notices a rebalance, in"
         " milliseconds. A rebalance waits five times as long for a query that does not answer."
     ),
     not_here=_NO_GROUP,

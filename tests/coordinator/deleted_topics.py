@@ -31,7 +31,7 @@ def contents(store):
 
 
 def end_of(topic):
-    """Return the keys of what stays of a deleted topic for ever."""
+    """Return the keys of what stays of a deleted topic forever."""
     return sorted(key for key in topic.handle.journal.end_keys() if not is_spare(key) or has_spares(topic))
 
 

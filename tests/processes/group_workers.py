@@ -39,7 +39,7 @@ def work_once(path, has, may_go_on):
 
 
 def work(path, done):
-    """Poll rows for ever, commit them, and note each that was committed."""
+    """Poll rows forever, commit them, and note each that was committed."""
     done_file = LineFile(done)
     with Consumer(path, **OPTIONS) as consumer:
         consumer.subscribe(["t"])

@@ -66,7 +66,7 @@ class Query:
     """Whether `pyspark_log.foreach_batch` hands its batches to a function that writes them by its `txnAppId`."""
 
     def start(self, spark: SparkSession, *, available_now: bool) -> StreamingQuery:
-        """Start it, up to what is there now or for ever."""
+        """Start it, up to what is there now or forever."""
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", "10000")  # the tests read the checkpoint's history
         if self.by_function:
             return self._start_by_function(spark, available_now=available_now)
@@ -182,7 +182,7 @@ def _values(path: str, topic: str) -> Values:
 
 
 class Driver:
-    """A driver process that runs queries for ever, from `begin` on."""
+    """A driver process that runs queries forever, from `begin` on."""
 
     def __init__(self, queries: list[Query], output: Path) -> None:
         """Start the process, which gets everything ready for the queries."""

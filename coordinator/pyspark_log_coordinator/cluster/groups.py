@@ -3,7 +3,7 @@
     command         event
     CreateGroup  -> GroupCreated
 
-A group is created by the first process that joins it or commits offsets to it. Its record stays for ever: a group that
+A group is created by the first process that joins it or commits offsets to it. Its record stays forever: a group that
 is deleted keeps its journal, whose generation a member that slept cannot outlive.
 """
 

@@ -1,6 +1,6 @@
 """The integrity of a group: checks of stored entries and snapshots that have the right types but impossible values.
 
-Group ids and member ids become paths, and a state that no rule leads to may stop every member for ever. The checks
+Group ids and member ids become paths, and a state that no rule leads to may stop every member forever. The checks
 raise `ValueError` or `InvalidName`, which replay turns into an error that names the entry or the snapshot. An entry
 that consists of commits needs no check: the types of its fields and `evolve` are enough.
 """

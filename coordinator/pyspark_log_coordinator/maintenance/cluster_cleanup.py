@@ -8,7 +8,7 @@ The delay gives running readers of a deleted topic time to finish; after it they
 topic folder, so files that a slow writer adds later, or that are on an unreachable store, are deleted by a later run. A
 store that fails does not keep the others from being cleaned up. Fenced nodes are left out.
 
-Some objects stay. The last entry and snapshot of a deleted topic's journal stay for ever, for processes that slept.
+Some objects stay. The last entry and snapshot of a deleted topic's journal stay forever, for processes that slept.
 Folders of names stay, because a topic of the same name may be created at any moment; empty folders of ids are deleted,
 because ids are never used twice. Files that the product did not create stay, with their folders.
 

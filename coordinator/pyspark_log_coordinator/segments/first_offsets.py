@@ -1,7 +1,7 @@
 """First offsets: the rule by which the partitions of a new topic begin at other offsets than 0.
 
 A copy of a topic keeps its rows' offsets only if it begins where the other one begins, whose oldest rows have expired.
-A partition that has ever had a row keeps its offsets for ever. Kafka has no such command: there, a partition begins at
+A partition that has ever had a row keeps its offsets forever. Kafka has no such command: there, a partition begins at
 another offset only after its rows were deleted.
 """
 

@@ -33,7 +33,7 @@ def live(handle: TopicHandle) -> tuple[Holder, ...]:
 def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
     """Return whether a node's store has the newest file that the node holds, and every file that only it holds.
 
-    A leader without them would hold up its followers, and so the HW, for ever.
+    A leader without them would hold up its followers, and so the HW, forever.
     """
     return has_newest(handle, node) and all(
         _is_there(handle, node, key) for key in held_alone(handle.journal.state, node)

@@ -242,7 +242,7 @@ def _start(event: TopicStarted) -> Topic:
 
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
-    """Return the deleted topic without its lists of files, because its last snapshot is kept for ever."""
+    """Return the deleted topic without its lists of files, because its last snapshot is kept forever."""
     emptied = (msgspec.structs.replace(each, segments=(), chunks=AppendList(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
         state,

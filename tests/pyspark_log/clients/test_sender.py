@@ -154,7 +154,7 @@ class TestTheBuffer:
         assert len(values_of(log, "one")[0]) == 500
 
     def test_serves_those_who_wait_in_their_order(self, log, go):
-        """A large batch would wait for ever if every small row were let in before it."""
+        """A large batch would wait forever if every small row were let in before it."""
         with Producer(log.path, linger_ms=0, buffer_memory=1000, max_block_ms=GUARD * 1000) as producer:
             first = producer.send("one", b"x" * 300)
             large = []
