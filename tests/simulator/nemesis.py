@@ -121,7 +121,7 @@ def is_replaceable(world: ReplicatedWorld, disk: Disk) -> bool:
 def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above: bool) -> bool:
     """Return whether what is below the HW, or also `above` it, is whole on another member of the ISR, too.
 
-    On all others, if replicas may be moved.
+    If replicas may be moved, on all other nodes that have copies, also on those that are no replicas.
 
     `keys` None means all that the disk has.
     """
@@ -137,16 +137,16 @@ def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above
                 if any(mine & other.lost for other in world.members().values() if other is not disk):
                     return False
                 continue
-            told = [each.node for each in replicas.holders(state, piece)]
-            others = [world.disks[each] for each in partition.isr if each != disk.node_id and each in told]
-            whole = [
-                other.incarnation == state.incarnations[other.node_id]
+            whole = {
+                other.node_id: other.incarnation == state.incarnations.get(other.node_id)
                 and all(rows.is_whole(key, other) for key in mine)
-                for other in others
-            ]
+                for other in (world.disks[each.node] for each in replicas.holders(state, piece))
+                if other is not disk and other.node_id in world.members()
+            }
             # Who moves replicas trusts what the journal says of copies, before a scrub has found what was taken.
-            enough = all if world.settings.nodes.movers else any
-            if not whole or not enough(whole):
+            if world.settings.nodes.movers and not all(whole.values()):
+                return False
+            if not any(whole.get(each) for each in partition.isr):
                 return False
     return True
 
@@ -250,11 +250,12 @@ def put_right(world: ReplicatedWorld, process: Process, handle: TopicHandle, rou
     nodes = world.settings.nodes
     for _ in range(rounds):
         process.log.open(create=False)
+        for each in world.members():
+            if process.log.cluster.state.nodes[each].fenced:
+                node_admin.set_fenced(process.log, each, fenced=False)
         moves.settle(world, process)
-        for each in world.members().values():
-            replace_disk(world, process, each)
-            if process.log.cluster.state.nodes[each.node_id].fenced:
-                node_admin.set_fenced(process.log, each.node_id, fenced=False)
+        for disk in world.members().values():
+            replace_disk(world, process, disk)
         process.log.open(create=False)
         handle.refresh()
         repair.repair(handle)

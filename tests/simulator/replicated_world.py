@@ -174,7 +174,7 @@ class ReplicatedWorld(World):
             disk.marked()
         if is_table(key):
             assert self.rows is not None
-            self.tables.created(self.rows, disk.node_id, disk.real.data, key)
+            self.tables.created(self.rows, disk.node_id, disk.real.data, key, was_wiped=disk.was_wiped)
             return
         history = self.history_of(key)
         if history is None:

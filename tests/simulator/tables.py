@@ -30,6 +30,8 @@ class Table(msgspec.Struct):
     """The actions that have added files, by path."""
     entries: dict[str, int] = {}
     """The newest entry that was noted, by the topic's id."""
+    lack: str = ""
+    """What is missing, where nobody can read the table."""
 
     def apply(self, action: Mapping[str, Any]) -> None:
         if action.get("add"):
@@ -51,17 +53,19 @@ def table_of(data: Mapping[str, bytes], folder: str) -> Table:
     names = [key.removeprefix(log) for key in data if key.startswith(log)]
     versions = sorted(int(name[:20]) for name in names if name.endswith(".json"))
     newest = max((int(name[:20]) for name in names if name.endswith(".checkpoint.parquet")), default=-1)
+    found = Table(newest)
     if "_last_checkpoint" in names:
         hint = json.loads(data[f"{log}_last_checkpoint"])["version"]
-        require(hint <= newest, f"_last_checkpoint names {hint}, and {newest} is the newest checkpoint")
-    found = Table(newest)
+        if hint > newest:
+            found.lack = f"_last_checkpoint names {hint}, and {newest} is the newest checkpoint"
     if newest >= 0:
         checkpoint = pq.read_table(io.BytesIO(data[f"{log}{newest:020d}.checkpoint.parquet"]))
         for action in checkpoint.to_pylist():
             found.apply(action)
     for version in versions:
         if version > newest:
-            require(version == found.version + 1, f"version {version} of the table comes after {found.version}")
+            if version != found.version + 1:
+                found.lack = f"version {version} of the table comes after {found.version}"
             found.version = version
             for line in data[f"{log}{version:020d}.json"].splitlines():
                 found.apply(json.loads(line))
@@ -87,11 +91,14 @@ class Tables:
         self._newest: dict[str, tuple[int, int]] = {}
         """The version that was published last, and its entry, by node."""
 
-    def created(self, rows: Rows, node: str, data: Mapping[str, bytes], key: str) -> None:
+    def created(self, rows: Rows, node: str, data: Mapping[str, bytes], key: str, *, was_wiped: bool = False) -> None:
         """Hold that a version that was published is what the topic was at its entry."""
         if not key.endswith(".json"):
             return
         table = table_of(data, rows.topic_folder)
+        if table.lack:  # who publishes has read a table, which was wiped before the next version came
+            require(was_wiped, f"node {node}: {table.lack}")
+            return
         version = int(key.rsplit("/", 1)[1][:20])
         if version != table.version:
             require(version < table.version, f"version {version} of the table on node {node} is not read by anybody")
@@ -112,8 +119,8 @@ class Tables:
 
     def deleting(self, rows: Rows, node: str, data: Mapping[str, bytes], key: str) -> None:
         """Hold that a Parquet file goes only after it has left the table."""
-        path = key.removeprefix(rows.topic_folder)
-        require(path not in table_of(data, rows.topic_folder).files, f"{key} goes, and the table of {node} names it")
+        table, path = table_of(data, rows.topic_folder), key.removeprefix(rows.topic_folder)
+        require(table.lack or path not in table.files, f"{key} goes, and the table of {node} names it")
 
 
 def hold_finished(rows: Rows, node: str, data: Mapping[str, bytes]) -> int:
@@ -122,6 +129,7 @@ def hold_finished(rows: Rows, node: str, data: Mapping[str, bytes]) -> int:
     That a file has the rows of its segment was held when that was swapped in.
     """
     table, wanted = table_of(data, rows.topic_folder), expected_files(rows.states[-1], node)
+    require(not table.lack, f"node {node}: {table.lack}")
     require(table.files.keys() == wanted.keys(), f"node {node}: {sorted(table.files)} are published, not {wanted}")
     for key in (f"{rows.topic_folder}{path}" for path in wanted):
         require(data[key] == rows.files.data[key], f"{key} is not what was written")
