@@ -7,10 +7,10 @@ held when they were sequenced; readers are compared with these.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, trimming
@@ -343,7 +343,7 @@ class Rows(History):
     def _segment_rows(self, p: int, name: str, base_offset: int) -> list[Row]:
         rows: list[Row] = []
         if name.endswith(".parquet"):
-            found = pq.read_table(io.BytesIO(self.files.data[f"{self.topic_folder}{p}/{name}"]))
+            found = pq.read_table(pa.BufferReader(self.files.data[f"{self.topic_folder}{p}/{name}"]))
             offsets = range(base_offset, base_offset + found.num_rows)
             require(found.column("offset").to_pylist() == list(offsets), f"{name} has other offsets")
             require(set(found.column("partition").to_pylist()) == {p}, f"{name} is of another partition")

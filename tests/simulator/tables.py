@@ -7,12 +7,12 @@ newest version names is never deleted.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_log_coordinator.model.topic_state import Topic
@@ -59,7 +59,7 @@ def table_of(data: Mapping[str, bytes], folder: str) -> Table:
         if hint > newest:
             found.lack = f"_last_checkpoint names {hint}, and {newest} is the newest checkpoint"
     if newest >= 0:
-        checkpoint = pq.read_table(io.BytesIO(data[f"{log}{newest:020d}.checkpoint.parquet"]))
+        checkpoint = pq.read_table(pa.BufferReader(data[f"{log}{newest:020d}.checkpoint.parquet"]))
         for action in checkpoint.to_pylist():
             found.apply(action)
     for version in versions:
