@@ -48,7 +48,6 @@ SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}(\.parquet)?"
 _SEGMENT_FILE_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|index|parquet|parquet\.index)"
 _BORN = re.compile(BORN_NAME)
 _ID = re.compile("[0-9A-Za-z_-]{1,64}")
-_SEGMENT = re.compile(SEGMENT_NAME)
 _SEGMENT_ROWS = re.compile(rf"(.*/)?{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|parquet)")
 _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _MEMBER_OBJECT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
@@ -110,11 +109,6 @@ def is_id(text: str) -> bool:
 def is_born_name(name: str) -> bool:
     """Return whether `name` is the name of an append file or manifest."""
     return _BORN.fullmatch(name) is not None
-
-
-def is_segment_name(name: str) -> bool:
-    """Return whether `name` is the name of a segment, as `segment_name` gives it."""
-    return _SEGMENT.fullmatch(name) is not None
 
 
 def is_segment_file(name: str) -> bool:
