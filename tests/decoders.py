@@ -200,10 +200,10 @@ def offset_of(data: bytes) -> object:
     return source_offset.parse(value)
 
 
-def option(name: str) -> Decode:
+def option(name: str, *, streaming: bool = True) -> Decode:
     """Return what reads an option of a query."""
     return lambda data: parse_source(
-        {"path": "/x", **({} if name == "assign" else {"subscribe": "t"}), name: text(data)}, streaming=True
+        {"path": "/x", **({} if name == "assign" else {"subscribe": "t"}), name: text(data)}, streaming=streaming
     )
 
 
@@ -221,6 +221,7 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
         lambda data: handover_of(CommittedOffset(0, 0, text(data), 0, 0)),
     ),
     "assign": (b'{"t":[0,1],"u":[2]}', option("assign")),
+    "topicIds": (b'{"t":"5f0c"}', option("topicIds", streaming=False)),
     "startingOffsets": (b'{"t":{"0":23,"1":-2},"u":"latest"}', option("startingOffsets")),
     "startingOffsetsByTimestamp": (b'{"t":{"0":23,"1":5}}', option("startingOffsetsByTimestamp")),
     "storage_options": (

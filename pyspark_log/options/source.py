@@ -71,6 +71,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_headers: bool
     version_as_of: int | None
     """The journal entry to read at, in a batch read of one topic."""
+    topic_ids: Mapping[str, str]
+    """The ids that topics of a batch read must have."""
     group_id: str
     """The group to which a streaming read commits its offsets, or empty."""
     membership: GroupMembership | None
@@ -123,6 +125,7 @@ def _parse(given: Given) -> SourceOptions:
         max_records_per_partition=given.find(table.MAX_RECORDS_PER_PARTITION),
         include_headers=given.get(table.INCLUDE_HEADERS),
         version_as_of=given.find(table.VERSION_AS_OF),
+        topic_ids=given.find(table.TOPIC_IDS) or {},
         group_id=given.find(table.GROUP_ID) or "",
         membership=_membership(given),
         client_rack=given.find(table.CLIENT_RACK) or "",

@@ -267,6 +267,18 @@ VERSION_AS_OF = Option(
     differs="Not in Kafka. A version is a consistent cut across all partitions of a topic; the name is Delta's.",
     not_here="a stream follows new writes; remove it, or use spark.read",
 )
+TOPIC_IDS = Option(
+    name="topicIds",
+    kinds=BATCH_READ,
+    value=subscription.TOPIC_IDS,
+    unset="any",
+    meaning=(
+        "Fail if a topic has another id than this: it was deleted and created again. `read`, `replay` and"
+        " `foreach_batch` set it."
+    ),
+    differs="Not in Kafka.",
+    not_here="a stream has the ids in its checkpoint; remove it",
+)
 CLIENT_RACK = Option(
     name="client.rack",
     kinds=SOURCE,

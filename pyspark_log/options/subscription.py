@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 
 import msgspec
 
@@ -75,6 +76,14 @@ def _read_assign(text: str) -> Subscription:
     return Assign({topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items() if partitions})
 
 
+def _read_ids(text: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it cannot be parsed ({error})") from None
+
+
 SUBSCRIBE: Value[Subscription] = Value("topic names separated by commas", _read_subscribe)
 SUBSCRIBE_PATTERN: Value[Subscription] = Value("a regular expression that matches whole topic names", _read_pattern)
 ASSIGN: Value[Subscription] = Value('JSON with the partitions of each topic, such as {"t":[0,1]}', _read_assign)
+TOPIC_IDS: Value[Mapping[str, str]] = Value('JSON with the id of each topic, such as {"t":"5f0c..."}', _read_ids)

@@ -96,7 +96,7 @@ class _Batches:
         from pyspark_log.client.read.positions import Subscribed
         from pyspark_log.options import of_batch_read
         from pyspark_log.source import checkpoint
-        from pyspark_log.source.pinned_read import union
+        from pyspark_log.source.pinned_read import ids_of, union
 
         spark, options = frame.sparkSession, self._options
         start, end = checkpoint.offsets_of(spark, self._checkpoint, batch_id)
@@ -107,7 +107,8 @@ class _Batches:
         native, rest = native_files.divide(now, ranges, in_s3=options.native_s3)
         if not native or any(_has_changed(frame.schema, handle.schemas[-1]) for handle in handles.values()):
             return frame
-        return union(spark, self._path, of_batch_read(self._given), native, rest, frame.schema)
+        given = of_batch_read(self._given) | ids_of(handles)
+        return union(spark, self._path, given, native, rest, frame.schema)
 
     def _opened(self) -> Log:
         """Return a log of this query's own, as other threads use the one of the process."""

@@ -19,7 +19,7 @@ from pyspark_log.client.read import batch_plan, native_files
 from pyspark_log.options import parse_source
 from pyspark_log.source.identifiers import quoted
 from pyspark_log.source.row import CREATE_TIME, row_schema
-from pyspark_log.source.typed_row import same_columns, typed_schema
+from pyspark_log.source.typed_row import OWN, same_columns, typed_schema
 from pyspark_log_storage import schema
 
 if TYPE_CHECKING:
@@ -29,11 +29,19 @@ if TYPE_CHECKING:
 
     from pyspark_log.client.read.native_files import NativeRows
     from pyspark_log.client.read.planning import Range
+    from pyspark_log_coordinator.log.log import TopicHandle
 
 _POSITIONS = {"partition": IntegerType(), "offset": LongType(), "timestamp": TimestampType()}
-_NOT_IN_FILES = {"topic", "timestampType"}
-_AS_STORED = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "datetimeRebaseMode": "CORRECTED"}
-"""Whatever the session says: a row that cannot be read is an error, and times before 1900 are not changed."""
+_AS_STORED = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "parquet.filter.dictionary.enabled": "false",
+}
+"""Whatever the session says: a row that cannot be read is an error, and times before 1900 are not changed.
+
+With filters by dictionaries `x = 0.0` would not find -0.0, which Spark says are equal.
+"""
 _STARTS = ("subscribe", "assign", "starting", "ending", "versionAsOf")
 """How the options begin that say which rows are read."""
 
@@ -47,6 +55,7 @@ def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
     now, ranges = batch_plan.ranges_of(parsed)
     native, rest = native_files.divide(now, ranges, in_s3=parsed.native_s3)
     typed = [(name, each.schemas[-1]) for name, each in now.handles.items() if schema.is_typed(each.schemas[0])]
+    options = {**options, **ids_of(now.handles)}
     if typed:
         options = {name: value for name, value in options.items() if name != "includeHeaders"}  # its rows have none
     if not native:
@@ -56,6 +65,11 @@ def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
     else:
         columns = row_schema(include_headers=parsed.include_headers)
     return union(spark, path, options, native, rest, columns)
+
+
+def ids_of(handles: Mapping[str, TopicHandle]) -> dict[str, str]:
+    """Return the option by which a batch read fails if a topic is another one by then, and not these."""
+    return {"topicIds": json.dumps({topic: handle.topic_id for topic, handle in handles.items()})}
 
 
 def union(
@@ -110,32 +124,36 @@ def _source(
 
 def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns: StructType) -> DataFrame:
     """Return rows of one topic from their files, with the columns of the source."""
+    made = _made(topic, columns)
     stored = {name: StructField(name, kind) for name, kind in _POSITIONS.items()}
-    stored |= {each.name: each for each in columns if each.name not in _NOT_IN_FILES}
+    stored |= {each.name: each for each in columns if each.name not in made or each.name == "headers"}
     urls = [url for each in parts for url in each.files]
     read = spark.read.schema(StructType(list(stored.values()))).options(**_AS_STORED)
     frame = read.parquet(*urls)
     cuts = [_cut(each.rows) for each in parts if each.is_cut]
     if cuts:
         frame = frame.where(" AND ".join(cuts))  # as text: Spark analyses the plan once, not for each partition
-    return frame.select(*(_column(name, topic) for name in columns.names))
+    return frame.select(*(made.get(name, f.col(quoted(name))).alias(name) for name in columns.names))
 
 
 def _cut(rows: Range) -> str:
-    """Return the condition that leaves out the other rows of the files of a partition."""
-    return f"(partition <> {rows.partition} OR offset BETWEEN {rows.start} AND {rows.end - 1})"
+    """Return the condition that leaves out the other rows of the files of a partition.
+
+    The names are quoted: Spark may be set to reserve them.
+    """
+    return f"(`partition` <> {rows.partition} OR `offset` BETWEEN {rows.start} AND {rows.end - 1})"
 
 
-def _column(name: str, topic: str) -> Column:
-    match name:
-        case "topic":
-            return _constant(topic).alias(name)
-        case "timestampType":
-            return _constant(CREATE_TIME).alias(name)
-        case "headers":
-            return f.when(f.size(name) > 0, f.col(name)).alias(name)  # null for none, as in Spark's Kafka source
-        case _:
-            return f.col(quoted(name))
+def _made(topic: str, columns: StructType) -> dict[str, Column]:
+    """Return the columns of the source that files lack, or have in another form.
+
+    A typed topic may have columns of its own with the names that only rows of records have.
+    """
+    made = {"topic": _constant(topic)}
+    if tuple(columns.names[: len(OWN)]) != OWN:
+        made["timestampType"] = _constant(CREATE_TIME)
+        made["headers"] = f.when(f.size("headers") > 0, f.col("headers"))  # null for none, as in Spark's Kafka source
+    return made
 
 
 def _constant(value: str | int) -> Column:

@@ -225,8 +225,12 @@ def _repeats(name: str, values: pa.ChunkedArray) -> bool:
 
 
 def _has_statistics(kind: pa.DataType) -> bool:
-    """Return whether smallest and largest values are of use: of bytes they are long, and of no use in a filter."""
-    return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    """Return whether smallest and largest values are of use: of bytes they are long, and of no use in a filter.
+
+    Arrow leaves NaN out of them. Engines for which NaN is larger than each number, such as Spark, would skip rows.
+    """
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return not (pa.types.is_nested(kind) or is_bytes or pa.types.is_floating(kind))
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -123,18 +123,9 @@ def _read(
             read = opened(nested).read_row_group(number, columns=nested, use_threads=False)
             row_group_size.check_repeated(read, where)
         file = opened(texts)
-    rows = file.read_row_group(number, columns=_leaves(paths, schema.names), use_threads=False)
+    rows = file.read_row_group(number, columns=schema.names, use_threads=False)
     row_group_size.check_repeated(rows, where)
     return _as_stored(rows, schema)
-
-
-def _leaves(paths: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the columns `names`, which must be among those with these paths. A nested column has several."""
-    roots = {path.partition(".")[0] for path in paths} | set(paths)
-    for name in names:
-        if name not in roots:
-            raise KeyError(f"it has no column {name!r}")
-    return list(names)
 
 
 def _as_stored(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:

@@ -70,7 +70,10 @@ def check_pages(data: bytes, rows: int, columns: int, where: str) -> bool:
 
 
 def check_types(file: pq.ParquetFile, wanted: pa.Schema, where: str) -> None:
-    """Raise `CorruptObject`, with `where`, if columns of a file have types that the topic's cannot have been."""
+    """Raise `CorruptObject`, with `where`, if columns of a file have types that the topic's cannot have been.
+
+    Raises `KeyError` for a column that the file lacks.
+    """
     stored = file.schema_arrow
     for field in wanted:
         if not _is_like(stored.field(field.name).type, field.type):

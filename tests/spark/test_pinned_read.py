@@ -2,6 +2,7 @@
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 import pyspark_log
 from tests.plain_log import PlainLog
@@ -69,6 +70,36 @@ def test_rows_between_offsets_are_cut_out_of_their_files(spark, log, bounds):
     start, end = bounds
     assert found == {(p, offset) for p in start for offset in range(start[p], end[p])}
     assert frame.count() == len(found)
+
+
+def test_rows_are_cut_out_of_files_also_if_spark_reserves_the_words_of_sql(spark, log):
+    with configured(spark, spark__sql__ansi__enforceReservedKeywords="true"):
+        assert pyspark_log.replay(spark, log.path, "t", {0: 5}, {0: 12}).count() == 7
+
+
+def test_a_version_that_ends_before_the_start_has_no_rows_of_a_partition(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t", 3, segment_format="parquet")
+    log.append("t", {p: [b"x"] * 10 for p in range(3)})
+    version = log.log.topic("t").journal.number
+    log.append("t", {p: [b"y"] * 10 for p in range(3)})
+    roll(log, "t", 0, 2)
+    frame = pyspark_log.replay(spark, log.path, "t", {0: 15, 1: 15, 2: 8}, {0: 20, 1: 20, 2: 20}, version=version)
+    assert [(row.partition, row.offset) for row in in_order(frame)] == [(2, 8), (2, 9)]
+
+
+def test_a_frame_has_no_rows_of_a_topic_that_was_created_again(spark, tmp_path):
+    log = PlainLog(tmp_path)
+    log.create("t", 2, segment_format="parquet")
+    log.append("t", {p: [b"old"] * 10 for p in range(2)})
+    roll(log, "t", 0, 1)
+    frames = [pyspark_log.read(spark, log.path, "t"), pyspark_log.replay(spark, log.path, "t", {1: 0}, {1: 5})]
+    log.delete("t")
+    log.create("t", 2)
+    log.append("t", {p: [b"new"] * 10 for p in range(2)})
+    for frame in frames:
+        with pytest.raises(PySparkException, match="DataLoss: topic 't' was deleted and created again"):
+            frame.collect()
 
 
 def test_a_filter_of_offsets_reaches_the_files(spark, log):
@@ -145,19 +176,6 @@ def test_wider_types_and_new_fields_are_read_from_older_files_as_the_source_read
     assert frame.schema == wanted.schema
     for one, other in zip(in_order(frame), in_order(wanted), strict=True):
         assert one.asDict(recursive=True) == other.asDict(recursive=True)
-
-
-def test_the_name_of_a_column_may_have_characters_that_mean_something_to_spark(spark, tmp_path):
-    log = PlainLog(tmp_path)
-    for first in (0, 10):
-        rows = spark.range(first, first + 10).selectExpr("id AS `a.b`", "id + 1 AS `back``tick`")
-        write = rows.write.format("pyspark_log").mode("append").options(topic="t", schema="columns")
-        write.option("num.partitions", 1).save(log.path)
-        if first == 0:
-            roll(log, "t", 0, len(log.log.topic("t").refresh().partitions[0].chunks))
-    frame = pyspark_log.read(spark, log.path, "t")
-    assert scans(frame) == (1, 1)
-    assert {(row["a.b"], row["back`tick"]) for row in frame.collect()} == {(n, n + 1) for n in range(20)}
 
 
 @pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])

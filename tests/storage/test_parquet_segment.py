@@ -122,6 +122,8 @@ def test_a_row_that_no_reader_would_decode_is_refused(monkeypatch):
 
 
 OLD = pa.schema([("name", pa.string()), ("count", pa.int32()), pa.field("timestamp", TIMESTAMP)])
+TIME = pa.field("timestamp", TIMESTAMP)
+POSITIONS = ["partition", "offset", "timestamp"]
 NEW = pa.schema([("name", pa.string()), ("count", pa.int64()), ("price", pa.float64()), OLD.field("timestamp")])
 
 
@@ -320,6 +322,30 @@ def test_only_columns_whose_values_repeat_have_a_dictionary():
     write(store, [(pa.RecordBatch.from_pylist(rows, OLD), 0, 3)], schemas=(OLD,))
     columns = pq.ParquetFile(pa.BufferReader(store.read(KEY))).metadata.row_group(0).to_dict()["columns"]
     assert [each["path_in_schema"] for each in columns if each["has_dictionary_page"]] == ["partition", "name"]
+
+
+def test_floating_point_columns_have_no_statistics_because_these_leave_out_nan():
+    store = MemoryStore()
+    kind = pa.schema([("x", pa.float64()), ("y", pa.float32()), ("z", pa.int64()), TIME])
+    rows = [{"x": float(number), "y": float("nan"), "z": number, "timestamp": START} for number in range(10)]
+    write(store, [(pa.RecordBatch.from_pylist(rows, kind), 0, 3)], schemas=(kind,))
+    columns = pq.ParquetFile(pa.BufferReader(store.read(KEY))).metadata.row_group(0).to_dict()["columns"]
+    assert [each["path_in_schema"] for each in columns if each["statistics"]] == [*POSITIONS, "z"]
+
+
+def test_the_name_of_a_nested_column_may_have_dots():
+    store = MemoryStore()
+    kind = pa.schema(
+        [("a.b", pa.struct([("c.d", pa.int64())])), ("a", pa.struct([("b", pa.string())])), ("a.c", pa.binary()), TIME]
+    )
+    rows = [{"a.b": {"c.d": 1}, "a": {"b": "x"}, "a.c": b"y", "timestamp": START}]
+    write(store, [(pa.RecordBatch.from_pylist(rows, kind), 0, 3)], schemas=(kind,))
+    entries = parquet_footer.read(store, KEY).entries
+    assert rows_of(store, entries, (kind,)) == [{"offset": BASE, **rows[0]}]
+    [entry] = entries
+    for name in kind.names:
+        found = row_group.read(store, KEY, entry.place(), (kind,), "x", [name])
+        assert found.to_pylist() == [{name: rows[0][name]}]
 
 
 @pytest.mark.parametrize(("rows", "refused"), [(10, False), (400, True)])

@@ -10,7 +10,7 @@ from pyspark_log.client.read.planning import Range, splits
 from pyspark_log.client.read.positions import resolve, subscribed
 from pyspark_log.options.read_range import ending_option, starting_option
 from pyspark_log_coordinator.journal import history
-from pyspark_log_storage.errors import InvalidInput, InvalidOption
+from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
 
 if TYPE_CHECKING:
     from pyspark_log.client.read.fetch import Split
@@ -29,6 +29,9 @@ def ranges_of(options: SourceOptions) -> tuple[Subscribed, list[Range]]:
     """Return the topics at one version each, and the rows to read. Reads no rows, except to resolve a timestamp."""
     log = opening.open_log(options.path, options.storage_options)
     now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
+    for topic, handle in now.handles.items():
+        if options.topic_ids.get(topic, handle.topic_id) != handle.topic_id:
+            raise DataLoss(f"topic {topic!r} was deleted and created again since this frame was made; make another one")
     fail = options.fail_on_data_loss
     # Must come first: it refreshes the state that the rest of the plan uses.
     version = None if options.version_as_of is None else _version(now, options.version_as_of)
@@ -37,7 +40,8 @@ def ranges_of(options: SourceOptions) -> tuple[Subscribed, list[Range]]:
     _check_order(options, start, end)
     if version is not None:
         end = _as_of(now, end, version, fail_on_data_loss=fail)
-    return now, [Range(*key, start[key], end[key]) for key in now.topic_partitions()]
+    # A version may end before the start, and then it has none of the rows.
+    return now, [Range(*key, start[key], max(start[key], end[key])) for key in now.topic_partitions()]
 
 
 def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:

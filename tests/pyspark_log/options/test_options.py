@@ -39,6 +39,7 @@ class TestDefaults:
             max_records_per_partition=None,
             include_headers=False,
             version_as_of=None,
+            topic_ids={},
             group_id="",
             membership=None,
             client_rack="",
