@@ -70,7 +70,7 @@ class Consumer(TopicQueries, Positions, RowIteration):
     0 b'EWR' b'UA 1545'
 
     It returns rows below the high watermark only, those of a partition in order. Without `group.id` it stores no
-    offsets: a program that continues later keeps `position` with its results.
+    offsets: a program that continues later stores `position` with its results.
 
     A Consumer is for one thread at a time, except `close`; a call from a second thread raises `InvalidInput`.
     """
@@ -150,7 +150,7 @@ class Consumer(TopicQueries, Positions, RowIteration):
         """Share these topics, or all whose whole name matches `pattern`, with the other members of the group.
 
         The next calls of `poll` join the group. Each partition begins at the offset that the group has committed, else
-        as `auto.offset.reset` says. `listener` learns which partitions come and go. Topics need not exist yet. A second
+        as `auto.offset.reset` says. `listener` is called when partitions change. Topics need not exist yet. A second
         call replaces the subscription. Raises `InvalidInput` without `group.id`, `InvalidName`.
         """
         wanted = SubscribedTopics(topics, pattern)
@@ -183,8 +183,8 @@ class Consumer(TopicQueries, Positions, RowIteration):
         """Return the next rows, at most `max_records` (`max.poll.records`), in order within each partition.
 
         If there are none, wait for up to `timeout_ms` milliseconds and then return an empty list. A row that arrives is
-        seen after a pause between two looks, see `fetch.max.wait.ms`. A member of a group joins and rejoins here, so it
-        must call this every `max.poll.interval.ms`. If a store does not answer, that is logged, and this waits too.
+        seen after a pause between two checks, see `fetch.max.wait.ms`. A member of a group joins and rejoins here, so
+        it must call this every `max.poll.interval.ms`. If a store does not answer, that is logged, and this waits too.
 
         Raises `InvalidInput` if nothing is assigned, `UnknownTopic` for a topic that was deleted, `CorruptObject` and
         `StoreError` if no replica can be read and waiting does not help, `DataLoss` for an offset that is not in the
@@ -238,8 +238,8 @@ class Consumer(TopicQueries, Positions, RowIteration):
     def close(self) -> None:
         """Stop: a waiting `poll` returns, iterations end, and later calls raise `InvalidInput`. For any thread.
 
-        A member commits what it owes (`enable.auto.commit`), tells its listener, and leaves the group unless it is
-        static. If another thread uses the consumer, that thread does so at the end of its call.
+        A member commits (with `enable.auto.commit`), calls its listener, and leaves the group unless it is static. If
+        another thread uses the consumer, that thread does so at the end of its call.
         """
         self._closed.set()
         self._finish_unless_in_use()

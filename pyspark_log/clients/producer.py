@@ -84,9 +84,9 @@ class Producer:
         """Send a row, and return the future of its place in the log.
 
         Text is encoded in UTF-8; a value of None is a tombstone. The partition is the given one, else Kafka's of the
-        key, else the same for all rows without a key in a batch. `timestamp_ms` is now by default, in milliseconds
-        since 1970. `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon. It
-        cannot flush or use `batch`, and must not wait for a future.
+        key, else the same for all rows without a key in a batch. `timestamp_ms` is in milliseconds since 1970 (default:
+        now). `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon. It cannot
+        flush or use `batch`, and must not wait for a future.
 
         Waits for up to `max.block.ms` if the buffer is full, and when a topic is used for the first time. Raises
         `InvalidRecord` for a row that cannot be written, `BufferExhausted`, `InvalidInput` after `close`, and for the
@@ -114,7 +114,7 @@ class Producer:
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[AtomicBatch]:
-        """Gather rows that are sequenced whole: `with producer.batch() as batch: batch.send(...)`.
+        """Collect rows that are written together: `with producer.batch() as batch: batch.send(...)`.
 
         When the block ends its rows are written, in one journal entry for each topic, and the call returns when all of
         them are acknowledged. Readers see all rows of a topic or none. Rows for several topics are several entries: if

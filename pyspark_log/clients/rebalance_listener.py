@@ -13,11 +13,11 @@ class ConsumerRebalanceListener:
 
     `poll`, `unsubscribe` and `close` call the methods, in the thread that calls these (`async for`: in a thread of the
     loop's executor). They may use the consumer, but not `poll` and `unsubscribe`. If one raises an exception, the
-    partitions change nevertheless, and the call that called it raises the exception then.
+    partitions change nevertheless, and the call in progress raises the exception afterwards.
     """
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Begin with these partitions, which come to those that the consumer has. There may be none.
+        """Begin with these partitions, in addition to those that the consumer has. There may be none.
 
         Positions are at the committed offsets; `seek` chooses others.
         """

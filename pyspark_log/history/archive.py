@@ -51,20 +51,20 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     local_retention: timedelta | None = None,
     options: Mapping[str, str] | None = None,
 ) -> dict[int, tuple[int, int]]:
-    """Copy the rows that a topic has now and its table lacks; return which offsets of each partition the table has.
+    """Copy the rows that a topic has now and its table lacks; return the offsets of each partition that the table has.
 
-    `table` is the path or the name of a Delta table, which is made if it does not exist. Its columns are those of
+    `table` is the path or the name of a Delta table, which is created if it does not exist. Its columns are those of
     `read`, and `columns`: SQL expressions by name, such as `{"day": "CAST(timestamp AS DATE)"}`. `partition_by` and
-    `cluster_by` choose its layout when it is made; give one of them or none. Each call continues where the last one
-    ended, and each row is in the table once, also if calls are killed or run at once.
+    `cluster_by` choose its layout when it is created; give one of them or none. Each call continues where the last one
+    ended, and each row is in the table once, even if calls are killed or run at the same time.
 
-    The rows are counted in the table before they are returned. With `local_retention` (Kafka's local.retention.ms)
-    rows that are older are then deleted from the log, as far as the table has them; `timedelta(0)` deletes all of them.
-    Without it nothing is deleted. Set retention.ms=-1, so that nothing expires before it is archived. `options` are
-    as in `replay`.
+    The rows are counted in the table before their offsets are returned. With `local_retention` (Kafka's
+    local.retention.ms) older rows are then deleted from the log, as far as the table has them; `timedelta(0)` deletes
+    all of these. Without it nothing is deleted. Set retention.ms=-1, so that nothing expires before it is archived.
+    `options` are as in `replay`.
 
-    Raises `InvalidInput` if the table is no archive of this topic, or if rows are missing or double there: then nothing
-    is deleted. Raises `DataLoss` if rows expired before they were archived, and what a batch read raises.
+    Raises `InvalidInput` if the table is not an archive of this topic, or if rows are missing or duplicated there: then
+    nothing is deleted. Raises `DataLoss` if rows expired before they were archived, and what a batch read raises.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidInput("archive needs a session of this process: through Spark Connect it cannot see the log")

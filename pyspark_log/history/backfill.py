@@ -52,18 +52,18 @@ def backfill(  # noqa: PLR0913 -- each is a fact of its own
 ) -> int:
     """Write the rows of a frame into a topic in the order of a column, each exactly once; return how many were written.
 
-    The frame is cut once into ranges of the column `order_by` (the first of several) with about `rows_per_range` rows
-    (default: 1,000,000). Range after range is sorted and written; each is one batch of the topic. Within each partition
-    the rows are in this order; rows of other writers may be between those of two ranges. Rows without a value come
-    first. A range has all rows with equal values, however many.
+    The frame is split once into ranges of the column `order_by` (the first of several) with about `rows_per_range` rows
+    (default: 1,000,000). The ranges are sorted and written in order; each is one batch of the topic. Within each
+    partition the rows are in this order; rows of other writers may be between those of two ranges. Rows without a value
+    come first. A range has all rows with equal values, however many.
 
     If a process is killed, the same call continues where it ended: the ranges that are in the topic are not computed
-    again. `checkpoint` is a folder, or an address such as `s3://bucket/folder`, of this backfill alone. The frame must
-    have the same rows each time: pin them, for example with Delta's versionAsOf. `backfill_id` is the txnAppId of the
-    writes. A topic that does not exist is created.
+    again. `checkpoint` is a folder, or an address such as `s3://bucket/folder`, for this backfill only. The frame must
+    have the same rows each time: use a fixed version, for example with Delta's versionAsOf. `backfill_id` is the
+    txnAppId of the writes. A topic that does not exist is created.
 
-    The frame has the columns of a write: key and value, or those of a typed topic. With a column `timestamp` rows have
-    that time, else that of the write. `options` are others of a write: key.column, schema, acks, for example.
+    The frame has the columns of a write: key and value, or those of a typed topic. The timestamp of a row is its column
+    `timestamp`, or else the time of the write. `options` are those of a write, such as key.column and acks.
 
     Raises `InvalidInput` if the arguments do not fit the frame, or if a backfill in this checkpoint or with this id
     began with others; `InvalidRecord` if the topic cannot have the frame's columns; what a batch write raises.

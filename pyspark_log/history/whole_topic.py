@@ -30,8 +30,8 @@ def read(  # noqa: PLR0913 -- each is a fact of its own
     """Return all rows that a topic has now, with their headers: `replay` without bounds.
 
     `partitions` are those to read (default: all). `version` reads the topic as of a version (see versionAsOf).
-    `archive` is the table of `pyspark_log.archive`: rows are read from it as far as it has them, at its present
-    version, and from the log after that, so that none is missing or double. `options` are as in `replay`.
+    `archive` is the table of `pyspark_log.archive`: archived rows are read from its current version, and later rows
+    from the log, so that none is missing or duplicated. `options` are as in `replay`.
 
     Raises what `replay` raises; with an archive `InvalidInput` if there is no such table or it is another topic's, and
     `DataLoss` if rows between the two expired.

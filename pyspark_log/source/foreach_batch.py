@@ -41,9 +41,9 @@ def foreach_batch(  # noqa: PLR0913 -- each is a fact of its own
     """Start a query that calls `function(frame, batch_id)` for each micro-batch of a topic, and return it.
 
     It is `spark.readStream.format("pyspark_log")` with Spark's `foreachBatch`, and the same checkpoint may be used with
-    either. The frame has the same rows and columns; those in Parquet segments are read by Spark's own reader (see
-    `pinned_read`). As with `foreachBatch`, a batch may be handed over again after a failure, with the same id and the
-    same rows; write it with `txnAppId` and `txnVersion`, or to what else recognises a repeated batch.
+    either. The frame has the same rows and columns; Spark's own reader reads those in Parquet segments (see
+    `pinned_read`). As with `foreachBatch`, the function may get a batch again after a failure, with the same id and the
+    same rows; write it with `txnAppId` and `txnVersion`, or to another sink that recognises a repeated batch.
 
     `options` are those of a stream, such as `startingOffsets` (default: latest), `maxOffsetsPerTrigger` and `group.id`.
     `trigger` has the arguments of Spark's `trigger`, such as `{"availableNow": True}`. `numInputRows` of the query's

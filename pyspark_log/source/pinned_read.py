@@ -1,8 +1,8 @@
-"""A pinned read: rows of topics as one frame, of which Spark reads by itself what is in Parquet segments.
+"""A pinned read: rows of topics as one frame, in which Spark itself reads the rows in Parquet segments.
 
-Which rows it has is settled when it is made. The rows of each partition are cut at the offsets where Parquet segments
-begin and end (`native_files`): Spark's own Parquet reader reads those, with its filters and projections, and the source
-the rest. A SQL view could not hold that cut; a function that returns the frame can.
+The frame's rows are fixed when it is made. Those of each partition are split at the offsets where Parquet segments
+begin and end (`native_files`): Spark's own Parquet reader reads the segments, with its filters and projections, and the
+source reads the rest. A SQL view could not store these offsets; a function that returns the frame can.
 """
 
 from __future__ import annotations

@@ -38,17 +38,18 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
 ) -> DataFrame:
     """Return the rows of a topic from `start` up to but not including `end`, with their headers.
 
-    A time, which needs a time zone, stands for the first row of each partition with this timestamp or a later one, as
-    in Kafka; without such a row, for the end. It is rounded down to milliseconds. Only chunks between the two positions
-    are read, and those in which they are. Offsets are a dict by partition: `{0: 120, 1: 98}`. `partitions` are those to
-    read (default: those with offsets, else all). `version` reads the topic as of a version (see versionAsOf). `options`
-    are others of a batch read, such as `storage_options`, `nativeS3` and `failOnDataLoss`.
+    A time, which needs a time zone, means the first row of each partition with this timestamp or a later one, as in
+    Kafka; if there is none, the end. It is rounded down to milliseconds. Only the chunks from the one with the start to
+    the one with the end are read. Offsets are a dict by partition: `{0: 120, 1: 98}`. `partitions` are those to read
+    (default: those with offsets, else all). `version` reads the topic as of a version (see versionAsOf). `options` are
+    other options of a batch read, such as `storage_options`, `nativeS3` and `failOnDataLoss`.
 
-    The rows are settled now, and rows in Parquet segments are read by Spark's own reader (see `pinned_read`); through
-    Spark Connect they are settled when they are read, and by the source alone.
+    The rows of the frame are fixed now, and Spark's own reader reads those in Parquet segments (see `pinned_read`).
+    With Spark Connect the rows are fixed when they are read, and the source reads all of them.
 
-    Writes nothing and belongs to no group. Raises `InvalidInput` for an argument that cannot be used, `SourceNotFound`
-    if Spark does not find the format, and what a batch read raises: `UnknownTopic` and `DataLoss`, for example.
+    The call writes nothing and belongs to no group. Raises `InvalidInput` for an argument that cannot be used,
+    `SourceNotFound` if Spark does not find the format, and what a batch read raises: `UnknownTopic` and `DataLoss`, for
+    example.
     """
     more = dict(options or {})
     if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class LogError(Exception):
-    """The root of every error that this product raises on purpose."""
+    """The base class of all errors that pyspark_log raises on purpose."""
 
     retriable = False
 

@@ -62,7 +62,7 @@ def publish_on_nodes(handle: TopicHandle, nodes: ReachableStores) -> None:
 def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Sequence[str]]) -> None:
     """Publish, where Parquet files are among the `keys` that are to be deleted, what the topic is without them.
 
-    On a disk that takes no writes the deletion may make room, so it goes on, and the table is made right afterwards.
+    On a disk that takes no writes the deletion may free space, so it continues, and the table is corrected afterwards.
     """
     state, entry, now = handle.journal.state, handle.journal.number, handle.now_ms()
 

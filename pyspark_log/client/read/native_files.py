@@ -81,7 +81,7 @@ def _url(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str, *,
     """Return the URL of a segment's file on the nearest node that holds it and that an engine can read, or None.
 
     A file on a disk that is missing, or has another length than the journal says, is left out: other readers turn to
-    another node, or say what is wrong. In S3, where it would be a request for each segment, that is not looked at.
+    another node, or say what is wrong. In S3, where it would be a request for each segment, this is not checked.
     """
     log, state = handle.log, handle.journal.state
     nodes = nearest_first(log, rack=rack, leader=state.partitions[partition].leader)
