@@ -1,4 +1,4 @@
-"""`pyspark-log groups reset-offsets`: set where a group goes on, with the positions of kafka-consumer-groups."""
+"""`pyspark-log groups reset-offsets`: set where a group continues, with the positions of kafka-consumer-groups."""
 
 from __future__ import annotations
 

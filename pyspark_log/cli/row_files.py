@@ -1,6 +1,6 @@
 """Files of rows: JSON lines, as `json_rows` has them, or Parquet with the columns of a Spark read.
 
-A file has another name until it is complete, so whoever finds it finds all rows.
+A file has another name until it is complete, so a file with the final name has all rows.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The client that needs no Spark: opens a cluster, reads and writes. Source, sink and command line stand on it."""
+"""The client that needs no Spark: opens a cluster, reads and writes. Source, sink and command line use it."""

@@ -1,4 +1,4 @@
-"""What operators ask of groups: how far they are, and where they shall go on.
+"""What operators do with groups: show their lag, and set the offsets at which they continue.
 
 The positions of `reset-offsets` are those of `kafka-consumer-groups`.
 """
@@ -73,7 +73,7 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
 def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Let the group go on at these offsets, by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`.
 
-    Members that are Spark queries take it up while they run.
+    Members that are Spark queries follow it while they run.
     """
     group = log.group(group_id, create=True)
     group.submit(_reset(log, group.journal.state, offsets))

@@ -66,7 +66,7 @@ class ConsumerGroup:
         self._sought = self._auto_committed_at = -float("inf")
         self._auto_committed: dict[TopicPartition, tuple[int, int]] = {}
         self._rewinds = 0
-        """The newest rewind that a simple consumer has taken up."""
+        """The newest rewind that a simple consumer has followed."""
         self.is_calling = False
         """Whether a listener or a callback of the program runs."""
         self._failure: Exception | None = None

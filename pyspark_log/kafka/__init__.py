@@ -1,1 +1,1 @@
-"""What copies topics from Kafka into the log, and back. Needs the extra `kafka`; nothing else imports this package."""
+"""Copies topics from Kafka into the log, and back. Needs the extra `kafka`; nothing else imports this package."""

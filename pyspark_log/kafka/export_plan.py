@@ -1,8 +1,8 @@
 """The plan of an export: from which offset on each partition is copied to Kafka.
 
 Kafka assigns offsets itself, and the marker of each transaction takes one, so rows cannot keep theirs. Each has the
-header `pyspark-log.offset` instead. The last row of a partition in Kafka so says where an export goes on, and it got
-there in the same transaction as the rows before it.
+header `pyspark-log.offset` instead. So the last row of a partition in Kafka says where an export continues, and it was
+written in the same transaction as the rows before it.
 """
 
 from __future__ import annotations

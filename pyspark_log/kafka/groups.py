@@ -1,4 +1,4 @@
-"""The committed offsets of groups, carried over from Kafka with the rows that they belong to."""
+"""The committed offsets of groups, copied from Kafka with the rows that they belong to."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def mapped(log: Log, handle: TopicHandle, offsets: Iterable[KafkaOffset]) -> lis
 def carry(log: Log, handle: TopicHandle, offsets: Sequence[KafkaOffset]) -> list[CarriedOffset]:
     """Let each group go on here where it stopped in Kafka, and return the offsets.
 
-    Raises `GroupNotEmpty` for a group that has members here, unless these are Spark queries, which take it up.
+    Raises `GroupNotEmpty` for a group that has members here, unless these are Spark queries, which follow the reset.
     """
     carried = mapped(log, handle, offsets)
     new: dict[str, dict[int, Offset]] = {}

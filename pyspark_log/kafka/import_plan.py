@@ -1,8 +1,8 @@
 """The plan of an import: from which offset to which each partition is read, and where its rows go. Pure.
 
-The log itself says how far an import came: each batch of a partition is sequenced under the name of one producer, and
+The log itself says how far an import got: each batch of a partition is sequenced under the name of one producer, and
 its batch id is the next offset to read in Kafka. So rows and progress are one journal entry, and an import that was
-killed goes on behind its last entry.
+killed continues after its last entry.
 
 A partition here begins at the offset at which it is first read in Kafka, so rows keep their offsets until the first
 gap. Kafka's offsets have gaps: transactions, compaction and retention leave them.

@@ -1,8 +1,8 @@
-"""Which offset a row had where it came from.
+"""The headers that say which offset a row had where it was copied from.
 
-An imported row whose offset here is another one than in Kafka has its offset there in the header `kafka.offset`. A row
-without this header kept its offset. A row that is exported has the header `pyspark-log.offset`, because Kafka assigns
-offsets itself. Offsets grow on both sides, so a bisection finds the place of any offset.
+An imported row whose offset here differs from the one in Kafka has Kafka's in the header `kafka.offset`. A row without
+this header kept its offset. A row that is exported has the header `pyspark-log.offset`, because Kafka assigns offsets
+itself. Offsets grow on both sides, so a bisection finds the place of any offset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The import of a topic's rows from Kafka, each once: what `pyspark-log import kafka` does.
 
-A few partitions are read at a time. The rows of one partition are gathered to a batch, which is one journal entry. Its
-claim says the next offset to read in Kafka, and it is refused if its rows would get other offsets than planned; so two
-imports at once cannot write a row twice.
+A few partitions are read at a time. The rows of one partition are collected into a batch, which is one journal entry.
+Its claim says the next offset to read in Kafka, and it is refused if its rows would get other offsets than planned; so
+two imports at once cannot write a row twice.
 """
 
 from __future__ import annotations

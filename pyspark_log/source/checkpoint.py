@@ -2,7 +2,7 @@
 
     <checkpoint>/offsets/<batch id>      v1, then the batch's metadata, then the offset of the source, a line each
 
-Spark writes it before the batch runs, and repeats the batch by it after a restart, so it is what the batch is. An
+Spark writes it before the batch runs, and reads it to repeat the batch after a restart, so it defines the batch. An
 offset is the end of its batch; the offset before it is kept as long as Spark may need it.
 """
 

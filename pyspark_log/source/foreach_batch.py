@@ -1,8 +1,8 @@
-"""A streaming query whose micro-batches are pinned reads: Spark itself reads what of a batch is in Parquet segments.
+"""A streaming query whose micro-batches are pinned reads: Spark itself reads those rows that are in Parquet segments.
 
 Spark's own frame of a micro-batch is lazy. It is not used if some of its rows are in Parquet segments; then the
-function gets a pinned read of the same rows, by the offsets in the checkpoint (`checkpoint`). The newest rows come as
-in every stream.
+function gets a pinned read of the same rows, by the offsets in the checkpoint (`checkpoint`). The newest rows come from
+the source, as in every stream.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replay: the rows of a topic between two positions, as a batch frame.
 
-Whatever it does not cover is a batch read: `spark.read.format("pyspark_log")`.
+For anything else use a batch read: `spark.read.format("pyspark_log")`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of the source of a typed topic: its columns, behind those that every row has.
+"""The rows of a typed topic as the source returns them: its columns, after those that every row has.
 
     topic string, partition int, offset bigint, timestamp timestamp, then the topic's columns
 

@@ -16,7 +16,7 @@
     |-- GroupError                    a group refused a command: .group
     |   |-- UnknownGroup              the group does not exist, or was deleted
     |   |-- GroupNotEmpty             the command needs a group without members
-    |   |-- RewindPending             a commit does not know the newest rewind: take it up first
+    |   |-- RewindPending             a commit does not know the newest rewind: follow it first
     |   `-- MemberError               .member
     |       |-- UnknownMember         the member was removed: join again, as a new member
     |       |-- IllegalGeneration     the work was assigned anew: rejoin; .generation

@@ -9,9 +9,8 @@ read and decode one at a time. The columns are `partition` (int32), `offset` (in
 and the other columns of the topic's newest schema. So the rows are ordinary Parquet, in the order of their offsets, and
 a filter on the first three skips row groups by their statistics.
 
-Encodings are those that were measured to be the best (docs/design/, "Segments as Parquet"): deltas for offsets and
-timestamps; no dictionaries for keys and values, which readers of this product decode fastest that way; dictionaries for
-the other columns.
+The encodings are those that measured best (design record 33): deltas for offsets and timestamps; no dictionaries for
+keys and values, which our readers decode fastest that way; dictionaries for the other columns.
 """
 
 from __future__ import annotations

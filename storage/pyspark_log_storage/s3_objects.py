@@ -1,8 +1,8 @@
-"""Single objects below a prefix of a bucket of S3: to create, replace and look for one, and the calls that do it.
+"""Single objects below a prefix of an S3 bucket: create, replace and find one, and the calls for this.
 
-If a PUT has no answer, it may have had its effect. It is repeated, here and out of sight: HTTP clients and proxies
-repeat a PUT whose connection was lost. So that a key exists proves nothing: a nonce in the object's metadata tells
-whose object it is.
+If a PUT has no answer, it may have had its effect. It is repeated, here and invisibly: HTTP clients and proxies repeat
+a PUT whose connection was lost. So the existence of a key proves nothing: a nonce in the object's metadata tells whose
+object it is.
 """
 
 from __future__ import annotations

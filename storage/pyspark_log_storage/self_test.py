@@ -2,7 +2,7 @@
 
 A store that ignores the condition of `create` would silently lose acknowledged rows, and one whose lists are old would
 show an old state as the newest. The test makes about 40 small requests; it finds a store that always breaks a promise,
-and one that seldom does only with some luck.
+and one that seldom does only by chance.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ systems keep two copies of their metadata for the same reason (ZFS's ditto block
 
 On an object store there are no spares: it keeps copies of its own, and each would cost a request.
 
-A spare is not flushed, because a commit must not wait for it, and may be torn. Its checksum tells. A missing or damaged
-spare is no error; `repair` writes it again.
+A spare is not flushed, because a commit must not wait for it, and may be torn, which its checksum shows. A missing or
+damaged spare is not an error; `repair` writes it again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Types of the names of files and nodes in stored structs, which msgspec checks when it decodes them.
 
-A file name becomes a path that is read or deleted. So a name that the product never gives to a file is an error as soon
+A file name becomes a path that is read or deleted. So a name that pyspark_log never gives to a file is an error as soon
 as it is decoded: the bytes are damaged or forged.
 """
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROTOCOL_TYPE = "consumer"
 QUERY_PROTOCOL_TYPE = "spark"
-"""That of Spark queries, which take up rewinds while they run. They share no group with Python consumers."""
+"""That of Spark queries, which follow rewinds while they run. They share no group with Python consumers."""
 
 ASSIGNORS = {
     "range": basic.assign_range,

@@ -1,4 +1,4 @@
-"""What a consumer tells its group's leader, and what the leader answers: Kafka's subscription and assignment.
+"""What a consumer tells its group's leader, and what the leader sends back: Kafka's subscription and assignment.
 
     metadata of a member   msgpack [version, [topics, user data]]
     state of a member      msgpack [version, [owned partitions by topic, generation]]

@@ -4,7 +4,7 @@
     CreateGroup  -> GroupCreated
 
 A group is created by the first process that joins it or commits offsets to it. Its record stays forever: a group that
-is deleted keeps its journal, whose generation a member that slept cannot outlive.
+is deleted keeps its journal, so that a member that slept finds a later generation there.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def commit(
     if any(file.topic_id != handle.topic_id for file in batch.files):
         name = handle.name
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
-    # Of a batch that must begin at some offset, no process may take it up that knows nothing of such batches.
+    # A process of a version without such batches must not commit a batch that must begin at some offset.
     inbox = None if batch.claim is None or batch.begins is not None else handle.inbox
     try:
         outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms, inbox))

@@ -3,14 +3,14 @@
     command         events
     OffsetCommit -> OffsetsCommitted     none if these offsets are committed already
     OffsetDelete -> OffsetsDeleted       of an empty group
-    ResetOffsets -> OffsetsReset         of an empty group, or of a running one whose members take up rewinds
+    ResetOffsets -> OffsetsReset         of an empty group, or of a running one whose members follow rewinds
 
 **Safety rests on the commit.** A member commits for the generation whose assignment it has taken, and is refused in any
 other. In PreparingRebalance nobody has been assigned anything since, so the members of the generation may still commit;
 in CompletingRebalance they have to wait for their assignments. A simple consumer, without member id and generation, may
 commit only to an empty group.
 
-A rewind is a reset with a number. A commit names the newest rewind that its consumer has taken up. If a partition was
+A rewind is a reset with a number. A commit names the newest rewind that its consumer has followed. If a partition was
 rewound later, the commit is refused, so that no consumer undoes a rewind that it has not seen.
 """
 
@@ -63,7 +63,7 @@ class OffsetCommit(msgspec.Struct, frozen=True):
     """The generation whose assignment the member has taken: not that which it has only joined."""
     instance_id: str = ""
     rewinds: int = 0
-    """The newest rewind that the consumer has taken up: the group's number when it read its committed offsets."""
+    """The newest rewind that the consumer has followed: the group's number when it read its committed offsets."""
 
 
 class OffsetDelete(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class ResetOffsets(msgspec.Struct, frozen=True):
 
     offsets: NewOffsets
     running: bool = False
-    """Whether the members take up rewinds while they run, as Spark queries do between two batches."""
+    """Whether the members follow rewinds while they run, as Spark queries do between two batches."""
 
 
 class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):

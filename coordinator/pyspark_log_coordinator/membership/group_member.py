@@ -102,7 +102,7 @@ class GroupMember:
 
     @property
     def rewinds(self) -> int:
-        """Return the newest rewind that the member has taken up."""
+        """Return the newest rewind that the member has followed."""
         return self._standing.rewinds
 
     @property

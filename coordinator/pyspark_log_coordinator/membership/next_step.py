@@ -8,7 +8,7 @@
     PreparingRebalance        has not joined yet, or has news          -> JOIN
     CompletingRebalance       leads                                    -> ASSIGN
     Stable                    has not taken the assignment             -> TAKE
-    Stable                    has not taken up the newest rewind       -> REWIND
+    Stable                    has not followed the newest rewind       -> REWIND
     Stable                    wants a rebalance                        -> JOIN
     Stable                    otherwise                                -> WORK
     any                       otherwise                                -> WAIT
@@ -60,7 +60,7 @@ class Standing(msgspec.Struct, frozen=True):
     told: int = NO_GENERATION
     """The newest generation up to which it has joined all, so that their leaders know what it has."""
     rewinds: int = 0
-    """The newest rewind of the group that it has taken up."""
+    """The newest rewind of the group that it has followed."""
 
 
 def next_step(group: Group, standing: Standing, *, has_news: bool = False) -> Step:

@@ -85,7 +85,7 @@ class QueryPartitions(SharedTopics):
         return not self._told <= self.owned or super().wants_rebalance(group, member_id, now)
 
     def rewound(self, group: Group, since: int) -> None:
-        """Do nothing: the next micro-batch takes it up."""
+        """Do nothing: the next micro-batch follows the rewind."""
 
     def lose(self) -> None:
         # Nobody gets what a query owns while it is a member, even if it has missed a rebalance.

@@ -2,8 +2,8 @@
 
 Spark's checkpoint says what the query has read. After Spark's own commit the query commits the same offsets to its
 group, for lag tools and for queries that start there (`startingOffsets=group`). In the other direction a **rewind** of
-the group (`pyspark-log groups reset-offsets`) sets where the query goes on. Each has a number, and the query's offset
-has the group and the number of the newest that it has taken up, so a replay repeats it exactly.
+the group (`pyspark-log groups reset-offsets`) sets where the query continues. Rewinds have numbers, and the query's
+offset has the group and the number of the newest rewind that it has followed, so a replay repeats it exactly.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class GroupOffsets:
             return None
 
     def taken(self, handle: GroupHandle, offset: SourceOffset) -> TakenRewinds:
-        """Return what a query that has read up to `offset` has taken up.
+        """Return the rewind that a query that has read up to `offset` has followed.
 
-        A query that was in another group, or in none, takes up the rewinds since this object saw the group first.
+        A query that was in another group, or in none, follows the rewinds since this object saw the group first.
         """
         if offset.group is not None and offset.group.journal_id == handle.journal_id:
             return offset.group
@@ -66,7 +66,7 @@ class GroupOffsets:
     def commit(self, log: Log, offset: SourceOffset) -> None:
         """Commit what Spark has committed. Raises `UnknownMember` if the group has members that share its work.
 
-        A rewind that the query has not taken up yet makes the commit pointless: nothing is committed. If a store fails,
+        A rewind that the query has not followed yet makes the commit pointless: nothing is committed. If a store fails,
         that is logged, and the next call tries again: to commit the same offsets twice does no harm.
         """
         if offset == self._committed:

@@ -3,9 +3,9 @@
     {"read":{"etl-1":120,"etl-2":180},"partitions":6}
 
 `read` has the offset that each query, by its `group.instance.id`, has committed last. The newest committer is the last
-one: a query commits what it takes over before it reads it, so this is the owner. A query that comes back finds whether
-all that it has processed was committed before others went on. `partitions` is how many partitions the topic had when
-the group began to read it: later ones are read from their start.
+one: a query commits what it takes over before it reads it, so this is the owner. A query that comes back can tell
+whether all that it has processed was committed before others continued. `partitions` is how many partitions the topic
+had when the group began to read it: later ones are read from their start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which rows of a batch read are in files that an engine reads by itself: Parquet segments on disks, or in S3.
 
-The rows of a partition are cut at the offsets where such files begin and end; what lies between them is for the
-source. Rows below the high watermark never change, so the cuts need no lock, whatever rolls, merges or commits in the
-meantime.
+The rows of a partition are split at the offsets where such files begin and end; the source reads the rows between
+files. Rows below the high watermark never change, so these offsets need no lock, whatever rolls, merges or commits in
+the meantime.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
 `hand_over` commits what the query has processed and what it takes over, in one entry, and only then gives up what the
 others get. So a partition has one reader at a time, and the next one begins at the offset where this one ended.
 
-The query is a static member: a process that starts again with its `group.instance.id` goes on with its partitions. If
-the group gave them to others meanwhile, because the session had expired, `FencedMember` is raised unless all that was
-processed had been committed.
+The query is a static member: a process that starts again with its `group.instance.id` keeps its partitions. If the
+group has given them to others, because the session had expired, `FencedMember` is raised unless all that was processed
+had been committed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def rewinds(self) -> TakenRewinds:
-        """What a query that goes on from here has taken up."""
+        """The rewind that a query that continues from here has followed."""
         return TakenRewinds(self.journal_id, self.group.rewinds)
 
 
@@ -326,7 +326,7 @@ class QueryMember:
         new.setdefault(topic_id, {})[number] = Offset(at.offset, at.epoch, text)
 
     def _unless_rewound(self, view: View, before: SourceOffset, key: TopicPartition) -> CommittedOffset | None:
-        """Return what is committed, or None also if it is of a rewind that `before` has not taken up."""
+        """Return what is committed, or None also if it is of a rewind that `before` has not followed."""
         topic, number = key
         committed = view.group.committed(before.topics[topic].topic_id, number)
         taken = 0 if before.group is None else before.group.number

@@ -8,7 +8,7 @@ Each partition has `[offset, leader epoch]`. A batch begins where its predecesso
 compares offsets as JSON text, so topics and partitions are sorted.
 
 A query with a `group.id` also has `"group": [journal id, number]`: the id of the group's journal, and the number of its
-newest rewind that the query has taken up. Partitions that it moved are in the `begin` of the batch that took it up.
+newest rewind that the query has followed. The partitions that it moved are in the `begin` of the batch that follows it.
 
 A query that shares its topics with others (`group.protocol=cooperative`) has only its own partitions, perhaps none, and
 `"member": [group.instance.id, generation]`: that generation of the group had given it these partitions.
@@ -54,7 +54,7 @@ class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id"}):
 
 
 class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
-    """The query's group, and the number of its newest rewind that the query has taken up."""
+    """The query's group, and the number of its newest rewind that the query has followed."""
 
     journal_id: str
     number: Count

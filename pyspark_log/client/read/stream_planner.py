@@ -38,7 +38,7 @@ class _Begin(NamedTuple):
 
     starts: dict[TopicPartition, Start]
     taken: TakenRewinds | None
-    """The newest rewind that the batch takes up, if the query is in a group."""
+    """The newest rewind that the batch follows, if the query is in a group."""
     is_moved: bool
     """Whether it does not begin where its predecessor ended: it must be planned, even if it is empty."""
     member: Membership | None = None

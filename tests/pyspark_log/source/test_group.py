@@ -1,4 +1,4 @@
-"""Streaming queries that commit their offsets to a group, start from committed offsets, and take up rewinds."""
+"""Streaming queries that commit their offsets to a group, start from committed offsets, and follow rewinds."""
 
 import json
 from functools import partial
