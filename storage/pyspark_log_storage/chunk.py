@@ -15,10 +15,10 @@
     64      ...    body: one Arrow IPC record batch message, without schema, without dictionaries
     ...     0-63   zero padding, so that the next chunk begins aligned
 
-A chunk contains no offsets and does not depend on its position: to copy a chunk is to copy its bytes. Arrow has no
+A chunk contains no offsets and does not depend on its position: copying a chunk means copying its bytes. Arrow has no
 checksum, so every read checks the CRC before Arrow sees the body. A right CRC does not make the body safe to decode
-(`untrusted_batch`). Later versions must keep the positions of magic, version, length and CRC, so that a
-reader can distinguish a newer chunk from a damaged one.
+(`untrusted_batch`). Later versions must keep the positions of magic, version, length and CRC, so that a reader can
+distinguish a newer chunk from a damaged one.
 
 The decoded rows of a chunk take at most `decoded_bytes_max` of memory, so that a small file cannot fill a reader's
 memory. A writer stores rows without compression if they would exceed that.

@@ -1,4 +1,4 @@
-"""Columns as people write them: Spark's DDL, parsed without Spark, or Spark's JSON.
+"""Columns as users write them: Spark's DDL, parsed without Spark, or Spark's JSON.
 
     id BIGINT NOT NULL, name STRING COMMENT 'as in the passport', tags ARRAY<STRING>, at STRUCT<x: DOUBLE, y: DOUBLE>
 

@@ -1,4 +1,4 @@
-"""The actions of a Delta table's versions, with the fields that this product needs. Source: Delta's PROTOCOL.md.
+"""The actions of a Delta table's versions, with the fields that pyspark_log needs. Source: Delta's PROTOCOL.md.
 
 Sizes are in bytes, times in ms since 1970. Fields and actions of other programs that have no meaning here are ignored.
 """

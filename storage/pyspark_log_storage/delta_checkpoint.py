@@ -1,7 +1,7 @@
 """A checkpoint of a Delta table: a Parquet file whose rows are the actions that make the table. Source: PROTOCOL.md.
 
 Each row has one of the columns `txn`, `add`, `remove`, `metaData` and `protocol`; files that were removed are left out,
-because only VACUUM would need them, which no program may run on the table.
+because only VACUUM would need them, and no program may run it on the table.
 
 The footer has a CRC-32C of the whole object, for which its own place counts as zeros: Parquet itself would not notice a
 flipped bit in a path or a number.

@@ -5,18 +5,18 @@
     <folder>_delta_log/_last_checkpoint                         JSON: the version of the newest checkpoint
 
 A version is created once, so of two processes that publish the same one the second reads what the first has published.
-The table is derived: nothing here decides what is in the log, and all of it can be made again. So versions and
-checkpoints have checksums of this product, in their commitInfo and footer: what is damaged is published anew.
+The table is derived: it does not decide what is in the log, and can be published anew at any time. Versions and
+checkpoints have checksums of our own, in their commitInfo and footer, and a damaged table is published anew.
 
 A process that was suspended may write an old checkpoint late, and `_last_checkpoint` then names that. To readers this
 is a hint from where to list on; the newest checkpoint that is listed counts, for other engines as here.
 
-The protocol of the table has a writer feature that only this product knows (`WRITER_FEATURE`). So every engine reads
-the table, and those that follow the protocol refuse to change it: OPTIMIZE would rewrite its files, and VACUUM would
-delete every other file of the folder, the topic's journal among them.
+The protocol of the table has a writer feature that only pyspark_log has (`WRITER_FEATURE`). So every engine reads the
+table, and those that follow the protocol refuse to change it: OPTIMIZE would rewrite its files, and VACUUM would delete
+every other file of the folder, the topic's journal among them.
 
 What another program adds nevertheless is foreign: versions, checkpoints without a checksum of ours, and every object
-with the number of a version that this product does not make, because other engines may read it: checkpoints in parts or
+with the number of a version that pyspark_log does not write, because other engines may read it: checkpoints in parts or
 with a UUID, compacted versions, checksums of versions.
 """
 
@@ -102,7 +102,7 @@ def read(store: Store, folder: str) -> DeltaTable:
     """Return the table in `folder`, which ends with "/".
 
     Reads the newest checkpoint and what was published since. Raises `CorruptObject` if a part of it is damaged or
-    missing, or was written by another program in a way that this product does not read; and `StoreError`.
+    missing, or was written by another program in a way that pyspark_log does not read; and `StoreError`.
     """
     for _ in range(_READS):
         with suppress(ObjectMissing):  # it was listed, and then deleted: there are newer checkpoints

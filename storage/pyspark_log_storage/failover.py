@@ -1,6 +1,6 @@
 """Failover: reading from the first of several copies that can be read.
 
-All copies of a file have the same bytes, so any copy does. Every reader that has a choice of nodes uses this one loop.
+All copies of a file have the same bytes, so any copy will do. Every reader that has a choice of nodes uses this loop.
 """
 
 from __future__ import annotations

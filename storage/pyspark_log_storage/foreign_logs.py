@@ -1,4 +1,4 @@
-"""What client libraries log of errors that this product raises: they add stacks and texts of servers."""
+"""Records that client libraries log about errors that pyspark_log raises: they have stacks and texts of servers."""
 
 from __future__ import annotations
 

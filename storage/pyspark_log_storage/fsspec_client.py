@@ -57,7 +57,7 @@ _OWN = {"use_listings_cache": False, "skip_instance_cache": True}
 """Options that the log depends on."""
 _RESERVED = ("asynchronous", "loop", "protocol", "fo", "target_protocol", *_OWN)
 _LOGGERS = ("gcsfs", "azure.identity")
-"""They log errors, with stacks, that this product raises."""
+"""They log errors, with stacks, that pyspark_log raises itself."""
 
 
 class Exists(Exception):

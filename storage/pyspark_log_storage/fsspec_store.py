@@ -3,8 +3,8 @@
     <scheme>://<bucket>/<prefix>/<key>            the objects
 
 An object is created by `pipe_file` with `mode="create"`, which the implementation must hand to the server as a
-condition. fsspec has no metadata that all implementations store, so the bytes tell whose object it is: after a doubtful
-answer an object with the same bytes counts as this one. Those for which it matters have a nonce.
+condition. fsspec has no metadata that all implementations store, so the bytes show whose object it is: after an unclear
+response an object with the same bytes counts as this one. Objects for which it matters have a nonce.
 
 fsspec lists a folder whole, so each list reads all its keys, also those before `after`. It tells a missing bucket from
 a missing object only when it writes.

@@ -1,7 +1,7 @@
-"""Large objects behind fsspec: they are gathered in a temporary file, and sent whole when they are complete.
+"""Large objects behind fsspec: they are collected in a temporary file, and sent whole when they are complete.
 
 fsspec's implementations differ in what a file shows before it is closed, and in how one is discarded. So nothing is
-sent before the end, and an upload whose answer was lost is resolved as that of a small object is. What fits in memory
+sent before the end, and an upload whose answer was lost is resolved like that of a small object. What fits in memory
 needs no file.
 """
 

@@ -29,7 +29,7 @@ deleted one. Journals are at the cluster root, append files on each node; with o
 journal nodes an entry is several objects, `<number>.<ballot>` and `<number>.<ballot>.claim`; after the journals have
 migrated these are in `entries.<generation>/`. Numbers have 20 digits, so that keys sort in the order of the numbers.
 
-Only objects with such keys are ever deleted. Other files in these folders are not the product's.
+Only objects with such keys are ever deleted. Other files in these folders do not belong to pyspark_log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The log of the product: standard logging, with what a message is about as fields of its record.
+"""The logger of pyspark_log: standard logging, with the subject of a message as attributes of its record.
 
     logs.warning("node %(node)r is behind in topic %(topic)r: %(error)s", node=node, topic=name, error=error)
 
-All records are of the logger `pyspark_log`. A message is a sentence for people. Beside it a record has those of these
-attributes that apply, for programs that filter or store logs:
+All records are of the logger `pyspark_log`. A message is a sentence for people. For programs that filter or store logs,
+a record also has those of these attributes that apply:
 
     topic, partition     the topic, and the number of its partition
     offset               of a row

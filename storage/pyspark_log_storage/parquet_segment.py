@@ -309,8 +309,8 @@ class _Sink:
 def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
     """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
 
-    With `schemas` a row group is damaged, too, whose rows cannot be decoded, or have another partition or other offsets
-    than the segment: readers of this product do not look at these columns, and others go by them. Keeps one row group
+    With `schemas` a row group also counts as damaged if its rows cannot be decoded, or have another partition or other
+    offsets than the segment: our readers do not use these columns, but those of other engines do. Keeps one row group
     in memory. Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
     """
     footer = parquet_footer.read(store, key)

@@ -52,7 +52,7 @@ _CONFIG = {
     "response_checksum_validation": "when_required",
 }
 _LOGGERS = ("aiobotocore.credentials", "botocore.credentials", "botocore.tokens")
-"""They log errors, with stacks, that this product raises."""
+"""They log errors, with stacks, that pyspark_log raises itself."""
 _REFUSED = {400, 403}
 _OPTIONS = (
     "key",

@@ -1,8 +1,8 @@
 """Fencing: which members may act on a group.
 
 Every command of a member names its member id, and `group.instance.id` if it has one. Those about work that the member
-was assigned also name the generation. A process that was suspended or cut off names what is no longer current, so it
-is refused here, whatever it believes about its lease.
+was assigned also name the generation. A process that was suspended or disconnected names an outdated one, so it is
+refused here, whatever it believes about its lease.
 """
 
 from __future__ import annotations

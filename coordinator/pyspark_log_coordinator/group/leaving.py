@@ -1,13 +1,13 @@
-"""Leaving: LeaveGroup, by a member or an administrator, and ExpireMember, by whoever found it silent.
+"""Leaving: LeaveGroup, by a member or an administrator, and ExpireMember, by a process that saw no heartbeat.
 
     LeaveGroup   -> MembersRemoved, after RebalanceStarted unless a rebalance waits already
     ExpireMember -> the same
 
 A process expires a member whose heartbeat has not changed for the member's session time-out on that process's own
-monotonic clock. What it names is the member's newest action that it knew during all that time. If the member has acted
+monotonic clock. It names the newest action of the member that it knew during all that time. If the member has acted
 since, the observer was late, and the command does nothing.
 
-No safety rests on it: a member that is removed although it lives finds out at its next commit.
+Safety does not depend on it: a member that is removed although it lives notices at its next commit.
 """
 
 from __future__ import annotations

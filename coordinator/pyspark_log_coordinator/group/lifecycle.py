@@ -6,7 +6,7 @@
     DeleteGroup      -> GroupDeleted             of an empty group
 
 A group that was deleted keeps its numbers: if one of the same id starts again, no generation or action number is used
-twice, so that nothing that refers to its former life fits the new one.
+twice, so that no command for the former group applies to the new one.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@
     OffsetCommit, OffsetDelete, ResetOffsets           see `offsets`
     MoveJournal                     see `journal_move`
 
-Members read their part in the state: there are no answers but the state and the errors. Heartbeats are not commands.
-`now` is only recorded, and bounds the wait of a first rebalance: no safety rests on a clock.
+Members read their part in the state: a command returns nothing but errors. Heartbeats are not commands. `now` is only
+recorded, and bounds the wait of a first rebalance: safety does not depend on a clock.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     OffsetDelete -> OffsetsDeleted       of an empty group
     ResetOffsets -> OffsetsReset         of an empty group, or of a running one whose members follow rewinds
 
-**Safety rests on the commit.** A member commits for the generation whose assignment it has taken, and is refused in any
-other. In PreparingRebalance nobody has been assigned anything since, so the members of the generation may still commit;
-in CompletingRebalance they have to wait for their assignments. A simple consumer, without member id and generation, may
-commit only to an empty group.
+**Safety depends on the commit.** A member commits for the generation whose assignment it has taken, and is refused in
+any other. In PreparingRebalance nobody has been assigned anything since, so the members of the generation may still
+commit; in CompletingRebalance they have to wait for their assignments. A simple consumer, without member id and
+generation, may commit only to an empty group.
 
 A rewind is a reset with a number. A commit names the newest rewind that its consumer has followed. If a partition was
 rewound later, the commit is refused, so that no consumer undoes a rewind that it has not seen.

@@ -1,4 +1,4 @@
-"""The state of a group: what its journal folds into.
+"""The state of a group, after the entries of its journal.
 
 A group has the five states of Kafka's coordinator:
 

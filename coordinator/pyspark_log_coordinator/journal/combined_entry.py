@@ -1,4 +1,4 @@
-"""The entry that carries out the commands that wait in an inbox, after the own one."""
+"""The entry with a process's own command and, after it, those that wait in the inbox."""
 
 from __future__ import annotations
 

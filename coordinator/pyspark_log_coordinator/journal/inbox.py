@@ -1,14 +1,14 @@
-"""The inbox of a journal: commands that wait for the next entry, of processes that lost one to another.
+"""The inbox of a journal: commands that wait for the next entry, because another process was first.
 
     <journal>/inbox/<born>-<nonce>     envelope b"PLIB", version 1, body: msgpack of the command
 
 Each commit is an entry, so of N processes that commit at once N - 1 lose. A process that loses puts its command here.
-The processes whose commands are the oldest add all others' to the entry that they propose, and the rest wait for it
-(flat combining: Hendler, Incze, Shavit and Tzafrir, SPAA 2010). A process that meets no other never uses the inbox.
+The processes with the oldest commands add those of all others to the entry that they propose, and the rest wait for it
+(flat combining: Hendler, Incze, Shavit and Tzafrir, SPAA 2010). A process without competitors never uses the inbox.
 
-The inbox serves speed alone. A command from it is decided against the newest state like every other, so one that is
-found late, or twice, does what a suspended process does that submits late, or repeats. Only a command whose repetition
-changes nothing may be put here. If a store fails, the process goes on without the inbox.
+The inbox only makes commits faster. A command from it is decided against the newest state like every other, so one that
+is found late, or twice, has the same effect as one that a suspended process submits late, or repeats. Only a command
+whose repetition changes nothing may be put here. If a store fails, the process continues without the inbox.
 """
 
 from __future__ import annotations

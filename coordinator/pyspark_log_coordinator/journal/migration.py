@@ -1,4 +1,4 @@
-"""Migration of a journal to other stores: where it goes on after the entry that moves it.
+"""Migration of a journal to other stores: where it continues after the entry that moves it.
 
 The entry that moves a journal is its last one in the old place. In the new place the journal begins with the snapshot
 of that entry and the entry itself; the first process that folds the entry writes both.

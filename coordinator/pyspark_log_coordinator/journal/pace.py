@@ -1,6 +1,6 @@
-"""How fast the store of a journal is, and whether this process meets others at its entries.
+"""The pace of a journal: how fast its store is, and whether other processes compete for its entries.
 
-Both decide only what a commit costs, never what it does.
+Both affect only the cost of a commit, never its result.
 """
 
 from __future__ import annotations

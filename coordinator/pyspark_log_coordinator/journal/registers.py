@@ -11,7 +11,7 @@ spare (`spare`), so that a lost one is not filled with another value.
 
 **Trimmed slots.** A store deletes registers only when it has a newer snapshot itself. So a call that finds a register
 empty, or fills it, also reads that store's newest snapshot. If a value had been decided in the slot, one of the stores
-that answer had a vote for it, and its snapshot tells. What is decided in a trimmed slot later is void (`journal`).
+that answer had a vote for it, and its snapshot shows this. What is decided in a trimmed slot later is void (`journal`).
 """
 
 from __future__ import annotations

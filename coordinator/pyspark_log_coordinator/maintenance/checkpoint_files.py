@@ -5,8 +5,8 @@
     <partition>/leader-epoch-checkpoint the leader epochs of the node's rows
     description                         see `topic_description`
 
-The first three are Kafka's, for the partitions of which the node is a replica. They serve people and recovery, and no
-decision depends on them: of two processes the one that knows less may write last.
+The first three are Kafka's, for the partitions of which the node is a replica. They are for users and recovery, and no
+decision depends on them: of two processes the one with the older state may write last.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ cluster journal    entries and snapshots that no process needs (`Journal.trim`)
 
 The delay gives running readers of a deleted topic time to finish; after it they get an error. Each run looks at every
 topic folder, so files that a slow writer adds later, or that are on an unreachable store, are deleted by a later run. A
-store that fails does not keep the others from being cleaned up. Fenced nodes are left out.
+store that fails does not prevent the cleanup of the others. Fenced nodes are left out.
 
 Some objects stay. The last entry and snapshot of a deleted topic's journal stay forever, for processes that slept.
 Folders of names stay, because a topic of the same name may be created at any moment; empty folders of ids are deleted,
-because ids are never used twice. Files that the product did not create stay, with their folders.
+because ids are never used twice. Files that pyspark_log did not create stay, with their folders.
 
 A folder belongs to a deleted topic only if the cluster does not know the id (read after the folder was listed) and the
 journal in the folder has ended. So a cluster whose own journal was restored from an old backup loses nothing.

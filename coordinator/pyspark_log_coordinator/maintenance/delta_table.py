@@ -1,17 +1,17 @@
-"""The Delta table of a topic: on each node, over the Parquet segments that the node holds, with no copy of a row.
+"""The Delta table of a topic: on each node, over the Parquet segments that the node holds, without a copy of the rows.
 
-    topics/<topic>/<topic id>/_delta_log/       see `delta_log`; paths are relative, so each node has a whole table
+    topics/<topic>/<topic id>/_delta_log/       see `delta_log`; paths are relative, so each node has a complete table
 
-The journal is the truth, and the table is derived from it. Whoever cleans the topic up publishes what has changed. The
-table notes the number of the journal's entry that it was derived from, as a transaction of the topic's id, so a
-process that knows less never takes it back, and publishing again changes nothing.
+The table is derived from the journal. Each cleanup of the topic publishes the changes. The table records the number of
+the journal's entry that it was derived from, as a transaction of the topic's id, so a process with an older state never
+sets it back, and publishing again changes nothing.
 
-Before a Parquet file is deleted, a version notes an entry by which the segment is no longer in the log. So no version
+Before a Parquet file is deleted, a version records an entry by which the segment is no longer in the log. So no version
 names a file that is gone: a process that was suspended with an older state finds the newer entry, and gives up.
 
-Of each partition the table has the rows from the first segment on up to the first that is no Parquet segment, or that
-the node does not hold: so no row is missing between two others, and none is there twice. Rows below the log start
-stay visible until their segment is deleted.
+Of each partition the table has the rows from the first segment on up to the first that is not a Parquet segment, or
+that the node does not hold: so there are no gaps and no duplicates. Rows below the log start stay visible until their
+segment is deleted.
 
 A table that another program has changed, or that is damaged, is published anew: the next version has a checkpoint.
 """

@@ -1,7 +1,7 @@
 """Cleans up groups: deletes journal entries and snapshots that no process needs, and replaces lost spares.
 
-Whoever commits offsets does it now and then for its group; `pyspark-log maintain` does it for all, and also deletes the
-committed offsets of deleted topics, and the heartbeats and join requests of processes that are no members any more.
+A process that commits offsets does this from time to time for its group; `pyspark-log maintain` does it for all, and
+also deletes the committed offsets of deleted topics, and the heartbeats and join requests of former members.
 """
 
 from __future__ import annotations

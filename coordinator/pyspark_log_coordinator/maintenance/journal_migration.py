@@ -6,7 +6,7 @@
 
 Several processes may do a step, and repeating an interrupted migration finishes it. Until the end a majority of the old
 stores must be reachable; after it they may be removed. Each step deletes the old objects of a journal from the old
-stores that answer, except for the entry that says where the journal goes on.
+stores that answer, except for the entry that says where the journal continues.
 """
 
 from __future__ import annotations

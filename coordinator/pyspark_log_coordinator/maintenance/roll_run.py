@@ -1,7 +1,7 @@
 """Runs a roll task: writes the rows of its job as a new segment to all nodes of the ISR at once.
 
 This needs no journal, so any process may do it. One journal entry puts the segment in its place, or ignores it if
-another process was first. A node that fails is left out, and the others go on.
+another process was first. A node that fails is left out, and the others continue.
 """
 
 from __future__ import annotations

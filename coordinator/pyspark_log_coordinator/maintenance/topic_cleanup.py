@@ -1,10 +1,10 @@
-"""Cleans up a topic: expires rows, deletes files that are not needed, trims the journal, publishes what is derived.
+"""Cleans up a topic: expires rows, deletes unneeded files, trims the journal, publishes the derived files.
 
-Derived are the checkpoints and the Delta table.
+The derived files are the checkpoints and the Delta table.
 
 Many processes may do this at once. Each result is one journal entry, which has no effect if another process was first.
 Files are deleted only after the entry that gives them up, on every reachable node. A node that fails is left out, and
-the others go on.
+the others continue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeats: the signs of life of a group's members, without journal entries.
+"""Heartbeats of a group's members, without journal entries.
 
     groups/<journal id>/heartbeats/<member id>.<counter>      an empty object
 

@@ -3,9 +3,9 @@
     groups/<journal id>/joins/<member id>.<generation>     envelope b"PLJQ", version 1, body: msgpack JoinRequest
 
 The generation is the one to join. A member that is about to join leaves its request, and waits a moment if others do
-the same. Whose time is over first joins, and takes along all whose requests it finds. The others see in the journal
-that they have joined. So a rebalance of a hundred members takes some entries instead of a hundred, for which all would
-contend.
+the same. The first whose wait is over joins, together with all members whose requests it finds. The others see in the
+journal that they have joined. So a rebalance of a hundred members takes some entries instead of a hundred, for which
+all would contend.
 
 A request that nobody finds, or that is lost, costs nothing: its member joins by itself.
 """

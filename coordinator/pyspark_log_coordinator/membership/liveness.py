@@ -1,13 +1,13 @@
-"""Liveness: which members are silent, and whether a rebalance has waited long enough, as one process sees it.
+"""Liveness: which members have failed, and whether a rebalance has waited long enough, as one process sees it.
 
     what this process has seen                                                   command
-    a member without a new sign of life for its session time-out              -> ExpireMember
+    a member without a new heartbeat for its session time-out                 -> ExpireMember
     the same barrier for its time, in PreparingRebalance                      -> CompleteJoin
                                    in CompletingRebalance                     -> ExpireSync
 
-Signs of life are heartbeats and the member's actions in the journal. Time is that of this process's own monotonic
-clock, and only time in which it looked: of a longer gap between two looks `longest_gap` counts. So a process that was
-suspended, or whose store did not answer, expires nobody for signs that it has missed.
+The member's actions in the journal count as heartbeats too. Time is that of this process's own monotonic clock, and
+only time in which it looked: of a longer gap between two looks, `longest_gap` counts. So a process that was suspended,
+or whose store did not answer, expires no member because of heartbeats that it has missed.
 
 A mistake here costs a rebalance and never an offset.
 """

@@ -1,4 +1,4 @@
-"""What a member chooses for itself."""
+"""The settings that a member chooses for itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a group shares: the part of a member that depends on the protocol type.
 
-`shared_partitions` is that of consumers. A program may have one of its own, for any work that processes share or for
-the election of a leader: the group stores what its members say, and what its leader assigns, as bytes.
+`shared_partitions` is the participant of consumers. A program may have one of its own, for any work that processes
+share or for the election of a leader: the group stores the metadata of its members, and the assignments, as bytes.
 
 Source: the hooks of Kafka's `AbstractCoordinator` (metadata, onJoinPrepare, onLeaderElected, onJoinComplete,
 rejoinNeededOrPending, onLeavePrepare).

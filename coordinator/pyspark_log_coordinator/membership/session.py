@@ -1,9 +1,9 @@
-"""A member's session: how it looks at its group, shows that it is alive, and notices who is not.
+"""A member's session: how it watches its group, sends heartbeats, and notices members that have failed.
 
-Once in a heartbeat interval a member gives a sign of life, lists those of all members, and looks for the next entry of
-the group's journal. This can be done by a thread of its own (`keep_alive`) while the member works. In a rebalance, and
-for some seconds after it, the member also looks more often (`look`). What it commits, and everything else that it
-writes, is a sign of life too.
+Once in a heartbeat interval a member sends a heartbeat, lists those of all members, and looks for the next entry of the
+group's journal. This can be done by a thread of its own (`keep_alive`) while the member works. In a rebalance, and for
+some seconds after it, the member also looks more often (`look`). Commits, and everything else that it writes, count as
+heartbeats too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     eager                a member gives up all its partitions before it joins
     cooperative          it keeps them (KIP-429). Those that are not in its next assignment it gives up then, and
-                         rejoins, so that others get them. It works on meanwhile
+                         rejoins, so that others get them. It works in the meantime
 
 A member is cooperative if all its assignors are. As in Kafka, `range,cooperative-sticky` is eager, so that a group can
 be moved from one to the other by two rolling restarts.

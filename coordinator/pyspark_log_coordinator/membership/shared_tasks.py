@@ -1,6 +1,6 @@
 """Named tasks that a worker shares with the others of its group: the participant of type `connect` (KIP-415).
 
-A worker goes on with its tasks in a rebalance. Tasks that its assignment revokes it stops, and rejoins, so that others
+A worker continues its tasks during a rebalance. It stops tasks that its assignment revokes, and rejoins, so that others
 get them. If the leader has scheduled lost tasks for later, it rejoins when that delay is over.
 """
 

@@ -1,4 +1,4 @@
-"""Settings of Kafka's brokers and of its old producer, with the advice for users who bring them along.
+"""Settings of Kafka's brokers and of its old producer, with advice for users who try them here.
 
 There is no broker configuration file here: each topic has its own configuration. Sources: Kafka's `server.properties`,
 KIP-16, KIP-19.

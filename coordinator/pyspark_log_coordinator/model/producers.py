@@ -1,7 +1,7 @@
 """Producers: the rules that write each micro-batch exactly once.
 
 A producer is a streaming query (its query id, which is stored in its checkpoint) or an application that names itself
-(`txnAppId`). The log keeps the last batch id of each; the same batch again changes nothing. Any other conflict is an
+(`txnAppId`). The log keeps the last batch id of each; repeating that batch changes nothing. Any other conflict is an
 error that says what happened.
 
 A producer without a name is one process (`ProducerClaim.expires`). It repeats a batch with the same files, so the log

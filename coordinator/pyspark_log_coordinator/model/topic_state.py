@@ -1,4 +1,4 @@
-"""The state of a topic: what its journal folds into."""
+"""The state of a topic, after the entries of its journal."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The schemas of a topic: those of its description; if every copy of it is lost, those that its segments tell.
+"""The schemas of a topic: those of its description or, if every copy of it is lost, those of its Parquet segments.
 
-A chunk names its schema by number, and nothing beside it tells the columns. A Parquet segment has those of the topic's
+A chunk names its schema by number, and nothing else in it names the columns. A Parquet segment has those of the topic's
 newest schema when it was written, and each of its row groups names the schema as which it is read, whose columns are
 among them. An evolution only adds columns and makes types wider. So the smallest columns of all files with rows of a
 schema, or of later ones, hold these rows; they may have more than the schema had, which are null.
 
 Chunks can be read with these columns only if they are exactly theirs. Arrow notices other ones, except for a decimal's
-digits. A topic of which chunks cannot be read is not rebuilt, since its journal could never be put right.
+digits. A topic of which chunks cannot be read is not rebuilt, since its journal could never be corrected.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Swapping: one event puts a new segment in the place of the chunks or segments of its range.
 
-The rows keep their offsets, so readers, writers and replayed batches do not notice. The job that made the segment knew
-an older state. A swap is stale if its range no longer begins and ends at the bounds of chunks or segments, or is that
-of a Parquet segment or of one of the same level; it is ignored, and never fails a batch.
+The rows keep their offsets, so readers, writers and replayed batches are not affected. The job that made the segment
+knew an older state. A swap is stale if its range no longer begins and ends at the bounds of chunks or segments, or is
+that of a Parquet segment or of one of the same level; it is ignored, and never fails a batch.
 
 The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
-Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is given up. So
+Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is dropped. So
 each member of the ISR always holds the whole log and may lead. With replication.mode=quorum, a majority that has all
 committed rows must hold the segment, too. The LEO of a replica outside the ISR may go back to the segment's base
 offset.

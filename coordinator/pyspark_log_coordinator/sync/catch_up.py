@@ -1,8 +1,8 @@
 """Catch-up: copies to a node the files that it lacks of a topic, and submits to the journal that it holds them.
 
 Any process may do this: a follower, or a commit that waits for the copy. Two that copy the same file do no harm: one
-creates it, the other finds it. A file is on a node as a whole or not at all, so an interrupted catch-up goes on with
-the next file; what was copied but not submitted is read again, then submitted.
+creates it, the other finds it. A file is on a node as a whole or not at all, so an interrupted catch-up continues with
+the next file; files that were copied but not submitted are read again, then submitted.
 
 Files are copied from the nearest holder, the oldest rows first. Before a node joins an ISR again, it gets back the
 files that it has lost, because it would count for rows that it lacks. If a copy is damaged and another one whole, the

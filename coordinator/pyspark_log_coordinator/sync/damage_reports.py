@@ -3,10 +3,10 @@
     lost       the store has the right marker, but not the file: the disk was restored from an old backup
     damaged    the file's bytes are not those that the journal names
 
-Unlike a suspicion, a report has to wait for nothing, because the store itself shows the fault. Each copy is read twice,
-because a disk may return wrong bytes once. A process reports a damaged copy only after it has read a whole one: if it
-finds no whole copy, its own memory may be bad. `damage` decides what a report changes: from its entry on the copy does
-not count, and the next catch-up of the node copies the file again.
+Unlike a suspicion, a report is made at once, because the store itself shows the fault. Each copy is read twice, because
+a disk may return wrong bytes once. A process reports a damaged copy only after it has read a whole one: if it finds no
+whole copy, its own memory may be bad. `damage` decides what a report changes: from its entry on the copy does not
+count, and the next catch-up of the node copies the file again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The failure detector: one process's observations of a topic's replicas, and the commands that follow from them.
 
-A commit that waits, a follower, maintenance and the controller look from time to time. What they find:
+A commit that waits, a follower, maintenance and the controller look from time to time. What they observe, and what
+follows:
 
     unreachable        the node is suspected. If the suspicion stands for `broker.session.timeout.ms` on this process's
                        monotonic clock, its partitions get other leaders, and it leaves the ISRs in which it lacks rows

@@ -1,9 +1,8 @@
 """The scrubber reads every file that a node holds, to find damage while another copy is whole.
 
-Readers find damage too, but they read mostly new rows and never write to the journal: they may lack the right to, and
-there are many of them, one of which may have bad memory. So a node's own process reads its files, as HDFS's block
-scanner does. It reports a damaged or lost copy and copies it again. A copy that the ISR cannot do without is
-replaced without a report.
+Readers find damage too, but they read mostly new rows and never write to the journal: they may have no right to, and
+one of many readers may have bad memory. So a node's own process reads its files, as HDFS's block scanner does. It
+reports a damaged or lost copy and copies it again. A copy that the ISR cannot do without is replaced without a report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Unclean elections by an operator: what is known before rows are given up that only lost replicas had.
+"""Unclean elections by an operator: what is known before rows that only lost replicas had are lost.
 
 A leaderless partition waits for a member of its ISR. If none comes back, another replica may lead, also one whose disk
 was set back; the rows that it lacks are lost (`ElectLeaders` with `unclean`). A member counts as unreachable if a

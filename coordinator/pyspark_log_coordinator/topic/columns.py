@@ -2,9 +2,9 @@
 
     EvolveSchema -> SchemaEvolved    the columns wanted are merged with the newest ones; nothing if these hold them
 
-A writer says what it wants to write and not what the topic becomes. So of two writers that evolve a topic at once, the
-journal orders them: the second's columns are merged with the first's result, or refused by name. The rules of columns
-are in storage (`schema_evolution`), which needs Arrow: it is imported only where a schema changes.
+A writer submits the columns that it wants to write, not the topic's new schema. So the journal orders two writers that
+evolve a topic at once: the second's columns are merged with the first's result, or refused by name. The rules of
+columns are in storage (`schema_evolution`), which needs Arrow: it is imported only where a schema changes.
 """
 
 from __future__ import annotations
