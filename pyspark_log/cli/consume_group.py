@@ -131,7 +131,7 @@ class _Printed(ConsumerRebalanceListener):
         self._begun.add(key)
 
     def add_positions(self) -> None:
-        """Note where partitions begin of which no row was returned: the group goes on there, whatever `--from` says."""
+        """Note where partitions without a returned row begin: the group continues there, whatever `--from` says."""
         for key in self._consumer.assignment() - self._begun:
             self.add(key, self._consumer.position(key))
 

@@ -71,7 +71,7 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
 
 
 def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Let the group go on at these offsets, by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`.
+    """Let the group continue at these offsets, by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`.
 
     Members that are Spark queries follow it while they run.
     """

@@ -1,4 +1,4 @@
-"""Rows of a typed topic as JSON objects, for people and for dead letters: one field for each column.
+"""Rows of a typed topic as JSON objects, for users and for dead letters: one field for each column.
 
 Binary is base64, decimals are numbers, times are ISO 8601; NaN and infinities are null, as JSON has none. Only for few
 rows: each value becomes a Python object.

@@ -1,7 +1,7 @@
 """The accumulator: rows that were sent and are not in the log yet, within `buffer.memory` (Kafka's RecordAccumulator).
 
-Callers append rows to the open batch of a topic. A batch is ready when it is full, when it has lingered, or when
-somebody flushes. The sender takes ready batches of one topic at a time, in the order in which they were sent, as a
+Callers append rows to the open batch of a topic. A batch is ready when it is full, when it has lingered, or when the
+program flushes. The sender takes ready batches of one topic at a time, in the order in which they were sent, as a
 request that becomes one journal entry.
 """
 
@@ -199,7 +199,7 @@ class Accumulator:
             self._settled.notify_all()
 
     def settled(self, batches: Iterable[ProducerBatch]) -> None:
-        """Let those who flush go on: batches were settled, and their callbacks have run."""
+        """Let those who flush continue: batches were settled, and their callbacks have run."""
         with self._lock:
             self._unsettled.difference_update(batches)
             self._settled.notify_all()

@@ -1,4 +1,4 @@
-"""Partitions and offsets as callers give them."""
+"""Partitions and offsets in the forms in which callers give them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The commits of a consumer, in the order in which they were asked for.
+"""The commits of a consumer, in the order in which they were requested.
 
-A synchronous commit is repeated while a store does not answer, as Kafka's commitSync is: a repetition changes nothing.
+A synchronous commit is repeated while a store does not answer, like Kafka's commitSync: a repetition changes nothing.
 An asynchronous commit waits for the consumer's thread; those that wait for the same generation become one journal
-entry. A synchronous commit first carries out those that wait. What each names (member and generation) is fixed when it
-is asked for, so that the group refuses one that comes too late.
+entry. A synchronous commit first carries out those that wait. The member and the generation of a commit are fixed when
+it is requested, so that the group refuses one that comes too late.
 """
 
 from __future__ import annotations

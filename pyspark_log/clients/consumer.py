@@ -346,7 +346,7 @@ class Consumer(TopicQueries, Positions, RowIteration):
         return found
 
     def _look(self) -> None:
-        """Look for new rows. A member goes on without a topic that was deleted: its group assigns the rest anew."""
+        """Look for new rows. A member continues without a topic that was deleted: its group assigns the rest anew."""
         try:
             if self._group is not None:
                 self._group.find_missing()

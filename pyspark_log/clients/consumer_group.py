@@ -374,7 +374,7 @@ class ConsumerGroup:
             self._commits.answer()
 
     def _call(self, call: Callable[[], object]) -> None:
-        """Call a listener. The member goes on if that fails; the program hears of it when the rebalance is done."""
+        """Call a listener. The member continues if that fails; the program hears of it when the rebalance is done."""
         with self._calling():
             try:
                 call()

@@ -1,4 +1,4 @@
-"""Deliveries: the futures of rows, each of which costs almost nothing until somebody looks at it.
+"""Deliveries: the futures of rows, each of which costs almost nothing until it is used.
 
 A future of the standard library has a lock and a condition of its own, which take longer to make than a row takes to be
 written. So a delivery is only a batch and the number of a row in it, and becomes a real future on first use.

@@ -6,8 +6,8 @@ its rows would wait for it.
     roll         oldest chunks into segments, as the tasks of a Spark write do; the next commit swaps them in
     clean up     as after every 64th journal entry, with a log of its own, and at most every `CLEAN_UP_SECONDS`
 
-Many producers of one topic would all do the same job, and one of them would be in time. So each draws a lot after a
-commit: it does what is due with the probability of its share of the rows that were written since its commit before.
+Many producers of one topic would all do the same job, and all but one in vain. So after a commit each does what is due
+only with a probability: its share of the rows that were written since its previous commit.
 """
 
 from __future__ import annotations

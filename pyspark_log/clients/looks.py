@@ -1,8 +1,8 @@
-"""Looks for new rows: how a consumer that polls learns of them at little cost.
+"""Looks for new rows: how a consumer that polls finds them at little cost.
 
 A look asks the store for the next entry of a topic's journal by name: on a local disk some microseconds. The pauses
-between looks are short after new rows, and grow with the quiet time. So the next row is seen within an eighth of the
-time since the last one, at least 1 ms and at most `fetch.max.wait.ms`.
+between looks are short after new rows, and grow with the time without new rows. So the next row is seen within an
+eighth of the time since the last one, at least 1 ms and at most `fetch.max.wait.ms`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The thread of a consumer that is a member of a group: it stays a member while the program works.
 
-It beats, looks for other members that are silent, carries out asynchronous commits, and leaves the group if `poll` was
-not called for `max.poll.interval.ms`. It takes no part in rebalances: `poll` does.
+It sends heartbeats, looks for other members that have failed, carries out asynchronous commits, and leaves the group if
+`poll` was not called for `max.poll.interval.ms`. It takes no part in rebalances: `poll` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a consumer does while a store does not answer: it waits, and says so in the log now and then."""
+"""What a consumer does while a store does not answer: it waits, and logs that from time to time."""
 
 from __future__ import annotations
 

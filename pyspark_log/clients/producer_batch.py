@@ -1,6 +1,6 @@
 """Batches of a producer: rows of one topic that are sequenced together, and their futures.
 
-    RowBatch       gathers rows one by one, in lists that become Arrow columns at once
+    RowBatch       collects rows one by one, in lists that become Arrow columns at once
     ArrowBatch     rows that are Arrow columns already
 
 A batch is settled once, with its offsets or an error, by the sender's thread.

@@ -1,4 +1,4 @@
-"""The values that users of the Python clients give and get. Offsets count the rows of a partition; times are in ms."""
+"""The values that users of the Python clients pass and get. Offsets count the rows of a partition; times are in ms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as users of a producer give them, checked where they are sent: what is wrong with one fails no other row."""
+"""Rows as users of a producer give them, checked when they are sent: an error in one fails no other row."""
 
 from __future__ import annotations
 

@@ -4,9 +4,10 @@
     committer    commits what was staged, in one journal entry, and settles the futures
     housekeeper  maintains the topics (`housekeeper`)
 
-While one request is committed the next one is staged, and no further one is taken: what is sent meanwhile is gathered.
-Rows would wait longer in a request that is staged early, and the requests would be smaller. Requests are committed in
-the order in which they were staged, so rows of a partition keep their order. The log is used by one thread at a time.
+While one request is committed the next one is staged, and no further one is taken: further rows are collected in the
+meantime. Rows would wait longer in a request that is staged early, and the requests would be smaller. Requests are
+committed in the order in which they were staged, so rows of a partition keep their order. The log is used by one thread
+at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What there is to read: topics, partitions, and the offsets at which they begin and end."""
+"""What can be read: topics, partitions, and the offsets at which they begin and end."""
 
 from __future__ import annotations
 

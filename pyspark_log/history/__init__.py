@@ -1,1 +1,1 @@
-"""History: what is older than the log's rows is written into it, and the log's older rows into a table."""
+"""History: older data is written into the log (backfill), and the log's older rows into a table (archive)."""

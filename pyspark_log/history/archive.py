@@ -1,8 +1,8 @@
 """Archive: the rows of a topic are copied into a Delta table, each exactly once, and counted there.
 
-    1. The rows after those that the table has are appended as one Delta batch (txnAppId, txnVersion).
-    2. They are counted in the table: each offset must be there once. Only then its properties name them.
-    3. If the caller wants it, the log's older rows are deleted, as far as the count reached.
+    1. The rows after those that the table has are appended as one Delta batch (txnAppId, txnVersion). 2. They are
+    counted in the table: each offset must be there once. Only then do its properties name them. 3. If the caller wants
+    it, the log's older rows are deleted, as far as they were counted.
 
 A process that dies after 1 leaves rows that the next call counts. One that was suspended, and continues after another
 one has appended, appends nothing: Delta knows its txnVersion.

@@ -1,4 +1,4 @@
-"""The columns of an archive's table and of its topic: what must become wider, and rows of the one as of the other.
+"""The columns of an archive's table and of its topic: which must become wider, and rows of one as rows of the other.
 
 Delta casts rows that are appended to a table by its name: 0.5 becomes 0 in a column of integers. By a path it refuses
 them. So a column is made wider before rows are appended, and rows are cast only to types that hold all their values.

@@ -1,4 +1,4 @@
-"""The Delta table of an archive, and what its properties say of it.
+"""The Delta table of an archive, and its properties.
 
     pyspark_log.archive.topic      the topic's name
     pyspark_log.archive.topicId    and its id: a topic that is created again is another one

@@ -1,9 +1,9 @@
-"""Backfill: rows of a frame are written into a topic in an order, range after range, each exactly once.
+"""Backfill: rows of a frame are written into a topic in order, range after range, each exactly once.
 
-    plan      the frame is cut into ranges of a column, once (`backfill_plan`)
+    plan      the frame is split into ranges of a column, once (`backfill_plan`)
     range n   its rows, sorted, are a batch write with txnAppId = the backfill's id and txnVersion = n
 
-The journal's last txnVersion tells where a backfill goes on after it was killed.
+The journal's last txnVersion tells where a backfill continues after it was killed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The plan of a backfill: into which ranges its frame is cut. It is made once, and never changes.
+"""The plan of a backfill: the ranges into which its frame is split. It is made once, and never changes.
 
     <checkpoint>/backfill    envelope b"PLBF", version 1, body: JSON
 
 A range is one batch of the topic's journal, whose number is that of the range. So the journal tells which ranges are
-written, and the plan tells what the others are.
+written, and the plan tells which remain.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class OwnOffset(msgspec.Struct, frozen=True):
 
 
 class CarriedOffset(msgspec.Struct, frozen=True):
-    """The offsets of a group in Kafka and here. One of them was committed, and the group goes on at the other."""
+    """The offsets of a group in Kafka and here. One of them was committed, and the group continues at the other."""
 
     group: str
     partition: int
@@ -75,7 +75,7 @@ def committed(kafka: Kafka, topic: KafkaTopic, groups: Sequence[str] | None) -> 
 
 
 def mapped(log: Log, handle: TopicHandle, offsets: Iterable[KafkaOffset]) -> list[CarriedOffset]:
-    """Return where the groups go on here: at the first row with the committed offset or a higher one in Kafka."""
+    """Return where the groups continue here: at the first row with the committed offset or a higher one in Kafka."""
     handle.refresh()
     return [
         CarriedOffset(each.group, each.partition, each.offset, offset_here(log, handle, each.partition, each.offset))
@@ -84,7 +84,7 @@ def mapped(log: Log, handle: TopicHandle, offsets: Iterable[KafkaOffset]) -> lis
 
 
 def carry(log: Log, handle: TopicHandle, offsets: Sequence[KafkaOffset]) -> list[CarriedOffset]:
-    """Let each group go on here where it stopped in Kafka, and return the offsets.
+    """Let each group continue here where it stopped in Kafka, and return the offsets.
 
     Raises `GroupNotEmpty` for a group that has members here, unless these are Spark queries, which follow the reset.
     """
@@ -127,7 +127,7 @@ def committed_here(log: Log, handle: TopicHandle, groups: Sequence[str] | None) 
 
 
 def carry_to_kafka(kafka: Kafka, topic: KafkaTopic, offsets: Sequence[OwnOffset]) -> list[CarriedOffset]:
-    """Let each group go on in Kafka at the row where it stopped here. Raises `LogError` for a group with members."""
+    """Let each group continue in Kafka at the row where it stopped here. Raises `LogError` for a group with members."""
     if not offsets:
         return []
     library, admin, seconds = kafka.library, kafka.admin, kafka.timeout_seconds

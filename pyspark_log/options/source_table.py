@@ -136,8 +136,8 @@ GROUP_INSTANCE_ID = Option(
     value=MEMBER,
     unset="required with group.protocol",
     meaning=(
-        "The query's lasting name in its group: a query that is started again under it, with its checkpoint, goes on"
-        " with its partitions. Each query of the group needs its own."
+        "The query's lasting name in its group: a query that is restarted under it, with its checkpoint, keeps"
+        " its partitions. Each query of the group needs its own."
     ),
     not_here=_NO_GROUP,
 )

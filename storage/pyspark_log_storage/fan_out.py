@@ -40,7 +40,7 @@ class FanOutWriter:
         slower_seconds: float = SLOWER_SECONDS,
         store_threads: Callable[[str], StoreThreads] = StoreThreads,
     ) -> None:
-        """`stores` are by node. `close` waits for `enough` of them (None: all); the others go on in the background."""
+        """`stores` are by node. `close` waits for `enough` of them (None: all); others continue in the background."""
         assert stores
         self._stores = stores
         self._key = key

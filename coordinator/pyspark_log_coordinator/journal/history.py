@@ -100,7 +100,7 @@ def _first_kept_after(number: int, snapshots: Sequence[int]) -> int | None:
 
 
 def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
-    """Return the snapshot at which to go on after `error`. Raises `error` if it means damage."""
+    """Return the snapshot at which to continue after `error`. Raises `error` if it means damage."""
     if (later := _next_snapshot(past, max(tried, past.number), error)) is not None:
         return later
     # What was trimmed during the read is no damage.

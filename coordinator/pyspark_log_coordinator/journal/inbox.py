@@ -35,7 +35,7 @@ COMMANDS_MAX = 128
 BYTES_MAX = 32 * 1024
 """How many bytes of commands of others an entry takes, and how large a command in the inbox may be."""
 WRITERS = 2
-"""How many processes propose an entry with all commands. One is enough; the second goes on if the first has died."""
+"""How many processes propose an entry with all commands. One is enough; the second continues if the first has died."""
 ABANDONED_SECONDS = 60.0
 """After this time a command that has been carried out is removed for its process, which must have died."""
 _LANES = 16

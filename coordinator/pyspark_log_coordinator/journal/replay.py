@@ -38,7 +38,7 @@ class EntryMissing(CorruptObject):
 
 
 class Replay(Generic[S, C]):
-    """The state after an entry, and access to the stored objects with which it goes on."""
+    """The state after an entry, and access to the stored objects with which it continues."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Replay(Generic[S, C]):
 
     @property
     def generation(self) -> int:
-        """The generation of the place in which the journal goes on after the newest known entry."""
+        """The generation of the place in which the journal continues after the newest known entry."""
         return self._machine.generation(self.state)
 
     @property

@@ -139,7 +139,7 @@ class ClusterJournals:
         return place
 
     def _follow_cluster(self, generation: int) -> JournalPlace:
-        """Return where the cluster's journal goes on in a generation; see `Journal`.
+        """Return where the cluster's journal continues in a generation; see `Journal`.
 
         If that is its present generation, whose stores do not answer, ask every known store for a later one.
         """
@@ -155,7 +155,7 @@ class ClusterJournals:
         return self._place_of(told) if told is not None and is_later else self.place
 
     def _follow(self, generation: int) -> JournalPlace:
-        """Return where another journal goes on in a generation, or in a later one if it has begun there."""
+        """Return where another journal continues in a generation, or in a later one if it has begun there."""
         if self.nodes is None:
             return self.place
         # The stores of the cluster's journal may be the ones that do not answer: do not wait for them again.

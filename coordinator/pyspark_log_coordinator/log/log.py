@@ -158,8 +158,8 @@ class Log:
         self.missing_nodes: dict[NodeId, LogError] = {}
         """Why nodes cannot be used, as of the last `probe_nodes`, which leaves out fenced nodes.
 
-        After `NodeMissing` and `StoreUnavailable` the cluster goes on without the node. `StoreRefused` means that only
-        this process may not use the node: others may still rely on it.
+        After `NodeMissing` and `StoreUnavailable` the cluster continues without the node. `StoreRefused` means that
+        only this process may not use the node: others may still rely on it.
         """
         self._opened_at = -float("inf")
 

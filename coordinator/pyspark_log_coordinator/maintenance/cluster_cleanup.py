@@ -71,8 +71,8 @@ def clean_up_cluster(
     """Delete what is due; return what was deleted, or would be in a dry run.
 
     `objects_max` limits, roughly, the objects of deleted topics. `failed` gets the folder of each deleted topic that
-    cannot be read, and the address of each store that fails; the others go on. Without it the error is raised, that of
-    a store at the end.
+    cannot be read, and the address of each store that fails; the others continue. Without it the error is raised, that
+    of a store at the end.
     """
     stores = reachable_stores(log)
     deleted: list[DeletedTopic] = []

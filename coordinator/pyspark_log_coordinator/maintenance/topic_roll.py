@@ -26,7 +26,7 @@ def roll_and_merge(
     """Roll, merge and convert until nothing is left to do; return the number of new segments and their bytes.
 
     Segments grow up to `segment.bytes`. `progress` gets the number of bytes read since its last call. `failed` gets
-    each job that cannot be done; its partition stays as it is, and the others go on. Without it the error is raised.
+    each job that cannot be done; its partition stays as it is, and the others continue. Without it the error is raised.
     `between` is called whenever a job of each partition is done; it may delete replaced files.
     """
     log = handle.log

@@ -3,7 +3,7 @@
     the group                 the member                                  next step
     does not exist            was no member of it                      -> START
     any                       is not in the group, and was not         -> JOIN
-    any                       is not in the group any more             -> LOST: go on as a new member
+    any                       is not in the group any more             -> LOST: continue as a new member
     any                       another process has its instance id      -> FENCED: stop
     PreparingRebalance        has not joined yet, or has news          -> JOIN
     CompletingRebalance       leads                                    -> ASSIGN

@@ -59,7 +59,7 @@ def catch_up(
     """Copy what a node lacks of a topic until it lacks nothing, and submit that it holds the copies.
 
     `moved` gets the number of bytes copied since its last call, and may wait (`Throttle`). `failed` gets the error of
-    each file that cannot be copied from any holder; the others go on. `deadline` is a time of the environment's
+    each file that cannot be copied from any holder; the others continue. `deadline` is a time of the environment's
     monotonic clock, after which no further file is begun. Raises `NodeMissing` if the node's store is not the one that
     the cluster knows, `StoreError` if it cannot be written.
     """
@@ -107,7 +107,7 @@ def catch_up(
 
 
 def copy_again(handle: TopicHandle, node_id: NodeId, file: ReplicaFile) -> None:
-    """Replace a damaged or lost copy that goes on counting.
+    """Replace a damaged or lost copy that still counts.
 
     Raises `CorruptObject`, `StoreError` and changes nothing if no whole copy can be read or the node cannot be written.
     """

@@ -69,7 +69,7 @@ class Controller:
     def round(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
         """Do what is due, often nothing; return the elections that were carried out.
 
-        `failed` gets the name of each topic that cannot be looked at; the others go on. Raises what reading the
+        `failed` gets the name of each topic that cannot be looked at; the others continue. Raises what reading the
         cluster's journal raises.
         """
         log, settings, now = self._log, self._settings, self._log.environment.monotonic()

@@ -242,7 +242,7 @@ def run(handle: TopicHandle, moved: Callable[[int], object] = bool) -> Reassignm
     """Catch up the new replicas until all reassignments of the topic have ended, whichever process began them.
 
     `moved` gets the number of bytes copied since its last call, and may wait. If a node is missing, or a file is
-    damaged on every holder, the others go on. Raises what reading the journals raises.
+    damaged on every holder, the others continue. Raises what reading the journals raises.
     """
     log = handle.log
     objects = size = waited = 0

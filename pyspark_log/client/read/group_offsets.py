@@ -89,7 +89,7 @@ class GroupOffsets:
         group_cleanup.clean_up_inline(handle)
 
     def starts(self, group: Group, now: Subscribed, rewinds: int = ALL) -> dict[TopicPartition, Start]:
-        """Return where the subscribed partitions with a committed offset go on, if that is of a later rewind.
+        """Return where the subscribed partitions with a committed offset continue, if that is of a later rewind.
 
         Raises `DataLoss` for offsets outside the log; without `fail_on_data_loss`, takes the nearest.
         """

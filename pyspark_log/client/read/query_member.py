@@ -345,7 +345,7 @@ class QueryMember:
             self._fail(view.group, lost)
 
     def _fail(self, group: Group, lost: Iterable[TopicPartition]) -> NoReturn:
-        """Raise `FencedMember`, now and at each later call, and leave the group: the query cannot go on."""
+        """Raise `FencedMember`, now and at each later call, and leave the group: the query cannot continue."""
         holders = {}
         for name, member in group.members.items():
             for key in flat(decode_assignment(member.assignment, name).partitions):
@@ -391,7 +391,7 @@ class QueryMember:
 
 
 class TakenOver(msgspec.Struct, frozen=True):
-    """A partition that the query begins to read, or goes on reading elsewhere."""
+    """A partition that the query begins to read, or continues to read elsewhere."""
 
     topic_id: str
     number: int

@@ -32,7 +32,7 @@ class Share(msgspec.Struct, frozen=True):
 
     partitions: AbstractSet[TopicPartition]
     kept: SourceOffset
-    """The part of the predecessor's end from which the query goes on, and partitions that do not exist any more."""
+    """The part of the predecessor's end from which the query continues, and partitions that do not exist any more."""
     starts: Mapping[TopicPartition, Start]
     """Where the partitions begin that the query did not have, or that were rewound."""
     rewinds: TakenRewinds

@@ -1,6 +1,6 @@
 """Staging: a writing task's rows on their way into append files, which no journal entry names yet.
 
-Rows are gathered into a block, sorted by partition in one vectorised pass, cut into chunks of a few megabytes and
+Rows are collected into a block, sorted by partition in one vectorised pass, split into chunks of a few megabytes and
 appended to the task's file for the topic. The block bounds memory, whatever the number of rows and partitions.
 """
 

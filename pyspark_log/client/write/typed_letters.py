@@ -1,4 +1,4 @@
-"""Dead letters of a typed topic: a row that it cannot take, as a record whose value is the row as JSON."""
+"""Dead letters of a typed topic: each is a record whose value is a row, as JSON, that could not be written."""
 
 from __future__ import annotations
 

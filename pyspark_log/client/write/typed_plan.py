@@ -1,8 +1,8 @@
 """The plan of a write to a typed topic: which columns of a frame become which of the topic.
 
-Columns are found by name, in upper or lower case, as Spark and Delta do. The frame's `partition` and `timestamp` are
-those of Spark's Kafka sink, and its `topic` has no effect beside the option. What cannot be written is refused here,
-before a row is read; what depends on a row's values, the tasks find (`typed_rows`).
+Columns are matched by name, ignoring case, as in Spark and Delta. The frame's `partition` and `timestamp` are those of
+Spark's Kafka sink, and its `topic` has no effect beside the option. Columns that cannot be written are refused here,
+before a row is read; tasks check what depends on a row's values (`typed_rows`).
 """
 
 from __future__ import annotations

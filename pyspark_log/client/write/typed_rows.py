@@ -1,4 +1,4 @@
-"""Rows of a frame as rows of a typed topic: whole columns at a time, and the rows that do not fit set aside.
+"""Rows of a frame as rows of a typed topic: whole columns at a time; rows that do not fit are separated.
 
 A row does not fit if it has a null where the topic has none, a whole number that is too large for a narrower column, or
 text that is not UTF-8, which Spark accepts and readers refuse. The bytes of a key are those of Kafka's serializers:
