@@ -48,7 +48,7 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a member asks for that is about to join. Whoever joins before it may take it along."""
+    """The request of a member that is about to join. A member that joins earlier may include it in its entry."""
 
     join: JoinGroup
     generation: int

@@ -186,7 +186,7 @@ class GroupMember:
         return self.dropped or refusals.silent(self.session.silence(), self._settings.session_timeout_ms)
 
     def stay(self) -> None:
-        """Give a sign of life if that is due; for a second thread. Raises `LogError`.
+        """Send a heartbeat if one is due; for a second thread. Raises `LogError`.
 
         A member that was not polled for max.poll.interval.ms leaves instead, so that others get its work. A static
         member falls silent, and is expired after its session time-out.

@@ -30,7 +30,7 @@ class Heartbeats:
         """The newest heartbeats of this process."""
 
     def beat(self, member_id: MemberId) -> None:
-        """Give a sign of life."""
+        """Send a heartbeat."""
         count = self._counts[member_id] = self._counts.get(member_id, 0) + 1
         self._objects.create(member_id, count, b"")
 

@@ -21,7 +21,7 @@ def in_a_rebalance(error: IllegalGeneration) -> RebalanceInProgress:
 
 
 def silent(seconds: float, session_timeout_ms: int) -> str:
-    """Return why a member was removed that gave no sign of life for so long, empty if that was not too long."""
+    """Return why a member that sent no heartbeat for so long was removed; empty if that was not too long."""
     if seconds * 1000 < session_timeout_ms:
         return ""
     return f"this process gave no sign of life for {seconds:.1f} s, and session.timeout.ms={session_timeout_ms}"

@@ -69,7 +69,7 @@ class Session:
         self.beaten: float | None = None
         """When the member has shown last that it is alive."""
         self.longest_silence = 0.0
-        """The longest time between two signs of life, in seconds, since the member joined."""
+        """The longest time between two heartbeats, in seconds, since the member joined."""
 
     def open(self) -> GroupHandle:
         """Return the handle of the group, which is created if it does not exist. Raises `LogError`."""
@@ -210,7 +210,7 @@ class Session:
             self._changed = self._environment.monotonic()
 
     def silence(self) -> float:
-        """Return the longest time, in seconds, that the member has shown no sign of life."""
+        """Return the longest time, in seconds, for which the member has sent no heartbeat."""
         if self.beaten is None:
             return self.longest_silence
         return max(self.longest_silence, self._environment.monotonic() - self.beaten)
