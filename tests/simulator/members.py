@@ -231,6 +231,7 @@ def finish(world: World, process: Process) -> None:
     if history is None:
         return
     both = [Member(process, f"member {number}") for number in range(2)]
+    both[0].configure()  # no member may have got so far
     end = world.clock.now + _LAST_SECONDS
     while not _is_finished(world, history, both):
         require(world.clock.now < end, f"two members do not share and commit everything: {history.states[-1]}")
