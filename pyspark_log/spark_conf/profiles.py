@@ -20,7 +20,7 @@ _FASTER_CHECKPOINT = Setting(
     value="org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     why=(
         "Write checkpoints without Hadoop's forked shell commands: about 40 ms less for each micro-batch. For"
-        " checkpoints on a local disk only: leave it out if a checkpoint lies on HDFS or an object store."
+        " checkpoints on a local disk only: leave it out if a checkpoint is on HDFS or in an object store."
     ),
 )
 _TIME_ZONE = Setting(
@@ -32,22 +32,22 @@ _FEW_SHUFFLE_PARTITIONS = Setting(
     name="spark.sql.shuffle.partitions",
     value="2",
     why=(
-        "200 by default, each of them a task with state files of its own in a query that aggregates: on two cores its"
-        " micro-batches took nine times as long. A checkpoint keeps the number with which it began."
+        "200 by default, and in a query that aggregates each of them is a task with state files of its own: on two"
+        " cores its micro-batches took nine times as long. A checkpoint keeps the number with which it began."
     ),
 )
 _UNION_IN_ONE_STAGE = Setting(
     name="spark.sql.codegen.wholeStage.union.enabled",
     value="true",
     why=(
-        "On by default in Spark 4.3, off in 4.2. Off, reading the log as a table copies each row once more: 5.6 instead"
-        " of 8.9 million rows/s (docs/benchmarks.md)."
+        "On by default in Spark 4.3, off in 4.2. If it is off, reading the log as a table copies each row once more:"
+        " 5.6 instead of 8.9 million rows/s (docs/benchmarks.md)."
     ),
 )
 _LOOPBACK = Setting(
     name="spark.driver.host",
     value="127.0.0.1",
-    why="No name to look up: works on a machine whose own name does not resolve.",
+    why="No name to look up, so this works on a machine whose own name does not resolve.",
 )
 _QUIET = Setting(
     name="spark.ui.showConsoleProgress",
@@ -136,7 +136,10 @@ S3 = Profile(
         Setting(
             name="spark.jars.packages",
             value="org.apache.spark:spark-hadoop-cloud_2.13:4.3.0",
-            why="Hadoop's S3 client, in Spark's own version. For checkpoints only: the log's rows do not use it.",
+            why=(
+                "Hadoop's S3 client, in Spark's own version. For checkpoints, and for reads with nativeS3=true"
+                " (docs/tables.md); the log itself does not use it."
+            ),
             example=True,
         ),
         Setting(
@@ -154,7 +157,7 @@ S3 = Profile(
 )
 DELTA = Profile(
     name="delta",
-    about="a change feed into Delta tables; add it to another profile",
+    about="Delta tables, for a change feed or an archive; add it to another profile",
     settings=(
         Setting(
             name="spark.jars.packages",
