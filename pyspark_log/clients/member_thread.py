@@ -57,12 +57,10 @@ class MemberThread:
             try:
                 pause = self._work()
             except LogError as error:
-                logs.warning(
-                    "a member of a group could not show that it is alive, and tries again: %(error)s", error=error
-                )
+                logs.warning("a member of a group could not send a heartbeat, and tries again: %(error)s", error=error)
                 pause = 1.0
             except BaseException:  # the thread must live for the next heartbeat
-                logs.exception("a member of a group could not show that it is alive")
+                logs.exception("a member of a group could not send a heartbeat")
                 pause = 1.0
             self._woken.wait(pause)
 

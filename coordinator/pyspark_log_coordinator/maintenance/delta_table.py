@@ -163,7 +163,7 @@ def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTab
         return found, True
     logs.warning(
         "the Delta table of topic %(topic)r on node %(node)r was changed by another program, in its versions "
-        "%(versions)s; the log is as it was, and the table is made right again",
+        "%(versions)s; the log is unchanged, and the table is corrected",
         topic=topic,
         node=node,
         versions=", ".join(map(str, found.foreign)),
