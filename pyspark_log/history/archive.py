@@ -26,7 +26,7 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,6 +88,12 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
             state = _recorded(into, state, {**state.offsets, **added})
         state = _caught_up(into, state)  # with what a process that died has appended
     starts = {p: state.offsets[p][1] for p, each in partitions.items() if state.offsets[p][1] < each.high_watermark}
+    for p, start in starts.items():
+        if start < partitions[p].log_start:
+            raise DataLoss(
+                f"topic {topic!r}, partition {p}: offsets {start} to {partitions[p].log_start - 1} expired before they "
+                f"were archived in {table}; archive the others into another table"
+            )
     if starts:
         into.append(rows(starts, {p: partitions[p].high_watermark for p in starts}), state)
         state = _caught_up(into, state)
@@ -108,6 +114,8 @@ def check_topic(state: ArchiveState, handle: TopicHandle, table: str) -> None:
 
 def _topic(given: Mapping[str, str]) -> TopicHandle:
     parsed = parse_source(given, streaming=False)
+    if not parsed.fail_on_data_loss:
+        raise InvalidInput("options has failOnDataLoss=false, but an archive has all offsets of a partition; remove it")
     return open_log(parsed.path, parsed.storage_options).topic(given["subscribe"])
 
 

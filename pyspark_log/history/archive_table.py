@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from pyspark_log.history import archive_columns
 from pyspark_log.source.identifiers import quoted
@@ -156,6 +156,8 @@ def _ddl(kind: DataType) -> str:
             return f"ARRAY<{_ddl(kind.elementType)}>"
         case MapType():
             return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
+        case TimestampType():
+            return "timestamp_ltz"  # what `timestamp` means depends on spark.sql.timestampType
         case _:
             return kind.simpleString()
 

@@ -36,6 +36,8 @@ def read(  # noqa: PLR0913 -- each is a fact of its own
     Raises what `replay` raises; with an archive `InvalidInput` if there is no such table or it is another topic's, and
     `DataLoss` if rows between the two expired.
     """
+    if partitions is not None and len(partitions) == 0:
+        raise InvalidInput("partitions is empty; name those to read, or omit it to read all")
     if archive is None:
         return replay(spark, path, topic, partitions=partitions, version=version, options=options)
     if type(spark).__module__.startswith("pyspark.sql.connect"):

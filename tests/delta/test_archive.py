@@ -7,12 +7,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pyspark.sql.types import TimestampType
 
 import pyspark_log
 from pyspark_log.history.archive_table import ArchiveTable
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 from tests.plain_log import PlainLog
+from tests.spark.spark_log import configured
 
 pytestmark = pytest.mark.spark
 SECONDS = float(os.environ.get("PYSPARK_LOG_ARCHIVE_SECONDS", "10"))
@@ -145,6 +147,33 @@ def test_rows_that_expired_before_they_were_archived_are_an_error(spark, log, ta
         pyspark_log.archive(spark, log.path, "t", table)
     with pytest.raises(DataLoss, match="partition 1"):
         pyspark_log.read(spark, log.path, "t", archive=table)
+
+
+def test_an_archive_gets_no_rows_behind_a_gap(spark, log, table):
+    append(log, "a")
+    pyspark_log.archive(spark, log.path, "t", table)
+    append(log, "b", "c")
+    log.log.topic("t").submit(DeleteRecords(1, 2))
+    with pytest.raises(DataLoss, match=r"partition 1: offsets 1 to 1 expired .* archive the others into another table"):
+        pyspark_log.archive(spark, log.path, "t", table)
+    with pytest.raises(InvalidInput, match="failOnDataLoss=false"):
+        pyspark_log.archive(spark, log.path, "t", table, options={"failOnDataLoss": "false"})
+    assert in_order(stored(spark, table)) == expected("a")
+
+
+def test_times_are_times_also_if_the_session_takes_the_word_timestamp_for_another_type(spark, log, table):
+    append(log, "a")
+    with configured(spark, spark__sql__timestampType="TIMESTAMP_NTZ"):
+        assert pyspark_log.archive(spark, log.path, "t", table, **DAY) == {0: (0, 1), 1: (0, 1)}
+        assert stored(spark, table).schema["timestamp"].dataType == TimestampType()
+
+
+def test_partitions_must_not_be_empty(spark, log, table):
+    append(log, "a")
+    pyspark_log.archive(spark, log.path, "t", table)
+    for archive in (None, table):
+        with pytest.raises(InvalidInput, match="partitions is empty"):
+            pyspark_log.read(spark, log.path, "t", archive=archive, partitions=[])
 
 
 def test_only_a_table_of_this_topic_is_its_archive(spark, log, table, tmp_path):
