@@ -55,15 +55,15 @@ endef
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(VENV)/delta.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest; STORE=s3 or STORE=chaos has the stores elsewhere
+test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(VENV)/delta.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest; STORE=s3 or STORE=chaos puts the stores elsewhere
 	@scripts/install-ceph
 	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" PYSPARK_LOG_STORE=$(STORE) \
 		$(BIN)/python -m pytest $(PARALLEL) $(AGAIN) $(LONGER) $(ARGS)
 
-quick: check ## After a change: check, then run the tests that need neither Spark nor many seconds
+quick: check ## After a change: check, then run the fast tests, which do not need Spark
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not slow' $(ARGS)
 
-facts: $(OLDER_VENV)/stamp ## Try the facts of Spark on the oldest Spark that is supported
+facts: $(OLDER_VENV)/stamp ## Run the tests of facts about Spark on the oldest supported Spark
 	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest tests/spark_facts $(ARGS)
 
 check: $(VENV)/dev.stamp $(call IN_TEST,$(VENV)/demo.stamp) ## Lint, format, types and layers, without running anything
@@ -75,16 +75,16 @@ check: $(VENV)/dev.stamp $(call IN_TEST,$(VENV)/demo.stamp) ## Lint, format, typ
 simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing one is printed with how to replay it
 	$(BIN)/python -m tests.simulator --seeds 0..$(SEEDS) $(ARGS)
 
-demo: $(VENV)/demo.stamp ## A year of flights through three nodes: one loses its disk, both queries are killed half-way
+demo: $(VENV)/demo.stamp ## A year of flights through three nodes: one loses its disk, both queries are killed midway
 	@$(WITH_SPARK) $(BIN)/python examples/flights_demo.py $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md
 	$(WITH_SPARK) $(BIN)/python -m benchmarks $(ARGS)
 
-docs: $(VENV)/dev.stamp ## Make a site of the documentation in site/; needs Python 3.11
+docs: $(VENV)/dev.stamp ## Build the documentation as a site in site/; needs Python 3.11
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-clean: ## Remove .venv and everything that was made
+clean: ## Remove .venv and everything that was built
 	rm -rf $(VENV) .venv-spark-* .jars build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
