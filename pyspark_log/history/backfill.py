@@ -145,8 +145,9 @@ def _write(
     for number in range(first, plan.ranges):
         rows = ordering.rows_between(frame, order, plan.bounds, number)
         rows.write.format("pyspark_log").mode("append").options(**options, txnVersion=str(number)).save()
-        done = handle.refresh().producers[name]
-        written += done.rows
+        done = handle.refresh().producers.get(name)
+        count = done.rows if done is not None and done.batch_id == number else 0  # without rows there is no batch
+        written += count
         logs.info(
             "backfill %(producer)r of topic %(topic)r: range %(range)d of %(ranges)d is written, with %(rows)d rows",
             producer=name,
@@ -154,6 +155,6 @@ def _write(
             batch=number,
             range=number + 1,
             ranges=plan.ranges,
-            rows=done.rows,
+            rows=count,
         )
     return written

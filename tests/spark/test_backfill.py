@@ -105,6 +105,26 @@ def test_rows_without_a_value_come_first_and_all_equal_values_are_in_one_range(s
     assert second == list(range(100, 300))
 
 
+@pytest.mark.parametrize("value", ["greatest(number - 300, 0)", "7", "IF(number < 300, -double('Infinity'), number)"])
+def test_the_smallest_value_may_have_more_rows_than_a_range(spark, log, value):
+    frame = history(spark).withColumn("order", f.expr(value))
+    for wanted in (ROWS, 0):
+        assert start(log, frame, order_by="order") == wanted
+    assert sorted(itertools.chain.from_iterable(numbers_by_partition(log).values())) == list(range(ROWS))
+
+
+def test_a_frame_without_rows_writes_none(spark, log):
+    assert start(log, history(spark).where("false")) == 0
+    assert log.rows("t") == 0
+
+
+def test_rows_that_are_dead_letters_are_not_counted_as_written(spark, log):
+    log.write(spark.sql("SELECT CAST(0 AS TINYINT) AS a"), topic="t", schema="columns")
+    frame, options = spark.range(400).selectExpr("id AS a"), {"dead.letter.topic": "dead"}
+    assert start(log, frame, order_by="a", options=options) == 128
+    assert (log.rows("t"), log.rows("dead")) == (129, 272)
+
+
 def test_a_typed_topic_is_made_and_filled_by_the_order_of_two_columns(spark, log):
     frame = spark.range(200).selectExpr("id", "concat('k', id % 7) AS carrier", "CAST(id AS DOUBLE) AS delay")
     options = {"schema": "columns", "key.column": "carrier", "num.partitions": "2"}
