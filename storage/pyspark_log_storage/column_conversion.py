@@ -1,7 +1,7 @@
 """Columns of one schema as those of another: of an older one as the newest, of the newest as a reader's.
 
-Columns and fields of structs are found by name. Missing ones are null, numbers are widened; a number that is narrowed
-must fit. Buffers that stay as they are, are shared.
+Columns are found by name, and fields of structs by name, ignoring case. Missing ones are null, numbers are widened; a
+number that is narrowed must fit. Buffers that stay as they are, are shared.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _field_of(column: pa.StructArray, field: pa.Field) -> pa.Array:
-    place = column.type.get_field_index(field.name)
-    if place < 0:
+    names = [each.name.lower() for each in column.type]  # which differ, also in lower case
+    if field.name.lower() not in names:
         return pa.nulls(len(column), field.type)
-    return converted(column.field(place), field.type)
+    return converted(column.field(names.index(field.name.lower())), field.type)
 
 
 def _with_values(column: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:

@@ -1,8 +1,8 @@
 """The plan of a write to a typed topic: which columns of a frame become which of the topic.
 
-Columns are matched by name, ignoring case, as in Spark and Delta. The frame's `partition` and `timestamp` are those of
-Spark's Kafka sink, and its `topic` has no effect beside the option. Columns that cannot be written are refused here,
-before a row is read; tasks check what depends on a row's values (`typed_rows`).
+Columns and fields of structs are matched by name, ignoring case, as in Spark and Delta. The frame's `partition` and
+`timestamp` are those of Spark's Kafka sink, and its `topic` has no effect beside the option. Columns that cannot be
+written are refused here, before a row is read; tasks check what depends on a row's values (`typed_rows`).
 """
 
 from __future__ import annotations
@@ -173,10 +173,10 @@ def _check_type(source: pa.DataType, wanted: pa.DataType, where: str) -> None:
 
 
 def _check_struct(source: pa.StructType, wanted: pa.StructType, where: str) -> None:
-    given = {field.name: field for field in source}
+    given = {field.name.lower(): field for field in source}
     for field in wanted:
         path = f"{where}.{field.name}"
-        one = given.pop(field.name, None)
+        one = given.pop(field.name.lower(), None)
         if one is None:
             if not field.nullable:
                 raise InvalidRecord(f"column '{path}' is not null, and the frame lacks it; add it to the struct")
@@ -184,7 +184,7 @@ def _check_struct(source: pa.StructType, wanted: pa.StructType, where: str) -> N
         _check_nulls(one, field, path)
         _check_type(one.type, field.type, path)
     if given:
-        raise InvalidRecord(_unknown([f"{where}.{name}" for name in given], wanted))
+        raise InvalidRecord(_unknown([f"{where}.{each.name}" for each in given.values()], wanted))
 
 
 def _check_nulls(source: pa.Field, wanted: pa.Field, where: str) -> None:

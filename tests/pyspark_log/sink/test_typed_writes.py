@@ -60,6 +60,21 @@ def test_columns_are_taken_by_name_and_missing_ones_are_null(typed):
     assert sorted(rows(typed, "id", "name")) == [(1, "a"), (2, None)]
 
 
+def test_fields_of_structs_are_taken_by_name_too_in_upper_or_lower_case(path):
+    field, items = "s STRUCT<a: INT, b: STRING>", "l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<x: INT>>"
+    row = {"s": {"a": 1, "b": "one"}, "l": [{"x": 1}], "m": {"k": {"x": 1}}}
+    write(path, f"{field}, {items}", [row], schema="columns", num__partitions=1)
+    other = {"S": {"B": "two", "A": 2}, "l": [{"X": 2}], "m": {"k": {"X": 2}}}
+    write(path, "S STRUCT<B: STRING, A: INT>, l ARRAY<STRUCT<X: INT>>, m MAP<STRING, STRUCT<X: INT>>", [other])
+    write(path, "s STRUCT<A: INT, c: INT>", [{"s": {"A": 3, "c": 4}}], mergeSchema="true")
+    assert rows(path, "s") == [
+        ({"a": 1, "b": "one", "c": None},),
+        ({"a": 2, "b": "two", "c": None},),
+        ({"a": 3, "b": None, "c": 4},),
+    ]
+    assert rows(path, "l", "m")[1] == ([{"x": 2}], [("k", {"x": 2})])
+
+
 def test_partition_and_timestamp_are_those_of_the_row(typed):
     write(typed, "id INT; +partition; +timestamp; +topic", [{"id": 1, "partition": 1, "timestamp": NOON, "topic": "x"}])
     assert rows(typed, "id", "partition", "timestamp") == [(1, 1, NOON)]
