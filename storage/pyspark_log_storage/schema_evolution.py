@@ -102,12 +102,18 @@ def _merged_type(current: pa.DataType, wanted: pa.DataType, where: str, *, relax
         return pa.struct(_merged_fields(current, wanted, where, relax=relax))
     elif pa.types.is_list(current) and pa.types.is_list(wanted):
         return pa.list_(_merged(current.value_field, wanted.value_field, f"{where}.element", relax=relax))
-    elif pa.types.is_map(current) and pa.types.is_map(wanted) and current.key_type == wanted.key_type:
+    elif pa.types.is_map(current) and pa.types.is_map(wanted) and _same_key(current, wanted, relax=relax):
         return pa.map_(current.key_field, _merged(current.item_field, wanted.item_field, f"{where}.value", relax=relax))
     raise InvalidRecord(
         f"column '{where}' is {type_name(current)} and cannot become {type_name(wanted)}; cast it before the write, or "
         "give it another name"
     )
+
+
+def _same_key(current: pa.MapType, wanted: pa.MapType, *, relax: bool) -> bool:
+    """Return whether maps have the same type of keys; what in a struct may be null counts only with `relax`."""
+    one, other = current.key_type, wanted.key_type
+    return bool(one == other or (not relax and nullable(one) == nullable(other)))
 
 
 def nullable(kind: pa.DataType) -> pa.DataType:

@@ -75,6 +75,13 @@ def test_fields_of_structs_are_taken_by_name_too_in_upper_or_lower_case(path):
     assert rows(path, "l", "m")[1] == ([{"x": 2}], [("k", {"x": 2})])
 
 
+def test_a_map_whose_keys_are_structs_is_written_again_with_merge_schema(path):
+    for options in ({"schema": "columns", "num__partitions": 1}, {"mergeSchema": "true"}):
+        row = {"m": [({"k": 1}, 2)]}
+        write(path, "m MAP<STRUCT<k: INT NOT NULL>, INT>", [row], **options)
+    assert rows(path, "m") == [([({"k": 1}, 2)],)] * 2
+
+
 def test_partition_and_timestamp_are_those_of_the_row(typed):
     write(typed, "id INT; +partition; +timestamp; +topic", [{"id": 1, "partition": 1, "timestamp": NOON, "topic": "x"}])
     assert rows(typed, "id", "partition", "timestamp") == [(1, 1, NOON)]
