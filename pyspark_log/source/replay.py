@@ -6,9 +6,10 @@ For anything else use a batch read: `spark.read.format("pyspark_log")`.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 from pyspark_log.spark_conf.source_python import source_is_found
 from pyspark_log_storage.column_types import RESERVED as OWN
@@ -54,8 +55,9 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     more = dict(options or {})
     if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:
         raise InvalidInput(f"options has {taken[0]}; which rows are read is said by the arguments path to version")
+    start, end = _with_ints("start", start), _with_ints("end", end)
     named = {number for bound in (start, end) if isinstance(bound, Mapping) for number in bound}
-    chosen = named if partitions is None else set(partitions)
+    chosen = named if partitions is None else {_int("partitions", each) for each in partitions}
     given = {"includeHeaders": "true", "startingOffsetsByTimestampStrategy": "latest"} | more
     if named or partitions is not None:
         given["assign"] = json.dumps({topic: sorted(chosen)})
@@ -70,6 +72,20 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
         from pyspark_log.source.pinned_read import pinned
 
         return pinned(spark, path, given)
+
+
+def _with_ints(name: str, bound: Bound) -> Bound:
+    """Return a bound whose offsets are ints of Python; those of NumPy and pandas are none. Raises `InvalidInput`."""
+    if not isinstance(bound, Mapping):
+        return bound
+    return {_int(name, partition): _int(name, offset) for partition, offset in bound.items()}
+
+
+def _int(name: str, value: SupportsIndex) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidInput(f"{name} has {value!r}; expected a whole number") from None
 
 
 def _by_the_server(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 
 import pyspark_log
@@ -95,6 +96,20 @@ def test_offsets_are_given_by_partition(log):
 
 def test_partitions_can_be_chosen(log):
     assert replayed(log, second(16), partitions=[1]) == {1: [17, 19]}
+
+
+def test_offsets_may_be_integers_of_numpy(log):
+    starts, ends = (dict(enumerate(np.array(each))) for each in ([1, 8], [3, 9]))
+    assert replayed(log, starts, ends) == {0: [2, 4], 1: [17]}
+    assert replayed(log, second(16), partitions=np.array([1])) == {1: [17, 19]}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "more"), [(({0: "1"},), {}), (({0: 1.5},), {}), (({"0": 1},), {}), ((), {"partitions": ["0"]})]
+)
+def test_what_is_no_whole_number_is_refused(log, bounds, more):
+    with pytest.raises(InvalidInput, match="expected a whole number"):
+        replayed(log, *bounds, **more)
 
 
 def test_a_version_can_be_replayed(log):
