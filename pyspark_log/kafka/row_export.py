@@ -45,22 +45,30 @@ class RowExport:
         self._handle = handle
         self._kafka = kafka
         self._topic = topic
-        self._producer = kafka.producer(
-            **{
-                "transactional.id": f"pyspark-log/{handle.topic_id}/{topic.topic_id}",
-                "transaction.timeout.ms": int(kafka.timeout_seconds * 1000),
-                "compression.type": compression,
-                "queue.buffering.max.kbytes": _QUEUE_KBYTES,
-                "queue.buffering.max.messages": 2 * TRANSACTION_ROWS,
-                "linger.ms": 20,
-                "message.max.bytes": max(_MESSAGE_BYTES, int(topic.config.get("max.message.bytes", 0))),
-            }
-        )
-        with kafka.errors():
-            self._producer.init_transactions(kafka.timeout_seconds)
+        self._settings = {
+            "transactional.id": f"pyspark-log/{handle.topic_id}/{topic.topic_id}",
+            "transaction.timeout.ms": int(kafka.timeout_seconds * 1000),
+            "compression.type": compression,
+            "queue.buffering.max.kbytes": _QUEUE_KBYTES,
+            "queue.buffering.max.messages": 2 * TRANSACTION_ROWS,
+            "linger.ms": 20,
+            "message.max.bytes": max(_MESSAGE_BYTES, int(topic.config.get("max.message.bytes", 0))),
+        }
+        self._producer = self._new_producer()
+
+    def _new_producer(self) -> Producer:
+        """Return a producer, once Kafka has ended the transactions of those before it."""
+        producer = self._kafka.producer(**self._settings)
+        with self._kafka.errors():
+            producer.init_transactions(self._kafka.timeout_seconds)
+        return producer
 
     def run(self, plans: Sequence[PartitionPlan], advance: Callable[[int], object]) -> None:
         """Export what is planned. `advance` is called with the number of rows of each transaction.
+
+        When it returns, readers of committed rows see all of them: Kafka acknowledges a commit before it has written
+        the transaction's markers into the partitions, and until then these seem to end before the rows. An export that
+        began meanwhile is fenced, and has to be run again.
 
         Transactions that were committed before an error stay, and the one at the error is aborted. Raises `LogError`,
         `InvalidRecord`.
@@ -74,6 +82,7 @@ class RowExport:
             for each in plans:
                 if each.rows > 0:
                     self._export(each, advance)
+            self._producer = self._new_producer()
         except BaseException:
             self._abort()
             raise
