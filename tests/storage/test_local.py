@@ -27,7 +27,7 @@ for line in sys.stdin:
     print(store.create(line.strip(), (sys.argv[2] + " ").encode() * 5000), flush=True)
 """
 
-# Stops forever inside the call that it is told, in the middle of a `create`.
+# Hangs in the system call whose name it is given, in the middle of a `create`.
 STOPS_INSIDE = """
 import os, sys
 from pyspark_log_storage.local import LocalStore
