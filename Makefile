@@ -112,7 +112,7 @@ $(OLDER_VENV)/stamp: $(REQUIREMENTS) | $(call IN_TEST,$(VENV)/demo.stamp)
 	$(call make_venv,$(OLDER_VENV))
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' requirements/dev.txt > $(OLDER_VENV)/constraints.txt
 	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt pip
-	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable . pytest pytest-timeout
+	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable '.[spark]' pytest pytest-timeout
 	touch $@
 
 $(BIN)/python:

@@ -36,6 +36,7 @@ class Part(str, enum.Enum):
     LATENCY = "latency"
     MAINTENANCE = "maintenance"
     PLANNING = "planning"
+    PARTITIONS = "partitions"
     LOOKUP = "lookup"
     PARQUET = "parquet"
     MONTH = "month"
@@ -46,6 +47,7 @@ class Part(str, enum.Enum):
     REPLICATION = "replication"
     KAFKA = "kafka"
     S3 = "s3"
+    IDLE = "idle"
 
 
 THROUGHPUT = {Part.WRITE, Part.READ, Part.ROLLED}
@@ -106,6 +108,11 @@ class Run:
             from benchmarks.planning import measure_planning
 
             yield measure_planning(self.folder, (1_000,) if self.quick else (10_000, 100_000), self.say)
+        if Part.PARTITIONS in self.parts:
+            from benchmarks.many_partitions import measure_many_partitions
+
+            counts = (10, 100, 1_000) if self.quick else (10, 1_000, 10_000)
+            yield measure_many_partitions(self.folder, counts, self.say)
         if Part.LOOKUP in self.parts:
             from benchmarks.lookup import QUICK_SHAPES, SHAPES, measure_lookup
 
@@ -148,6 +155,10 @@ class Run:
             yield measure_s3(self.folder, 500_000 if self.quick else 2_000_000, self.runs, self.say)
             pasts = (1_000, 10_000) if self.quick else (1_000, 10_000, 100_000)
             yield measure_s3_planning(self.folder, pasts, self.say)
+        if Part.IDLE in self.parts:
+            from benchmarks.idle import measure_idle
+
+            yield measure_idle(self.say)
         if Part.MONTH in self.parts:
             from benchmarks.month import measure_month
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from benchmarks.report import Line, at_least, at_most, detail
 from benchmarks.stopwatch import percentile
 from pyspark_log import Consumer, Producer
+from pyspark_log.client.opening import open_log
 from pyspark_log_storage.local import LocalStore
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _latency(path: str, seconds: int, floor: list[float]) -> list[Line]:
 def _paced(path: str, topic: str, linger: int, seconds: int) -> tuple[list[float], list[float]]:
     """Return how late each row was read, and how late each was sent, in milliseconds."""
     rows = (seconds + WARM_UP_SECONDS) * RATE
+    open_log(path, create=True)
     with Producer(path) as producer:
         producer.partitions_for(topic)
     command = [sys.executable, "-m", "benchmarks.paced_sender", path, topic, str(linger), str(rows), str(RATE)]
@@ -95,6 +97,7 @@ def _throughput(path: str, rows: int, log: Callable[[str], object]) -> list[Line
     dice = random.Random(7)
     values = [dice.randbytes(VALUE_BYTES // 2).hex().encode() for _ in range(BATCH_ROWS)]
     batch = pa.record_batch({"value": pa.array(values)})
+    open_log(path, create=True)
     log(f"clients: {rows:,} rows one by one, and {10 * rows:,} in Arrow batches")
 
     def send_rows() -> None:

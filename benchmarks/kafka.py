@@ -15,6 +15,7 @@ import pyarrow as pa
 from benchmarks.report import Line
 from benchmarks.stopwatch import in_turns
 from pyspark_log import Consumer, Producer
+from pyspark_log.client.opening import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,7 @@ class _Ours:
         self._batch = pa.record_batch({"key": pa.array(keys), "value": pa.array(values)})
         self._last = f"rows-{runs}"
         self._new = {kind: iter([f"{kind}-{number}" for number in range(1, runs + 1)]) for kind in ("rows", "batches")}
+        open_log(path, create=True)
         with self._producer() as producer:
             for number in range(1, runs + 1):
                 for kind in self._new:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pyspark.sql.datasource import InputPartition
+
 SHORT = 100
 ROUNDS = 200
 TARGET = 1.2
@@ -42,11 +44,15 @@ class Reader:
     def plan(self) -> tuple[int, float]:
         """Plan the next batch; return the number of its splits and the milliseconds."""
         begun = time.perf_counter()
+        parts = self.next_partitions()
+        return len(parts), (time.perf_counter() - begun) * MILLI
+
+    def next_partitions(self) -> Sequence[InputPartition]:
+        """Plan the next batch, and return Spark's partitions of it."""
         end = self._reader.latestOffset(self._end, self._limit)
         parts = self._reader.partitions(self._end, end)
-        took = time.perf_counter() - begun
         self._end = end
-        return len(parts), took * MILLI
+        return parts
 
 
 class Past:

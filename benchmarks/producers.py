@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarks.report import Line, detail, information
 from benchmarks.stopwatch import percentile
 from pyspark_log import Producer
-from pyspark_log.client.opening import own_log
+from pyspark_log.client.opening import open_log, own_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,7 @@ def _measure(
 def _contend(path: str, count: int, seconds: int, slower: float) -> tuple[list[float], int, float]:
     """Return the latencies of all acknowledged rows in milliseconds, the number of entries, and the processor time."""
     topic = "contended"
+    open_log(path, create=True)
     with Producer(path) as producer:
         producer.partitions_for(topic)
     processes = min(PROCESSES, count)

@@ -4,6 +4,7 @@ Optional argument: the folder of the log.
 """
 
 import json
+import subprocess
 import sys
 import tempfile
 
@@ -14,6 +15,10 @@ from pyspark_log import Producer
 
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 log = f"{folder}/log"
+
+# In a shell: pyspark-log topics create readings --path LOG. It creates the log, which a Producer does not.
+create = ("topics", "create", "readings", "--if-not-exists", "--path", log)
+subprocess.run([sys.executable, "-m", "pyspark_log.cli", *create], check=True)
 
 with Producer(log) as producer:
     for number in range(1000):

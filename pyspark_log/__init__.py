@@ -20,7 +20,7 @@ sources, so heavy modules are imported on first use.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark_log.clients.consumer import Consumer
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
+    from pyspark_log.clients.worker import TaskRunner, Worker
     from pyspark_log.datasource import DefaultSource
     from pyspark_log.history.archive import archive
     from pyspark_log.history.backfill import backfill
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark_log.source.replay import replay
     from pyspark_log.spark_conf.configure import configure
     from pyspark_log_storage.errors import LogError
+    from pyspark_log_storage.logs import JsonFormatter
 
 __version__ = "0.1.0"
 __all__ = [
@@ -54,12 +56,15 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "DefaultSource",
+    "JsonFormatter",
     "LogError",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Producer",
     "RecordMetadata",
+    "TaskRunner",
     "TopicPartition",
+    "Worker",
     "__version__",
     "archive",
     "backfill",
@@ -72,8 +77,11 @@ _MODULES = {
     "Consumer": "pyspark_log.clients.consumer",
     "ConsumerRebalanceListener": "pyspark_log.clients.rebalance_listener",
     "DefaultSource": "pyspark_log.datasource",
+    "JsonFormatter": "pyspark_log_storage.logs",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
+    "TaskRunner": "pyspark_log.clients.worker",
+    "Worker": "pyspark_log.clients.worker",
     "archive": "pyspark_log.history.archive",
     "backfill": "pyspark_log.history.backfill",
     "configure": "pyspark_log.spark_conf.configure",
@@ -83,8 +91,20 @@ _MODULES = {
 }
 _RECORDS = "pyspark_log.clients.records"
 
+if not TYPE_CHECKING:  # a type checker would accept any name
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES.get(name, _RECORDS)), name)
+    def __getattr__(name: str) -> object:
+        if name.startswith("_") or name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return getattr(importlib.import_module(_MODULES.get(name, _RECORDS)), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "pyspark":
+                raise
+            from pyspark_log.spark_conf.spark_version import missing
+
+            raise ImportError(missing(name), name="pyspark") from None
+
+
+def __dir__() -> list[str]:
+    return __all__

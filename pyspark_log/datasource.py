@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from pyspark_log.options import check_source, is_table_without_options, parse_sink, parse_source
 from pyspark_log.spark_calls import spark_entry
+from pyspark_log.spark_conf import spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 
 class DefaultSource(DataSource):
     """The format "pyspark_log". Its options are in docs/options.md."""
+
+    @spark_entry
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raise `InvalidInput` if this Spark is too old; the readers of a stream could not say so."""
+        spark_version.check(pyspark)
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:

@@ -28,6 +28,8 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     txn_version: int | None
     """Set with txn_app_id in a batch write; None in a stream, which uses the number of the micro-batch."""
     txn_take_over: bool
+    checkpoint: str | None
+    """The checkpointLocation of a query; None in a batch write, and if Spark takes it from its own settings."""
     retry: RetryPolicy
     max_message_bytes: int
     dead_letter_topic: str | None
@@ -42,4 +44,4 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a topic that the write creates is typed."""
     merge_schema: bool = False
     key_column: str | None = None
-    """None: rows of a typed topic have no key."""
+    """None: the topic's, if it has one."""

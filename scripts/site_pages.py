@@ -1,4 +1,4 @@
-"""A hook of mkdocs: README.md is the site's first page, and CHANGELOG.md one of its pages. Both stay where they are."""
+"""A hook of mkdocs: README.md is the site's first page; CONTRIBUTING.md and CHANGELOG.md are pages, too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the two pages, with links that lead out of docs/ turned to it."""
-    for name, page in (("README.md", "index.md"), ("CHANGELOG.md", "CHANGELOG.md")):
+    """Add these pages, with links that lead out of docs/ turned to it."""
+    pages = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
+    for name, page in pages.items():
         text = re.sub(r"\]\(docs/", "](", (ROOT / name).read_text())
         files.append(File.generated(config, page, content=text))

@@ -11,10 +11,13 @@ from pyspark_log.client.read import source_offset
 from pyspark_log.client.read.handover import Handover, handover_of
 from pyspark_log.history import backfill_plan
 from pyspark_log.options.source import parse_source
+from pyspark_log.sink import checkpoint as sink_checkpoint
 from pyspark_log.source import checkpoint
 from pyspark_log_coordinator.assignors import connect, subscription
 from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState
 from pyspark_log_coordinator.assignors.subscription import Assignment, Subscription
+from pyspark_log_coordinator.backup import backup
+from pyspark_log_coordinator.backup import manifest as backup_manifest
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group import machine as group
@@ -113,7 +116,7 @@ def as_entry(journal: Journal[Any, Any]) -> Decode:
 
 def as_snapshot(journal: Journal[Any, Any], machine: Machine[Any, Any]) -> Decode:
     past = Replay(OneStore(MemoryStore()), "j/", machine, real_environment())
-    return lambda data: past.state_in(snapshot.decode_of(journal.number, data, "the snapshot"))
+    return lambda data: past.state_in(snapshot.decode_of(journal.folder, journal.number, data, "the snapshot"))
 
 
 def as_manifest(machine: Machine[Any, Any]) -> Decode:
@@ -139,7 +142,9 @@ EPOCHS = checkpoints.encode_epochs([(0, 0), (3, 7)])
 EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
 
 SETTINGS = backfill_plan.BackfillSettings("b", "t", ("n",), 10, "struct<n:int>")
+SINK = sink_checkpoint.SinkRecord("/data/log", "c", "t", "9f")
 BACKFILL = backfill_plan.BackfillPlan(SETTINGS, "9f", 20, ("5",))
+BACKUP = backup.back_up(FILLED.log, MemoryStore("backups"))[0]
 REQUEST = JoinRequest(JoinGroup(MemberDetails("m", (Protocol("range", b"a", b"b"),)), "consumer"), 3, 7)
 
 ENVELOPED: dict[str, tuple[bytes, Decode]] = {
@@ -160,7 +165,9 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "node marker": (node.encode(MARKER), lambda data: node.decode(data, "it")),
     "journal nodes": (journal_nodes.encode(NODES), lambda data: journal_nodes.decode(data, "it")),
     "description": (topic_description.encode(topic_description.of(HANDLE)), named(topic_description.decode)),
+    "backup": (backup_manifest.encode(BACKUP), named(backup_manifest.decode)),
     "plan of a backfill": (backfill_plan.encode(BACKFILL), named(backfill_plan.decode)),
+    "sink in a checkpoint": (sink_checkpoint.encode(SINK), named(sink_checkpoint.decode)),
     "join request": (join_requests.encode_request(REQUEST), lambda data: join_requests.decode_request(data, "it")),
 }
 PLAIN: dict[str, tuple[bytes, Decode]] = {
@@ -212,6 +219,7 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
         b'{"version":1,"topics":{"t":{"id":"9f","end":{"0":[120,0]},"begin":{"0":[0,0]}}},"group":["g",1]}',
         offset_of,
     ),
+    "metadata of a checkpoint": (b'{"id":"9f"}', sink_checkpoint.query_of),
     "offsets of a batch in a checkpoint": (
         b'v1\n{"batchWatermarkMs":0}\n{"version":1,"topics":{"t":{"id":"9f","end":{"0":[120,0]}}}}',
         lambda data: checkpoint.parse(data.decode(errors="replace"), "it"),  # as Java decodes a file

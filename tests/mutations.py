@@ -37,8 +37,9 @@ def cut_or_flipped(data: bytes, dice: random.Random) -> bytes:
 
 def resealed(data: bytes, dice: random.Random) -> bytes:
     """Return an enveloped object with another body, and with the checksum of that."""
-    version = int.from_bytes(data[4:6], "little")
-    return seal(data[:4], version, _other_body(data[HEADER_BYTES:], dice))
+    version, place = (int.from_bytes(data[at : at + 2], "little") for at in (4, 6))
+    begin = HEADER_BYTES + place
+    return seal(data[:4], version, _other_body(data[begin:], dice), data[HEADER_BYTES:begin].decode())
 
 
 def _other_body(body: bytes, dice: random.Random) -> bytes:

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.topic import machine as topic
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = [ROOT / "pyspark_log", *(ROOT / name / f"pyspark_log_{name}" for name in ("coordinator", "storage"))]
 PARENTS = [ROOT, ROOT / "docs", *PACKAGES]
 """The folders at which a path in the documentation may begin."""
@@ -79,6 +79,14 @@ def test_a_site_is_made_of_it_without_a_warning(tmp_path):
     assert "no broker" in (tmp_path / "index.html").read_text()
 
 
+def test_the_readme_is_short_and_its_picture_is_the_one_that_its_script_draws():
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+    drawn = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "overview_picture.py"], capture_output=True, text=True, check=True
+    )
+    assert drawn.stdout == (ROOT / "docs" / "overview.svg").read_text()
+
+
 def test_the_tour_names_what_is_in_the_code():
     names = in_backticks(ROOT / "docs" / "architecture.md", r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?<!\.toml)(?<!\.py)")
     unknown = {name for name in names for part in name.split(".") if not re.search(rf"\b{part}\b", source())}
@@ -99,3 +107,14 @@ def test_each_event_has_its_row(machine):
     rows = re.findall(r"^\| (`\w+`.*?) \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert {event.__struct_config__.tag for event in get_args(machine.Event)} <= told
+
+
+def test_the_dollars_of_idle_clients_are_those_of_their_requests():
+    page = (ROOT / "docs" / "object-stores.md").read_text()
+    rows = page.partition("### Idle clients")[2].partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
+    for row in rows:
+        client, *cells = (each.strip() for each in row.strip("|").split("|"))
+        written, read, deleted, dollars = map(float, cells)
+        assert dollars == pytest.approx(30 * 24 * 60 * (written * 5e-6 + read * 0.4e-6), abs=0.005), client
+        assert written + read + deleted <= 30 or client == "`node run`, two nodes", client
+    assert len(rows) > 5

@@ -62,9 +62,6 @@ MAY_COME_WITH_A_TASK = {
     "model.node_order",
     "model.partition",
     "model.settings",
-    "replication",
-    "replication.high_watermark",
-    "replication.write_targets",
     "retry",
 }
 """Modules of the coordinator: small values, and no state machine."""

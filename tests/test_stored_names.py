@@ -28,6 +28,7 @@ from pyspark_log_coordinator.maintenance.topic_cleanup import clean_up_topic
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_coordinator.membership.join_requests import JoinRequests
 from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import PendingDeletion
 from pyspark_log_coordinator.rebuild import folder_scan
@@ -184,7 +185,7 @@ def released(state, name):
 def with_segment(state, name):
     one = state.partitions[0]
     segments = (msgspec.structs.replace(one.segments[0], name=name), *one.segments[1:])
-    return msgspec.structs.replace(state, partitions=(msgspec.structs.replace(one, segments=segments),))
+    return msgspec.structs.replace(state, partitions=Partitions((msgspec.structs.replace(one, segments=segments),)))
 
 
 @door(append_file=renamed, released_file=released, segment=with_segment)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
 from pyspark_log.cli.topics import NO_TOPICS
 from pyspark_log.client.opening import open_log
 from pyspark_log_storage.errors import UnknownTopic
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark_log.client.partition_health import Trouble
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_coordinator.model.topic_state import Topic
 
 EXAMPLES = """\b
 Examples:
@@ -117,6 +119,8 @@ def _schema(handle: TopicHandle) -> dict[str, Any]:
 
 
 def _partition(number: int, partition: Partition) -> dict[str, Any]:
+    from pyspark_log_coordinator.segments.roll_plan import parquet_end
+
     return {
         "partition": number,
         "leader": partition.leader,
@@ -129,6 +133,7 @@ def _partition(number: int, partition: Partition) -> dict[str, Any]:
         "log_end": partition.log_end,
         "high_watermark": partition.high_watermark,
         "rows": partition.high_watermark - partition.log_start,
+        "table_end": parquet_end(partition),
         "log_end_offsets": partition.log_end_offsets,
     }
 
@@ -170,8 +175,38 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
         output.print_table(("config", "value", "default"), rows)
     else:
         typer.echo(f"config         {', '.join(changed) or 'all default'}")
+    for number, line in enumerate(_table(handle.journal.state)):
+        typer.echo(f"{'' if number else 'table':15}{line}")
     typer.echo()
     _print_partitions(document["partitions"])
+
+
+def _table(state: Topic) -> list[str]:
+    """Return how many of the topic's rows other engines find in its table, and why not more."""
+    from pyspark_log_coordinator.model.topic_config import UNLIMITED
+    from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, parquet_end
+
+    ends = [parquet_end(each) for each in state.partitions]
+    found = sum(end - each.log_start for end, each in zip(ends, state.partitions, strict=True))
+    total = sum(each.high_watermark - each.log_start for each in state.partitions)
+    is_parquet = state.config.segment_format == "parquet"
+    if not is_parquet and not found:
+        return []
+    lines = [f"{found:,} of {counted(total, 'row')}"]
+    if found == total:
+        return lines
+    if not is_parquet:
+        return [*lines, "segment.format is log; with segment.format=parquet pyspark-log maintain adds the others"]
+    for number, (end, each) in enumerate(zip(ends, state.partitions, strict=True)):
+        if any(one.level >= KEPT_LEVEL for one in each.segments_between(end, end + 1)):
+            lines.append(f"partition {number} ends at offset {end}: a later row is too large for Parquet")
+        elif each.staged:
+            lines.append(f"partition {number} ends at offset {end}: not all in-sync replicas have the next segment yet")
+    lag = state.config.parquet_max_lag_ms
+    if lag == UNLIMITED:
+        return [*lines, "parquet.max.lag.ms is -1: newer rows wait for more, or for pyspark-log maintain --now"]
+    by = "pyspark-log maintain and pyspark-log node run add newer rows when they are"
+    return [*lines, f"{by} {lag / 1000:,.0f} s old (parquet.max.lag.ms), pyspark-log maintain --now at once"]
 
 
 def _print_partitions(partitions: list[dict[str, Any]]) -> None:

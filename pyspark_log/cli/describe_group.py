@@ -103,6 +103,7 @@ def _look(log: Log, group_id: str) -> Document:
         "type": group.protocol_type,
         "protocol": group.protocol,
         "leader": group.leader if group.members else "",
+        "member_count": len(members),
         "rewinds": group.rewinds,
         "journal": f"{handle.journal.place.url}/{handle.journal.folder}",
         "config": group_config.show(group.config),
@@ -115,7 +116,7 @@ def _print(found: Document, *, everything: bool, members: bool) -> None:
     rewound = f", {counted(found['rewinds'], 'rewind')}" if found["rewinds"] else ""
     typer.echo(
         f"group {found['group']}: {found['state']}, generation {found['generation']}, "
-        f"{counted(len(found['members']), 'member')}{rewound}"
+        f"{counted(found['member_count'], 'member')}{rewound}"
     )
     if not members:
         typer.echo(f"protocol {found['protocol'] or 'none'}, leader {found['leader'] or 'none'}")

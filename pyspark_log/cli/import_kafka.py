@@ -10,7 +10,7 @@ from pyspark_log.cli import arguments, kafka_arguments, output, row_positions
 from pyspark_log.cli.output import counted
 from pyspark_log.cli.progress import row_bar
 from pyspark_log.client.opening import open_log
-from pyspark_log_storage.errors import InvalidInput, NoCluster, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,8 +94,7 @@ def import_kafka(  # noqa: PLR0913 -- the options of a command
     if not execute:
         _show_plan(found, name, handle, plans, committed, json=json)
         return
-    if log is None or handle is None:
-        log = open_log(path, create=True)
+    if handle is None:
         handle = log.create_topic(name, found.partitions, _config(found, settings))
     elif settings:
         raise InvalidInput(f"topic {name!r} exists; change its settings with: pyspark-log topics alter {name} --config")
@@ -116,12 +115,12 @@ def _ranges(kafka: Kafka, topic: KafkaTopic, start: str) -> tuple[list[Partition
         return ranges, ends if start == "latest" else [each.begin for each in ranges]
 
 
-def _opened(path: str, name: str) -> tuple[Log | None, TopicHandle | None]:
-    """Return the log and the topic, None for what does not exist."""
-    try:
-        log = open_log(path)
-    except NoCluster:
-        return None, None
+def _opened(path: str, name: str) -> tuple[Log, TopicHandle | None]:
+    """Return the log and the topic, which is None if it does not exist. Raises `NoCluster`.
+
+    A repeated import must not begin a new log where a disk is not mounted, and the first one cannot be told from it.
+    """
+    log = open_log(path)
     try:
         return log, log.topic(name)
     except UnknownTopic:

@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 import pyspark_log
 from pyspark_log.cli import (
     add_partitions,
+    backup,
     cluster,
     consume,
     delete_records,
@@ -54,10 +55,10 @@ FINISH_SECONDS = 1.0
 
 _ORDER = (
     *("cluster", "nodes", "topics", "produce", "consume", "offsets", "groups", "delete-records"),
-    *("metrics", "maintain", "node", "verify", "recover", "dump"),
+    *("metrics", "maintain", "node", "verify", "recover", "backup", "restore", "dump"),
     *("create", "add", "list", "describe", "alter", "add-partitions", "reassign", "elect-leaders", "fence", "unfence"),
-    *("drain", "renew", "migrate-journals", "run", "reset-offsets", "export", "import", "delete-offsets", "delete"),
-    *("remove", "rebuild", "kafka"),
+    *("drain", "renew", "adopt", "migrate-journals", "run", "reset-offsets", "export", "import", "delete-offsets"),
+    *("delete", "remove", "rebuild", "check-store", "kafka"),
 )
 """The commands as help lists them, those of all groups together: what one does first comes first."""
 
@@ -157,6 +158,8 @@ app.command(epilog=metrics.EXAMPLES)(metrics.metrics)
 app.command(epilog=maintain.EXAMPLES)(maintain.maintain)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command(epilog=recover.EXAMPLES)(recover.recover)
+app.command(epilog=backup.BACKUP_EXAMPLES)(backup.backup)
+app.command(epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command(epilog=dump.EXAMPLES)(dump.dump)
 
 

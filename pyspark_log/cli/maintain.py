@@ -17,6 +17,7 @@ from pyspark_log_storage.errors import LogError, UnknownTopic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark_log.cli.watch_pace import WatchPace
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.topic_cleanup import ExpiredRows
 
@@ -24,6 +25,7 @@ EXAMPLES = """\b
 Examples:
   pyspark-log maintain
   pyspark-log maintain flights --dry-run
+  pyspark-log maintain flights --now
   pyspark-log maintain --watch --interval 30
 """
 
@@ -34,6 +36,10 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
         list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics (default: all, and the cluster).")
     ] = None,
     dry_run: arguments.DryRun = False,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Write all rows to Parquet, whatever their age, if segment.format is parquet."),
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted, and watch all topics.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between rounds of --watch.")] = 10.0,
     session_timeout_ms: watching.SessionTimeout = settings.BROKER_SESSION_TIMEOUT_MS.default,
@@ -44,9 +50,10 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
 ) -> None:
     """Roll, merge, expire and clean up topics.
 
-    Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, converts older
-    segments after segment.format was changed to parquet, and deletes expired rows and orphaned files. Without TOPIC,
-    it also deletes the files of deleted topics and killed writers.
+    Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, and deletes
+    expired rows and orphaned files. With segment.format=parquet it writes rows that are older than parquet.max.lag.ms
+    to Parquet files, and publishes them in the topic's Delta table. Without TOPIC, it also deletes the files of deleted
+    topics and killed writers.
 
     Writers do a little of this with each batch; run this command for topics without writers, and for larger segments.
     Errors do not stop the rest of the work. They are printed at the end, and the exit code is then 1.
@@ -55,19 +62,23 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     removes lagging replicas from the ISR, and moves leadership back to preferred leaders. Any number of processes can
     run at once.
     """
+    from pyspark_log.cli.watch_pace import WatchPace
     from pyspark_log_coordinator.cluster.cluster_state import topic_of
     from pyspark_log_coordinator.sync.controller import ControllerSettings
 
+    if now and watch:
+        arguments.refuse("--now, --watch", "give only one of these; with --watch, parquet.max.lag.ms decides")
     log = open_log(path)
     for name in topics or ():
         topic_of(log.cluster.state, name)  # raises if the name is wrong, before anything is done
     errors = output.RepeatedErrors()
+    pace = WatchPace(log, interval) if watch and log.is_remote else None
     if watch and not dry_run:
         watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
     while True:
         if len(log.cluster.state.nodes) > 1:
             log.open(create=False)  # finds missing nodes
-        done = _round(log, topics, dry_run=dry_run)
+        done = _round(log, topics, pace, dry_run=dry_run, at_once=now)
         if json:
             output.print_json(*done)
         elif not watch or any(_has_done_something(each) for each in done):
@@ -81,12 +92,19 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
         time.sleep(interval)
 
 
-def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Do everything that is due; return a document for each topic and, if no topic is named, one for the cluster."""
+def _round(
+    log: Log, topics: list[str] | None, pace: WatchPace | None, *, dry_run: bool, at_once: bool
+) -> list[dict[str, Any]]:
+    """Do everything that is due; return a document for each topic and, if no topic is named, one for the cluster.
+
+    With a `pace`, topics in which nothing has changed are left out.
+    """
     cluster: dict[str, Any] = {"topic": None, "deleted_topics": [], "temporary_files": [], "trimmed": 0, "failures": []}
     done = []
     try:
-        for name in topics or sorted(log.topics()):
+        for name in topics or sorted(log.topics(polls=pace is not None)):
+            if pace is not None and not pace.topic_is_due(name):
+                continue
             document: dict[str, Any] = {
                 "topic": name,
                 "segments": 0,
@@ -98,7 +116,7 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
                 "failures": [],
             }
             try:
-                _topic(log, document, dry_run=dry_run)
+                _topic(log, document, dry_run=dry_run, at_once=at_once)
             except UnknownTopic as error:
                 if not topics:
                     # It was deleted after the names were listed, or its deletion was interrupted.
@@ -108,23 +126,31 @@ def _round(log: Log, topics: list[str] | None, *, dry_run: bool) -> list[dict[st
                 document["failures"].append(error.message)
             except LogError as error:
                 document["failures"].append(f"topic {name!r}: {error.message}")
+            if pace is not None and not document["failures"]:
+                pace.note(name)
             done.append(document)
-        if not topics:
+        if not topics and (pace is None or pace.cluster_is_due()):
+            done.append(cluster)
             _cluster(log, cluster, dry_run=dry_run)
+            if pace is not None and (_has_done_something(cluster) or cluster["failures"]):
+                pace.cluster_is_busy()
     except LogError as error:
         cluster["failures"].append(f"the cluster was not cleaned up: {error.message}")
-    return done if topics else [*done, cluster]
+        done = [*(each for each in done if each is not cluster), cluster]
+    return done
 
 
-def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
+def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
     """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
+    from pyspark_log_coordinator.log.full_disks import with_reserves
     from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
     from pyspark_log_coordinator.segments import retention, roll_plan
     from pyspark_log_coordinator.segments.roll_plan import RollJob
 
     handle = log.topic(document["topic"])
     state = handle.journal.state
-    due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes)
+    ends = [each.high_watermark for each in state.partitions] if at_once else []
+    due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
     size = sum(job.bytes for job in due)
     document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
     if len(log.cluster.state.nodes) > 1:
@@ -141,15 +167,16 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     def delete() -> None:  # meanwhile, so that a long run needs little room
         document["deleted"] += len(topic_cleanup.delete_pending(handle, handle.now_ms()))
 
+    document["deleted"], expired = with_reserves(log, lambda: topic_cleanup.expire(handle))
     with bar(f"maintain {handle.name}", size) as progress:
-        document.update(topic_roll.roll_and_merge(handle, progress, failed, delete))
+        document.update(topic_roll.roll_and_merge(handle, progress, failed, delete, at_once=at_once))
 
     def not_cleaned(node: str, error: LogError) -> None:
         document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
 
     done = topic_cleanup.clean_up_topic(handle, failed=not_cleaned)
     document["deleted"] += done.deleted
-    document.update(expired=_expired(done.expired), scheduled=done.scheduled)
+    document.update(expired=_expired((*expired, *done.expired)), scheduled=done.scheduled)
 
 
 def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.client.opening import canonical, open_log
-from pyspark_log_storage.errors import LogError
+from pyspark_log.client.opening import canonical, own_log
+from pyspark_log_storage.errors import LogError, NoCluster
 
 EXAMPLES = """\b
 Examples:
@@ -48,14 +48,18 @@ def metrics(
     from pyspark_log.metrics.cluster_metrics import measure
     from pyspark_log.metrics.text_format import document, text
 
-    log, errors = open_log(path), []
-    families = measure(log, lambda what, error: errors.append(f"{what} could not be measured: {error.message}"))
+    log = own_log(path)
+    errors: list[tuple[str, LogError]] = []
+    families = measure(log, lambda what, error: errors.append((what, error)))
+    for _, error in errors:
+        if isinstance(error, NoCluster):
+            raise error  # most likely a wrong address
     if json:
         output.print_json(*(document(each) for each in families if each.samples))
     else:
         typer.echo(text(families), nl=False)
-    for error in errors:
-        output.print_error(error)
+    for what, error in errors:
+        output.print_error(f"{what} could not be measured: {error.message}")
     if errors:
         raise typer.Exit(1)
 
@@ -69,9 +73,14 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _serve(path: str, host: str, port: int) -> None:
+    from pyspark_log.metrics import cluster_metrics
     from pyspark_log.metrics.collector import ClusterCollector
 
-    open_log(path)  # a wrong address is an error now
+    log = own_log(path)  # a wrong address is an error now; a cluster that does not answer may do so later
+    try:
+        log.open(create=False)
+    except LogError as error:
+        output.print_error(f"{error.message}; {cluster_metrics.PREFIX}up is 0 until the cluster can be read")
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()

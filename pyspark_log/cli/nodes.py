@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments, output, voting
 from pyspark_log.client.opening import open_log
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_storage.errors import UnknownTopic
@@ -59,18 +59,24 @@ def add(
 
 @app.command("list", epilog="\b\nExample:\n  pyspark-log nodes list --path /data/log")
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
-    """List the nodes and their state."""
+    """List the nodes and their state.
+
+    With several journal nodes, it also says which of them vote in the journals.
+    """
     from pyspark_log_coordinator.model.node_order import by_number
 
     log = open_log(path)
     nodes = log.cluster.state.nodes
-    documents = [_document(log, nodes[name]) for name in sorted(nodes, key=by_number)]
+    voters = voting.states(log)
+    documents = [_document(log, nodes[name]) | {"journals": voters.get(name)} for name in sorted(nodes, key=by_number)]
     if json:
         output.print_json(*documents)
         return
-    rows = [(each["node"], each["address"], each["rack"] or "none", each["state"]) for each in documents]
-    output.print_table(("node", "address", "rack", "state"), rows)
+    columns = ("node", "address", "rack", "state", *(["journals"] if voters else []))
+    rows = [[each[column] or "none" for column in columns] for each in documents]
+    output.print_table(columns, rows)
     _print_missing(documents)
+    voting.print_advice(log)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes describe 1")
@@ -169,6 +175,7 @@ def renew(
     else:
         said = f"node {node_id} is now empty at {_address(log, node)}; fill it with: pyspark-log node run {node_id}"
     output.show(_document(log, node) | {"renewed": renewed}, said, json=json)
+    voting.print_advice(log)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes remove 1 --yes")

@@ -85,7 +85,8 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         ),
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Create the topic with one partition if it does not exist.")
+        bool,
+        typer.Option("--create", help="Create the topic, with one partition, if it does not exist; no cluster."),
     ] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -112,7 +113,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     policy = parse_produce(arguments.settings(config, "delivery.timeout.ms=60000"))
 
     def open_topic() -> tuple[Log, TopicHandle]:
-        log = open_log(path, create=create)
+        log = open_log(path)
         return log, log.ensure_topic(topic, settings.NUM_PARTITIONS.default) if create else log.topic(topic)
 
     def decode(lines: list[bytes], first_line: int) -> Any:

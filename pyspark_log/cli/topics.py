@@ -162,13 +162,14 @@ def alter(
     """
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
+    from pyspark_log_coordinator.log.full_disks import with_reserves
     from pyspark_log_coordinator.model import topic_config
     from pyspark_log_coordinator.topic.machine import AlterConfig
 
     changes |= topic_config.defaults(delete_config or ())
     handle = open_log(path).topic(name)
     before = handle.journal.state.config
-    after = handle.submit(AlterConfig(changes)).state.config
+    after = with_reserves(handle.log, lambda: handle.submit(AlterConfig(changes))).state.config
     old, new = topic_config.words(before), topic_config.words(after)
     changed = [key for key in new if new[key] != old[key]]
     shown = topic_config.show(after)
@@ -192,6 +193,8 @@ def delete(
 
     A topic created later with the same name shares nothing with it.
     """
+    from pyspark_log_coordinator.log.full_disks import with_reserves
+
     log = open_log(path)
     rows, partitions = 0, 0
     try:
@@ -210,7 +213,7 @@ def delete(
     arguments.confirm(
         f"delete topic {name} with {size}? This cannot be undone.", otherwise="nothing was deleted", yes=yes
     )
-    log.delete_topic(name)
+    with_reserves(log, lambda: log.delete_topic(name))
     document = {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
     output.show(document, f"deleted topic {name} with {size}", json=json)
 

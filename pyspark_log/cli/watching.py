@@ -69,6 +69,9 @@ def _watch(path: str, settings: ControllerSettings) -> None:
             failures[topic] = f"topic {topic!r} was not watched: {error.message}"
 
         try:
+            if log.is_remote and controller is not None and not controller.is_due:
+                time.sleep(LOOK_SECONDS)  # to open it again may cost requests
+                continue
             log.open(create=False)
             controller = controller or Controller(log, settings)
             for moved in controller.round(failed):

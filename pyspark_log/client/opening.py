@@ -93,6 +93,13 @@ def own_log(path: str, options: StorageOptions | None = None) -> Log:
     return Log([open_node(url) for url in canonical(path).split(",")], real_environment(), open_node=open_node)
 
 
+def checkpoint_store(address: str, options: StorageOptions) -> Store:
+    """Return the store at a canonical address that is a checkpoint, not a node. Raises `InvalidOption`."""
+    from pyspark_log_storage.local import LocalStore
+
+    return LocalStore(address) if address.startswith("/") else open_store(address, options)  # a node needs a marker
+
+
 def open_log(path: str, options: StorageOptions | None = None, *, create: bool = False) -> Log:
     """Return the log at `path`, open. In a thread the same address gives the same object, which keeps its journals.
 

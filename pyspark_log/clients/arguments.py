@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterable, Mapping
 
 from pyspark_log.clients.records import OffsetAndMetadata, TopicPartition
 from pyspark_log_storage.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+
+def address_of(path: object, config: object, topics: str) -> str:
+    """Return the address of a log that a client was given, in front of its configuration.
+
+    `topics` says what names the topics. Raises `InvalidInput` for the arguments of a Kafka client.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidInput(
+            f"the first argument is {type(path).__name__} instead of the address of a log; a client takes the address "
+            'and then its configuration: ("/data/log", {"linger.ms": 20})'
+        )
+    if not (config is None or isinstance(config, Mapping)):
+        raise InvalidInput(f"the second argument is {config!r} instead of a dict of options; {topics}")
+    return os.fspath(path)
 
 
 def partition_of(given: Iterable[object]) -> TopicPartition:
@@ -22,6 +34,15 @@ def partition_of(given: Iterable[object]) -> TopicPartition:
     except (TypeError, ValueError):
         pass
     raise InvalidInput(f"{given!r} is not a partition; give the topic's name and the partition's number")
+
+
+def partitions_of(given: object) -> TopicPartition | list[TopicPartition]:
+    """Return a partition, or several that were given as a list or the like. Raises `InvalidInput`."""
+    if isinstance(given, tuple) and given and isinstance(given[0], str):
+        return partition_of(given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"{given!r} is not a partition; give the topic's name and its number, or a list of these")
+    return [partition_of(each) for each in given]
 
 
 def offset_of(given: int) -> int:

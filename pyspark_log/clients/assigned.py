@@ -14,7 +14,7 @@ from pyspark_log.clients.records import ConsumerBatch, TopicPartition
 from pyspark_log_storage.errors import DataLoss, InvalidInput, ObjectMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -31,7 +31,9 @@ class AssignedPartition:
     def __init__(self, handle: TopicHandle, number: int, options: ConsumerOptions) -> None:
         self.key = TopicPartition(handle.name, number)
         self.handle = handle
-        self.is_paused = False
+        self.moved: Callable[[], None] = _nobody
+        """Called when the partition may have rows to take that it had not before."""
+        self._is_paused = False
         self._options = options
         self._offset: int | None = None
         """The next row, or None: as `auto.offset.reset` says."""
@@ -47,6 +49,16 @@ class AssignedPartition:
     def state(self) -> Partition:
         """The partition as it is known."""
         return self.handle.journal.state.partitions[self.key.partition]
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether none of its rows are returned for now."""
+        return self._is_paused
+
+    @is_paused.setter
+    def is_paused(self, is_paused: bool) -> None:
+        self._is_paused = is_paused
+        self.moved()
 
     @property
     def has_rows(self) -> bool:
@@ -69,6 +81,7 @@ class AssignedPartition:
         """Read on from where the partition was."""
         self._fetched = self._batch = None
         self._offset, self._epoch = place
+        self.moved()
 
     def go_to_committed(self, group: Group) -> None:
         """Read on at the committed offset, if there is one."""
@@ -86,6 +99,7 @@ class AssignedPartition:
         """Read from `offset` next; None: as `auto.offset.reset` says."""
         self._offset, self._epoch = offset, self.state.leader_epoch
         self._fetched = self._batch = None
+        self.moved()
 
     def position(self) -> int:
         """Return the offset of the next row, which is in the log or its end. Raises `DataLoss`, `InvalidInput`."""
@@ -167,6 +181,10 @@ class AssignedPartition:
                 self._batch = batch
                 return True
             self._fetched = None
+
+
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 def _as_newest(split: Split, fetched: tuple[int, pa.RecordBatch]) -> tuple[int, pa.RecordBatch]:

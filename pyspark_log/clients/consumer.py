@@ -7,13 +7,12 @@ import os
 import re
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from pyspark_log.client.opening import own_log
-from pyspark_log.clients.arguments import committed_of, offset_of, partition_of
+from pyspark_log.clients.arguments import address_of, committed_of, offset_of, partition_of, partitions_of
 from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.consumer_group import ConsumerGroup
 from pyspark_log.clients.iteration import RowIteration
@@ -32,7 +31,7 @@ from pyspark_log.clients.records import (
 from pyspark_log.clients.subscribed_topics import SubscribedTopics
 from pyspark_log.clients.topic_queries import TopicQueries
 from pyspark_log.options.consumer import parse_consumer
-from pyspark_log_storage.errors import InvalidInput, LogError, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, LogError, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -80,10 +79,11 @@ class Consumer(TopicQueries, Positions, RowIteration):
     ) -> None:
         """Take the address of a cluster and options by Kafka's names, as a dict or with `_` for `.`.
 
-        Reads nothing yet. docs/options.md lists the options. Raises `InvalidOption`.
+        Reads nothing yet. docs/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
         """
+        address = address_of(path, config, "subscribe takes the topics")
         self._options = parse_consumer(config, options)
-        self._log = own_log(os.fspath(path), self._options.storage_options)
+        self._log = own_log(address, self._options.storage_options)
         self._looks = Looks(self._log, self._options.longest_pause)
         self._reading = Reading(self._looks, self._options.fetch_bytes)
         self._outages = Outages()
@@ -94,7 +94,6 @@ class Consumer(TopicQueries, Positions, RowIteration):
         self._process = os.getpid()
         self._group: ConsumerGroup | None = None
         if self._options.group is not None:
-            address = os.fspath(path)
             self._group = ConsumerGroup(address, self._options.group, self._options, self._reading, self._looks)
             weakref.finalize(self, self._group.stop)
 
@@ -118,7 +117,7 @@ class Consumer(TopicQueries, Positions, RowIteration):
                 raise InvalidInput("the group assigns the partitions of this Consumer; unsubscribe first")
             self._reading.hand_back()
             handles: dict[str, TopicHandle] = {}
-            assigned: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
+            assigned: dict[TopicPartition, AssignedPartition] = {}
             without_start = []
             for key in dict.fromkeys(partition_of(each) for each in partitions):
                 handle = handles.get(key.topic) or self._looks.topic(key.topic)
@@ -139,7 +138,7 @@ class Consumer(TopicQueries, Positions, RowIteration):
                     without_start.append(known)
             if self._group is not None:
                 self._group.start(without_start)
-            self._reading.partitions = assigned
+            self._reading.assign(assigned)
 
     def subscribe(
         self,
@@ -160,7 +159,7 @@ class Consumer(TopicQueries, Positions, RowIteration):
             group = self._the_group("subscribe")
             if not group.is_subscribed:
                 self._reading.hand_back()
-                self._reading.partitions.clear()
+                self._reading.assign({})
             group.subscribe(wanted, listener)
 
     def unsubscribe(self) -> None:
@@ -169,7 +168,7 @@ class Consumer(TopicQueries, Positions, RowIteration):
             self._reading.hand_back()
             if self._group is not None:
                 self._group.unsubscribe()
-            self._reading.partitions.clear()
+            self._reading.assign({})
 
     def subscription(self) -> set[str]:
         """Return the topics that the consumer subscribes to."""
@@ -225,11 +224,26 @@ class Consumer(TopicQueries, Positions, RowIteration):
         with self._alone():
             self._the_group("commit").commit_later(None if offsets is None else committed_of(offsets), callback)
 
-    def committed(self, partition: TopicPartition | tuple[str, int]) -> OffsetAndMetadata | None:
-        """Return what the group has committed for a partition, None if it has not. Raises `UnknownTopic`."""
+    @overload
+    def committed(self, partitions: TopicPartition | tuple[str, int]) -> OffsetAndMetadata | None: ...
+
+    @overload
+    def committed(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+
+    def committed(
+        self, partitions: TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[str, int]]
+    ) -> OffsetAndMetadata | dict[TopicPartition, OffsetAndMetadata | None] | None:
+        """Return what the group has committed for a partition, or a dict of it for several.
+
+        None stands for a partition of which the group has committed nothing. Raises `UnknownTopic`.
+        """
         with self._alone():
-            found = self._the_group("look for committed offsets").committed(partition_of(partition))
-            return None if found is None else OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+            group = self._the_group("look for committed offsets")
+            keys = partitions_of(partitions)
+            found = group.committed([keys] if isinstance(keys, TopicPartition) else keys)
+            return found[keys] if isinstance(keys, TopicPartition) else found
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the group, the member id and the generation of this consumer."""
@@ -285,6 +299,8 @@ class Consumer(TopicQueries, Positions, RowIteration):
             if self._group is not None and self._process != os.getpid():
                 raise InvalidInput("this Consumer was made before the process was forked; make one in each process")
             yield
+        except NoCluster as error:
+            raise NoCluster(f"{error}. A Consumer takes the log's address; topics are for subscribe") from error
         finally:
             self._depth -= 1
             self._in_use.release()

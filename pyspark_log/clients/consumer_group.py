@@ -11,6 +11,8 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log.client.opening import own_log
 from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.commits import Commits
@@ -19,6 +21,7 @@ from pyspark_log.clients.records import ConsumerGroupMetadata, OffsetAndMetadata
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import NEWS_SECONDS_REMOTE, heartbeat_interval_ms
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage import logs
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
     from pyspark_log.clients.subscribed_topics import SubscribedTopics
     from pyspark_log.options.consumer import ConsumerOptions, GroupOptions
-    from pyspark_log_coordinator.group.state import CommittedOffset, Group
+    from pyspark_log_coordinator.group.state import Group
 
 FIND_AGAIN_SECONDS = 5.0
 """How often a consumer looks for the new incarnation of a topic that was deleted."""
@@ -54,7 +57,11 @@ class ConsumerGroup:
         self._looks = looks
         log = own_log(path, options.storage_options)
         self._environment = log.environment
-        self._session = Session(log, group.group_id, group.heartbeat_interval_ms)
+        timeout_ms = group.member.session_timeout_ms
+        interval_ms = heartbeat_interval_ms(group.heartbeat_interval_ms, timeout_ms, is_remote=log.is_remote)
+        self._session = Session(log, group.group_id, interval_ms)
+        news_seconds = NEWS_SECONDS_REMOTE if log.is_remote else 0.0
+        self._settings = msgspec.structs.replace(group.member, news_seconds=news_seconds)
         self._commits = Commits(self._submit, self._environment)
         self._thread = MemberThread(self._commits)
         self._topics: SubscribedTopics | None = None
@@ -82,9 +89,10 @@ class ConsumerGroup:
     def subscribe(self, topics: SubscribedTopics, listener: ConsumerRebalanceListener | None) -> None:
         """Share these topics with the other members, from the next `poll` on."""
         self._topics, self._listener = topics, listener
+        self._looks.is_member = True
         if self._member is None:
             self._shared = SharedPartitions(self._group.strategies, self)
-            self._member = GroupMember(self._session, self._shared, self._group.member, self._environment)
+            self._member = GroupMember(self._session, self._shared, self._settings, self._environment)
             self._thread.keep(self._member)
         else:
             self._member.rejoin()
@@ -109,7 +117,8 @@ class ConsumerGroup:
         finally:
             self._thread.keep(None)
             self._member = self._shared = self._topics = None
-            self._reading.partitions.clear()
+            self._reading.assign({})
+            self._looks.is_member = False
             try:
                 member.leave()
             except LogError as error:
@@ -193,11 +202,15 @@ class ConsumerGroup:
         self._commits.later(self._command(given), done)
         self._thread.wake()
 
-    def committed(self, key: TopicPartition) -> CommittedOffset | None:
-        """Return what the group has committed for a partition. Raises `UnknownTopic`."""
-        handle = self._looks.topic(key.topic)
+    def committed(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what the group has committed for partitions. Raises `UnknownTopic`."""
+        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(keys)
+        topic_ids = {topic: self._looks.topic(topic).topic_id for topic in {key.topic for key in found}}
         group = self._read()
-        return None if group is None else group.committed(handle.topic_id, key.partition)
+        for key in found:
+            at = None if group is None else group.committed(topic_ids[key.topic], key.partition)
+            found[key] = None if at is None else OffsetAndMetadata(at.offset, at.metadata, at.leader_epoch)
+        return found
 
     def start(self, partitions: Iterable[AssignedPartition]) -> None:
         """Read assigned partitions on, or from their committed offsets if they have no position or were rewound."""
@@ -298,7 +311,7 @@ class ConsumerGroup:
         found = {}
         for topic in topics:
             with contextlib.suppress(UnknownTopic):
-                found[topic] = len(self._looks.topic(topic).journal.state.partitions)
+                found[topic] = len(self._looks.topic(topic, polls=True).journal.state.partitions)
         return found
 
     def assigned(self, added: Sequence[tuple[str, int]], group: Group) -> None:
@@ -344,7 +357,7 @@ class ConsumerGroup:
         keys = [key for key in self._reading.partitions if key.topic == topic]
         self._warn("topic %(topic)r was deleted; group %(group)r reads it no longer", topic=topic)
         for key in keys:
-            del self._reading.partitions[key]
+            self._reading.remove(key)
         self._missing |= set(keys)
 
     def find_missing(self) -> None:
@@ -361,12 +374,12 @@ class ConsumerGroup:
             if key.partition < len(handle.journal.state.partitions):
                 added = AssignedPartition(handle, key.partition, self._options)
                 added.go_to_committed(group)
-                self._reading.partitions[key] = added
+                self._reading.add(key, added)
                 self._missing.discard(key)
 
     def _drop(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
-            self._reading.partitions.pop(key, None)
+            self._reading.remove(key)
             self._missing.discard(key)
 
     def _answer(self) -> None:

@@ -26,6 +26,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     plan_inline,
     roll_inline,
 )
+from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
+    from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_storage.storage_options import StorageOptions
 
@@ -146,4 +148,11 @@ class Housekeeper:
 
 def _rows_ever(handle: TopicHandle) -> int:
     """Return how many rows the topic has ever got."""
-    return sum(partition.log_end for partition in handle.journal.state.partitions)
+    return sum(handle.journal.state.partitions.facts(_LOG_ENDS))
+
+
+def _log_end(partition: Partition, _: object) -> int:
+    return partition.log_end
+
+
+_LOG_ENDS: Fact[int] = Fact(_log_end, sum)

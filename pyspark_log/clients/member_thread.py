@@ -1,4 +1,4 @@
-"""The thread of a consumer that is a member of a group: it stays a member while the program works.
+"""The thread of a client that is a member of a group: it stays a member while the program works.
 
 It sends heartbeats, looks for other members that have failed, carries out asynchronous commits, and leaves the group if
 `poll` was not called for `max.poll.interval.ms`. It takes no part in rebalances: `poll` does.
@@ -21,10 +21,10 @@ SHORTEST_PAUSE = 0.05
 
 
 class MemberThread:
-    """The thread. It starts with its first use. It keeps nothing alive, so that a forgotten consumer is deleted."""
+    """The thread. It starts with its first use. It keeps nothing alive, so that a forgotten client is deleted."""
 
-    def __init__(self, commits: Commits) -> None:
-        self._commits = weakref.ref(commits)
+    def __init__(self, commits: Commits | None = None) -> None:
+        self._commits = None if commits is None else weakref.ref(commits)
         self._member: weakref.ref[GroupMember] | None = None
         self._is_stopped = False
         self._woken = threading.Event()
@@ -66,7 +66,8 @@ class MemberThread:
 
     def _work(self) -> float | None:
         """Do what is due, and return after how many seconds there is more to do; None: when it is woken."""
-        commits, kept = self._commits(), self._member
+        kept = self._member
+        commits = None if self._commits is None else self._commits()
         if commits is not None:
             commits.carry_out()
         member = None if kept is None else kept()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log.client.opening import canonical, own_log
 from pyspark_log.clients.accumulator import Accumulator
+from pyspark_log.clients.arguments import address_of
 from pyspark_log.clients.atomic_batch import AtomicBatch
 from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.producer_batch import ArrowBatch
@@ -38,6 +39,8 @@ _NS_PER_US = 1000
 class Producer:
     """Sends rows to topics.
 
+    It creates topics, but no log: `pyspark-log topics create flights --path data/log` does.
+
     >>> with Producer("data/log") as producer:
     ...     sent = producer.send("flights", b"UA 1545", key=b"EWR")
     >>> sent.result().offset
@@ -54,10 +57,11 @@ class Producer:
     ) -> None:
         """Take the address of a cluster and options by Kafka's names, as a dict or with `_` for `.`: `linger_ms=20`.
 
-        Reads and writes nothing yet. docs/options.md lists the options. Raises `InvalidOption`.
+        Reads and writes nothing yet. docs/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
         """
+        given = address_of(path, config, "send takes the topic")
         self._options = parse_producer(config, options)
-        address = canonical(os.fspath(path))
+        address = canonical(given)
         stores = self._options.storage_options
         log = own_log(address, stores)
         self._accumulator = Accumulator(self._options)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, TopicPartition
 from pyspark_log.clients.row_output import records_of
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark_log.clients.assigned import AssignedPartition
     from pyspark_log.clients.looks import Looks
+    from pyspark_log_coordinator.log.log import TopicHandle
 
 BUSY_LOOK_SECONDS = 0.1
 """How often a consumer that has rows to return looks for newer ones."""
@@ -29,13 +32,58 @@ class Reading:
     def __init__(self, looks: Looks, fetch_bytes: int) -> None:
         self._looks = looks
         self._fetch_bytes = fetch_bytes
-        self.partitions: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
-        """The partition that was read last is the last one."""
+        self._partitions: dict[TopicPartition, AssignedPartition] = {}
+        self._waiting: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
+        """Those that may have rows, in the order of their turns. So a call costs nothing for all the others."""
+        self._topics: dict[str, TopicHandle] = {}
+        """The topics of the partitions, by id."""
+        self._counts: Counter[str] = Counter()
+        """How many partitions of a topic are assigned, by id."""
+        self._seen: dict[str, Partitions] = {}
+        """The partitions of the topics, as of the last look."""
         self.ahead: list[ConsumerRecord] = []
         """Rows that an iteration has not come to, the next one last."""
         self._before: dict[AssignedPartition, tuple[int | None, int]] = {}
         """The places of partitions before the rows were taken that a call is to return."""
         self._looked = -float("inf")
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, AssignedPartition]:
+        """The assigned partitions."""
+        return self._partitions
+
+    def assign(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
+        """Read these partitions, and no others."""
+        for key in list(self._partitions):
+            self.remove(key)
+        self._seen.clear()
+        for key, each in partitions.items():
+            self.add(key, each)
+
+    def add(self, key: TopicPartition, partition: AssignedPartition) -> None:
+        """Read a partition, too."""
+        self.remove(key)
+        self._partitions[key] = partition
+        self._topics[partition.handle.topic_id] = partition.handle
+        self._counts[partition.handle.topic_id] += 1
+        self._wait(key)
+        partition.moved = partial(self._wait, key)
+
+    def remove(self, key: TopicPartition) -> None:
+        """Read a partition no longer, if it was assigned."""
+        removed = self._partitions.pop(key, None)
+        self._waiting.pop(key, None)
+        if removed is not None:
+            removed.moved = _nothing
+            topic_id = removed.handle.topic_id
+            self._counts[topic_id] -= 1
+            if not self._counts[topic_id]:
+                del self._topics[topic_id]
+
+    def _wait(self, key: TopicPartition) -> None:
+        """Give a partition its turn after those that wait for one."""
+        if key not in self._waiting:
+            self._waiting[key] = self._partitions[key]
 
     def begin(self) -> None:
         """Begin to take the rows that a call is to return; `go_back` returns to this point."""
@@ -49,10 +97,18 @@ class Reading:
 
     def look(self) -> None:
         """Look for new rows, unless there are enough and the last look was a moment ago."""
-        if monotonic() - self._looked < BUSY_LOOK_SECONDS and any(each.has_rows for each in self.partitions.values()):
+        if monotonic() - self._looked < BUSY_LOOK_SECONDS and any(each.has_rows for each in self._waiting.values()):
             return
-        self._looks.look({each.handle.topic_id: each.handle for each in self.partitions.values()}.values())
+        self._looks.look(self._topics.values())
         self._looked = monotonic()
+        for topic_id, handle in self._topics.items():
+            now = handle.journal.state.partitions
+            seen, self._seen[topic_id] = self._seen.get(topic_id), now
+            if now is not seen:
+                for number in now.changed_since(seen or Partitions()):
+                    key = TopicPartition(handle.name, number)
+                    if key in self._partitions:
+                        self._wait(key)
 
     def take_records(self, rows_max: int) -> list[ConsumerRecord]:
         """Return the next rows, at most `rows_max`."""
@@ -94,11 +150,11 @@ class Reading:
     def consumed(self) -> dict[TopicPartition, tuple[int, int]]:
         """Return the next row after those that were returned, and the leader epoch before it, where that is known."""
         found = {}
+        ahead = {(each.topic, each.partition): each.offset for each in self.ahead}  # the first one is the last
         for key, each in self.partitions.items():
             offset, epoch = each.place
-            first = self.next_returned(key) if self.ahead else None
             if offset is not None:
-                found[key] = (offset if first is None else first, epoch)
+                found[key] = ahead.get(key, offset), epoch
         return found
 
     def _take(self, rows_max: int | None) -> ConsumerBatch | None:
@@ -107,8 +163,10 @@ class Reading:
         A partition that cannot be read now comes after the others, and is an error only if they have no rows.
         """
         failure: LogError | None = None
-        for key, each in list(self.partitions.items()):
+        for _ in range(len(self._waiting)):
+            key, each = next(iter(self._waiting.items()))
             if each.is_paused:
+                del self._waiting[key]
                 continue
             self._before.setdefault(each, each.place)
             try:
@@ -117,15 +175,20 @@ class Reading:
                 if not error.retriable:
                     raise
                 failure = error
-                self.partitions.move_to_end(key)
+                self._waiting.move_to_end(key)
                 continue
             if batch is not None:
                 if not each.is_within_batch:
-                    self.partitions.move_to_end(key)  # the others come first now
+                    self._waiting.move_to_end(key)  # the others come first now
                 return batch
+            del self._waiting[key]  # until it changes
         if failure is not None:
             raise failure
         return None
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 @contextlib.contextmanager

@@ -24,8 +24,8 @@ class TopicPartition(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where a row is in the log.
 
-    `offset` is -1 if the answer to the commit was lost and the row was rolled into a segment before the repetition.
-    `timestamp` is in milliseconds since 1970.
+    `offset` is -1 if the answer to the commit was lost, the batch has rows of more than 32 partitions, and the row was
+    rolled into a segment before the repetition. `timestamp` is in milliseconds since 1970.
     """
 
     topic: str

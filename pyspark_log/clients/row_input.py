@@ -174,7 +174,7 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> 
     from pyspark_log.client.write.typed_rows import typed_rows
 
     name, stored = destination.name, destination.schemas
-    plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), None)
+    plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), destination.key_column)
     made = [*typed_rows(data, plan, name, now_us=now_us)]
     if not made:
         newest = schema.decode(stored[-1], name)
@@ -187,4 +187,4 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> 
         raise InvalidRecord(f"topic {name!r}: column 'partition' is not a whole number ({error}); cast it") from error
     check_sizes(destination, rows.record)
     _check_partitions(destination, explicit)
-    return Rows(rows.record, None, explicit, typed=plan.schema)
+    return Rows(rows.record, None, explicit, typed=plan.schema, keys=rows.keys)

@@ -28,7 +28,7 @@ from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import BufferExhausted, LogError, OutcomeUnknown, UnknownTopic
+from pyspark_log_storage.errors import BufferExhausted, LogError, OutcomeUnknown, StaleFile, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,7 +131,7 @@ class Sender:
     def _look_up(self, name: str) -> Topic:
         """Open the log and return what it knows of a topic. The caller holds the lock of the log."""
         options, log = self._options, self._log
-        log.open(create=options.auto_create_topics)
+        log.open(create=False)
         self._opened = self._environment.monotonic()
         if options.auto_create_topics:
             handle = log.ensure_topic(name, options.num_partitions, replication_factor=options.replication_factor)
@@ -171,6 +171,7 @@ class Sender:
         if topic is None:  # it was deleted
             with self._log_lock:  # rows that were sent may wait for a commit longer than `send`
                 topic = self.topic(request.topic)
+        partitions = topic.destination.partitions  # of all rows of the request, also if more are added meanwhile
 
         def begin(*, again: bool) -> Staging:
             if again:
@@ -178,7 +179,7 @@ class Sender:
                     self._look_up(request.topic)
                     detect_failures(topic.handle, policy)
                     topic.destination = self._destination(topic.handle)
-            destination = topic.destination
+            destination = msgspec.structs.replace(topic.destination, targets=topic.destination.targets[:partitions])
             return Staging(
                 self._log.store_at,
                 lambda _: destination,
@@ -193,7 +194,7 @@ class Sender:
         self._sticky += 1
         try:
             for batch in request.batches:
-                staging.add(batch.rows(topic.destination.partitions, self._sticky % topic.destination.partitions))
+                staging.add(batch.rows(partitions, self._sticky % partitions))
             return _Staged(request, staging.finish(), deadline, topic)
         except BaseException:
             staging.discard()
@@ -204,7 +205,7 @@ class Sender:
             self._turn.release()
             try:
                 with self._log_lock:
-                    offsets = self._commit(staged)
+                    offsets = self._commit_or_stage_again(staged)
                 batches = staged.request.batches
                 shares = share_out(batches, offsets)
             except BaseException as error:  # noqa: BLE001 -- the futures raise it
@@ -230,6 +231,20 @@ class Sender:
                 logs.exception("a callback of the rows of a batch failed")
         self._accumulator.settled(batches)
 
+    def _commit_or_stage_again(self, staged: _Staged) -> dict[int, tuple[int, int]]:
+        """Commit a request; if its process was suspended for so long that its files are stale, stage it once more.
+
+        A stale file is in no entry, and never will be. The caller holds the lock of the log.
+        """
+        try:
+            return self._commit(staged)
+        except StaleFile as error:
+            if self._environment.monotonic() >= staged.deadline:
+                raise
+            logs.warning("staging a batch of topic %(topic)r again: %(error)s", topic=staged.request.topic, error=error)
+        self._refresh(staged.request.topic)
+        return self._commit(msgspec.structs.replace(self._stage(staged.request), deadline=staged.deadline))
+
     def _commit(self, staged: _Staged) -> dict[int, tuple[int, int]]:
         """Commit a request and return its offsets. The caller holds the lock of the log."""
         topic, files = staged.topic, tuple(staged.files)
@@ -252,9 +267,11 @@ class Sender:
         """Commit until the outcome is known, or the deadline has passed. A batch with a claim is in the log once."""
         unknown: OutcomeUnknown | None = None
         while True:
-            left = max(1, int((deadline - self._environment.monotonic()) * 1000))
-            policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
             try:
+                if unknown is not None:
+                    self._environment.sleep(self._options.retry.retry_backoff_ms / 1000)
+                left = max(1, int((deadline - self._environment.monotonic()) * 1000))
+                policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
                 if not handle.journal.is_fresh:
                     retry(self._environment, policy, handle.refresh)
                 self._housekeeper.begin(handle)
@@ -264,11 +281,16 @@ class Sender:
                     raise
                 logs.warning("repeating a batch of topic %(topic)r: %(error)s", topic=handle.name, error=error)
                 unknown = error
-            except LogError as error:
-                if unknown is not None:
+            except Exception as error:
+                if unknown is not None:  # what refuses a repetition says nothing about the first attempt
                     raise unknown from error
-                raise
-            self._environment.sleep(self._options.retry.retry_backoff_ms / 1000)
+                if isinstance(error, LogError):
+                    raise
+                raise OutcomeUnknown(
+                    f"topic {handle.name!r}: the commit of a batch ended with an unexpected error "
+                    f"({type(error).__name__}: {error}), perhaps after the batch was in the log; look for its rows "
+                    "before you send them again"
+                ) from error
 
     def _refresh(self, name: str) -> None:
         """Look which nodes can be reached, and how the topic is now."""

@@ -20,7 +20,7 @@ from pyspark_log.client.opening import open_log
 from pyspark_log.client.read import batch_plan
 from pyspark_log.history import archived_rows
 from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
-from pyspark_log.options import parse_source
+from pyspark_log.options import as_texts, parse_source
 from pyspark_log.source.replay import replay
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.retry import RetryPolicy, retry
@@ -49,7 +49,7 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     cluster_by: Sequence[str] = (),
     columns: Mapping[str, str] | None = None,
     local_retention: timedelta | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> dict[int, tuple[int, int]]:
     """Copy the rows that a topic has now and its table lacks; return the offsets of each partition that the table has.
 
@@ -72,7 +72,7 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
         raise InvalidInput("partition_by and cluster_by are both given; a Delta table has one of them")
     if local_retention is not None and local_retention.total_seconds() < 0:
         raise InvalidInput(f"local_retention is {local_retention}; expected 0 or more")
-    given = {**(options or {}), "path": path, "subscribe": topic}
+    given = {**as_texts(options), "path": path, "subscribe": topic}
     handle = retry(real_environment(), RetryPolicy(), functools.partial(_topic, given))
     stored = functools.partial(replay, spark, path, topic, options=options)
     into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
-from pyspark_log.options import parse_sink
+from pyspark_log.options import as_texts, parse_sink
 from pyspark_log.sink import topics
 from pyspark_log.spark_conf.source_python import source_is_found, use_in_this_thread
 from pyspark_log_coordinator.environment import real_environment
@@ -48,7 +48,7 @@ def backfill(  # noqa: PLR0913 -- each is a fact of its own
     checkpoint: str,
     order_by: str | Sequence[str],
     rows_per_range: int = ROWS_PER_RANGE,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> int:
     """Write the rows of a frame into a topic in the order of a column, each exactly once; return how many were written.
 
@@ -73,13 +73,13 @@ def backfill(  # noqa: PLR0913 -- each is a fact of its own
     if type(frame.sparkSession).__module__.startswith("pyspark.sql.connect"):
         raise InvalidInput("backfill needs a session of this process: through Spark Connect it cannot see the log")
     order = ordering.ordering_of(frame, [order_by] if isinstance(order_by, str) else order_by)
-    given = _options(options or {}, path, topic, backfill_id)
+    given = _options(as_texts(options), path, topic, backfill_id)
     parsed = parse_sink({**given, "txnVersion": "0"}, streaming=False)
     store = backfill_plan.store_at(checkpoint, parsed.storage_options)
     plan = backfill_plan.read(store)
-    if plan is not None:  # then the topic must exist
-        parsed = parse_sink({**given, "txnVersion": "0", "auto.create.topics.enable": "false"}, streaming=False)
-    handle = retry(real_environment(), parsed.retry, functools.partial(_topic, parsed, frame))
+    may_create = topics.creates(parsed, None, streaming=False) if plan is None else topics.Creates.NOTHING
+    handle = retry(real_environment(), parsed.retry, functools.partial(_topic, parsed, frame, may_create))
+    given["auto.create.topics.enable"] = "false"  # from here on the topic must exist
     names = tuple(each.name for each in order.fields)
     columns = frame.schema.simpleString()
     settings = BackfillSettings(backfill_id, topic, names, rows_per_range, columns, parsed.key_column)
@@ -99,10 +99,12 @@ def _options(options: Mapping[str, str], path: str, topic: str, backfill_id: str
     return {**options, "path": path, "topic": topic, "txnAppId": backfill_id}
 
 
-def _topic(options: SinkOptions, frame: DataFrame) -> TopicHandle:
+def _topic(options: SinkOptions, frame: DataFrame, may_create: topics.Creates) -> TopicHandle:
     """Return the topic, which is created if need be. Raises `InvalidRecord` if it cannot have the frame's columns."""
-    _, handle, _ = topics.prepare(options, frame.schema)
+    log, handle, _ = topics.prepare(options, frame.schema, may_create)
     assert handle is not None
+    if options.dead_letter_topic is not None:
+        topics.dead_letter_topic(log, options, may_create)
     return handle
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from pyspark_log.client.opening import checkpoint_store
 from pyspark_log_storage import decoding
-from pyspark_log_storage.addresses import absolute_url, open_store
+from pyspark_log_storage.addresses import absolute_url
 from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import InvalidInput, ObjectMissing
-from pyspark_log_storage.local import LocalStore
 from pyspark_log_storage.ranges import Count
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def decode(data: bytes, name: str) -> BackfillPlan:
 
 def store_at(checkpoint: str, options: StorageOptions) -> Store:
     """Return the store of a checkpoint: a folder, or a prefix of a bucket. Raises `InvalidOption`."""
-    url = absolute_url(checkpoint)
-    return LocalStore(url) if url.startswith("/") else open_store(url, options)  # a node's folder would need a marker
+    return checkpoint_store(absolute_url(checkpoint), options)
 
 
 def read(store: Store) -> BackfillPlan | None:

@@ -25,7 +25,7 @@ def read(  # noqa: PLR0913 -- each is a fact of its own
     partitions: Collection[int] | None = None,
     version: int | None = None,
     archive: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> DataFrame:
     """Return all rows that a topic has now, with their headers: `replay` without bounds.
 
@@ -65,7 +65,7 @@ def _with_archive(  # noqa: PLR0913 -- those of `read`
     *,
     partitions: Collection[int] | None,
     version: int | None,
-    options: Mapping[str, str] | None,
+    options: Mapping[str, object] | None,
 ) -> DataFrame:
     from pyspark_log.client.opening import open_log
     from pyspark_log.history import archive_columns

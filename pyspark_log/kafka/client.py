@@ -219,5 +219,5 @@ class Kafka:
 
 
 def is_end(message: Message) -> bool:
-    """Whether a message says that a partition ends at its offset. `Kafka.messages` lets no other errors through."""
+    """Whether a message says that a partition ends at its offset. `Kafka.receive` lets no other errors through."""
     return message.error() is not None

@@ -6,20 +6,22 @@ them reads the journals, and no rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark_log.client.groups import lags
 from pyspark_log.client.partition_health import Trouble, troubles
 from pyspark_log.metrics.family import Family, Kind
 from pyspark_log_coordinator.cluster.nodes import live
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_storage.errors import LogError, UnknownTopic
+from pyspark_log_coordinator.journal.paxos import majority
+from pyspark_log_storage.errors import LogError, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.request_counts import all_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -30,7 +32,7 @@ def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Family]
     """Return the metrics of the cluster, which is opened first.
 
     `failed` gets what cannot be read, such as `topic flights`, and why; the rest is measured. If that is the cluster,
-    there is `pyspark_log_up 0` and no more of it.
+    there is `pyspark_log_up 0`, and of the cluster no more than its journal nodes, if they are known.
     """
     found = _Metrics()
     try:
@@ -39,9 +41,11 @@ def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Family]
     except LogError as error:
         failed("the cluster", error)
         found.up.add(0)
-        return [found.up, *_requests()]
+        found.add_journal_nodes(log)
+        return [*found.families, *_requests()]
     found.up.add(1)
     found.add_nodes(log)
+    found.add_journal_nodes(log)
     for name in topics:
         try:
             found.add_topic(log.topic(name))
@@ -52,13 +56,16 @@ def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Family]
             failed(f"topic {name}", error)
     for name, record in groups:
         try:
-            state = log.group_handle(record).begin()
+            handle = log.group_handle(record)
+            state = handle.begin()
+            found.add_journal(log, handle.journal)
             if state.state is not GroupState.DEAD:
                 found.add_group(log, state)
         except LogError as error:
             found.unreadable.add(1, "group", name)
             failed(f"group {name}", error)
     found.add_totals()
+    found.add_journals_behind(log)
     return [*found.families, *_requests()]
 
 
@@ -71,9 +78,23 @@ class _Metrics:
         self.unreadable = self._family(
             "unreadable", "A topic or group that could not be measured; absent if all could.", "kind", "name"
         )
-        self._active = self._family("active_nodes", "Nodes that are not fenced.")
+        self._active = self._family("active_nodes", "Nodes that are not fenced and answered now.")
         self._fenced = self._family("fenced_nodes", "Nodes that are fenced.")
         self._node_up = self._family("node_up", "Whether the node answered now; of nodes that are not fenced.", "node")
+        self._journal_up = self._family("journal_node_up", "Whether the journal node's store answered now.", "node")
+        self._journal_votes = self._family(
+            "journal_node_votes",
+            "Whether the journal node votes: its store answers, and is intact.",
+            "node",
+        )
+        self._journal_behind = self._family(
+            "journal_node_behind", "Journals of which the journal node lacks the newest entries.", "node"
+        )
+        self._tolerated = self._family(
+            "journal_failures_tolerated", "Further journal nodes that may fail before nothing can be read or written."
+        )
+        self._journals: dict[str, int] = {}
+        """The newest entries of the journals that are on the journal nodes, by their folders."""
         self._topics = self._family("topics", "Topics.")
         self._partitions = self._family("partitions", "Partitions of all topics.")
         self._totals = {
@@ -108,11 +129,33 @@ class _Metrics:
     def add_nodes(self, log: Log) -> None:
         """Add the nodes, as of the last probe."""
         nodes = log.cluster.state.nodes
-        active = live(nodes)
-        self._active.add(len(active))
-        self._fenced.add(len(nodes) - len(active))
-        for name in active:
+        unfenced = live(nodes)
+        self._active.add(len(unfenced.keys() - log.missing_nodes.keys()))
+        self._fenced.add(len(nodes) - len(unfenced))
+        for name in unfenced:
             self._node_up.add(int(name not in log.missing_nodes), name)
+
+    def add_journal_nodes(self, log: Log) -> None:
+        """Add the journal nodes, if there are several and they are known. They answer now, or not."""
+        journals = log.journals.nodes
+        if journals is None:
+            return
+        missing = log.journals.missing_nodes()
+        for each in journals.nodes:
+            self._journal_up.add(int(not isinstance(missing.get(each.node), StoreUnavailable)), each.node)
+            self._journal_votes.add(int(each.node not in missing), each.node)
+        self._tolerated.add(max(0, len(journals.nodes) - len(missing) - majority(len(journals.nodes))))
+
+    def add_journals_behind(self, log: Log) -> None:
+        """Add in how many of the measured journals each journal node is behind."""
+        self.add_journal(log, log.cluster)
+        for name, count in log.journals.behind(self._journals).items():
+            self._journal_behind.add(count, name)
+
+    def add_journal(self, log: Log, journal: Journal[Any, Any]) -> None:
+        """Remember how far a journal is. One that is still on the previous nodes of a migration is left out."""
+        if journal.place is log.journals.place:
+            self._journals[journal.folder] = journal.number
 
     def add_topic(self, handle: TopicHandle) -> None:
         """Add a topic and its partitions."""
@@ -120,6 +163,7 @@ class _Metrics:
         self._topic_count += 1
         self._partition_count += len(state.partitions)
         self._entries.add(handle.journal.number, handle.name)
+        self.add_journal(handle.log, handle.journal)
         for number, each in enumerate(state.partitions):
             found = troubles(each, state.config)
             for kind in self._counted.keys() & found:

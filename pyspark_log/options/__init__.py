@@ -1,7 +1,7 @@
 """The options of the Spark source and sink: the parser, the messages and docs/options.md come from one table."""
 
 from pyspark_log.options.catalog import is_table_without_options
-from pyspark_log.options.given import IgnoredOptionWarning
+from pyspark_log.options.given import IgnoredOptionWarning, as_texts
 from pyspark_log.options.position import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -41,6 +41,7 @@ __all__ = [
     "SubscribePattern",
     "Subscription",
     "Timestamps",
+    "as_texts",
     "check_source",
     "is_table_without_options",
     "of_batch_read",

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark_log.options.foreign import KAFKA_PREFIX
-from pyspark_log.options.given import Given, Ignored, UnknownOption, guess, warn
+from pyspark_log.options.given import Given, Ignored, UnknownOption, as_text, guess, warn
 from pyspark_log.options.option import Kind, Option
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.storage_options import StorageOptions
 
 _NO_BROKER = "there is no broker to connect to"
 _NO_LOGIN = "the store's own credentials decide who may read and write"
@@ -52,9 +51,7 @@ def gather(
         if option is None:
             ignored.append(Ignored(key, _why_ignored(key, table, kind)))
             continue
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if isinstance(value, Mapping):
-            text = StorageOptions.given(value).text
+        text = as_text(value)
         if texts.setdefault(option.name, text) != text:
             raise InvalidOption(
                 option.name, f"option {option.name} is given twice with different values; remove one of them"

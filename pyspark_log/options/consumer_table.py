@@ -12,7 +12,6 @@ from pyspark_log.options.option import CONSUMER, Option
 from pyspark_log.options.value import JSON_OPTIONS, TEXT, Value, boolean, choice, integer
 from pyspark_log_coordinator.assignors.consumer import ASSIGNORS
 from pyspark_log_coordinator.group import config as group_config
-from pyspark_log_coordinator.membership import member_settings
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 
@@ -80,10 +79,11 @@ FETCH_MAX_WAIT_MS = Option(
     name="fetch.max.wait.ms",
     kinds=CONSUMER,
     value=integer(1, INT_MAX),
-    default="100",
+    unset="100; in an object store 2500 for each topic, and 6000 more in a group",
     meaning=(
         "Longest pause between two checks for new rows, in milliseconds. The first pauses are 1 ms; a pause is an"
-        " eighth of the time since the last new rows."
+        " eighth of the time since the last new rows. In an object store each check of a topic is a request, see"
+        " [idle clients](object-stores.md#idle-clients)."
     ),
     differs="There is no broker that responds when rows arrive: this limits how late a row is seen after a pause.",
     prefixed=("fetch.max.wait.ms", "fetch.wait.max.ms"),
@@ -136,10 +136,10 @@ HEARTBEAT_INTERVAL_MS = Option(
     name="heartbeat.interval.ms",
     kinds=CONSUMER,
     value=integer(1, INT_MAX),
-    default=str(member_settings.HEARTBEAT_INTERVAL_MS),
+    unset="3000; in an object store 15000, or a third of session.timeout.ms if that is less",
     meaning=(
         "How often a member sends a heartbeat and checks its group, in milliseconds. It must be less than"
-        " `session.timeout.ms`; a third of that or less is advised."
+        " `session.timeout.ms`; a third of that or less is advised. In an object store each heartbeat is four requests."
     ),
     differs="A member sends heartbeats a little more often, and notices a rebalance within the same time.",
     prefixed=("heartbeat.interval.ms",),

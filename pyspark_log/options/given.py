@@ -17,6 +17,7 @@ from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option, is_among
 from pyspark_log.options.table import TABLE
 from pyspark_log_coordinator.model import broker_settings
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.storage_options import StorageOptions
 
 T = TypeVar("T")
 
@@ -71,12 +72,24 @@ class Given(msgspec.Struct, frozen=True):
         return value
 
 
-def gather(options: Mapping[str, str], kind: Kind) -> Given:
+def as_text(value: object) -> str:
+    """Return the value of an option as text, as Spark's `option` does: `true` for True, and JSON for a dict."""
+    if isinstance(value, Mapping):
+        return StorageOptions.given(value).text
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Return options as text. One that is None is not set."""
+    return {name: as_text(value) for name, value in (options or {}).items() if value is not None}
+
+
+def gather(options: Mapping[str, object], kind: Kind) -> Given:
     """Sort the given options. Raise `InvalidOption` for one that is unknown, refused, or given with two values."""
     texts: dict[str, str] = {}
     said: dict[str, str] = {}
     ignored: list[Ignored] = []
-    for name, text in options.items():
+    for name, text in as_texts(options).items():
         found = _known(name.lower(), kind)
         if isinstance(found, Option) and _is_only_kafkas(name, text, found):
             ignored.append(Ignored(name.lower(), f"only Kafka clients support {text.strip()}"))

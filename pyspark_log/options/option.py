@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     """A read of which Spark does not say yet whether it is a batch or a stream. It takes the options of both."""
     PRODUCER = "a Producer"
     CONSUMER = "a Consumer"
+    WORKER = "a Worker"
 
 
 SOURCE = frozenset({Kind.SOURCE_BATCH, Kind.SOURCE_STREAM})
@@ -30,6 +31,7 @@ SINK = frozenset({Kind.SINK_BATCH, Kind.SINK_STREAM})
 EVERYWHERE = SOURCE | SINK
 PRODUCER = frozenset({Kind.PRODUCER})
 CONSUMER = frozenset({Kind.CONSUMER})
+WORKER = frozenset({Kind.WORKER})
 
 REQUIRED = "required"
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pyspark_log.options import consumer_table, producer_table
+from pyspark_log.options import consumer_table, producer_table, worker
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
 from pyspark_log.options.table import TABLE
@@ -85,11 +85,21 @@ ELSEWHERE = (
     ),
     (
         '`outputMode("update")`',
-        "Spark refuses it for every Python data source; write from `foreachBatch`, with `txnAppId` and `txnVersion`.",
+        (
+            "Spark refuses it for every Python data source (`pyspark_log does not support Update mode`); write from "
+            "`foreachBatch`, with `txnAppId` and `txnVersion`."
+        ),
     ),
     (
-        "`trigger(continuous=...)`, real-time mode",
-        "Spark does not support them for Python data sources; a micro-batch of few rows takes about 0.1 s.",
+        "`trigger(continuous=...)`",
+        (
+            "Spark does not support it for Python data sources. A read is refused; a write logs an error for each "
+            "epoch and writes nothing. Use `trigger(processingTime=...)`; a micro-batch of few rows takes about 0.1 s."
+        ),
+    ),
+    (
+        "`trigger(realTime=...)`",
+        "Spark refuses it for Python data sources (`STREAMING_REAL_TIME_MODE`); use `trigger(processingTime=...)`.",
     ),
     (
         "the column `timestamp` in a write",
@@ -135,6 +145,7 @@ def page() -> str:
         _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
         _section("Producer", _client_options(producer_table.OPTIONS)) + CLIENTS,
         _section("Consumer", _client_options(consumer_table.OPTIONS)),
+        _section("Worker", _client_options(worker.OPTIONS)),
         _section("Differences from Kafka's clients", _client_differences()),
         _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
         _section("Settings of a group", _group_settings()) + GROUP_SETTINGS,

@@ -25,6 +25,7 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         txn_app_id=given.find(table.TXN_APP_ID),
         txn_version=given.find(table.TXN_VERSION),
         txn_take_over=given.get(table.TXN_TAKE_OVER),
+        checkpoint=_checkpoint(options) if streaming else None,
         retry=RetryPolicy(
             given.get(table.RETRIES),
             given.get(table.RETRY_BACKOFF_MS),
@@ -48,6 +49,11 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     _check_typed(parsed)
     warn(given.ignored, given.kind)
     return parsed
+
+
+def _checkpoint(options: Mapping[str, str]) -> str | None:
+    """Return Spark's own option, which it passes on."""
+    return next((text for name, text in options.items() if name.lower() == "checkpointlocation"), None)
 
 
 def _check_transaction(parsed: SinkOptions, given: Given) -> None:

@@ -147,10 +147,11 @@ KEY_COLUMN = Option(
     name="key.column",
     kinds=SINK,
     value=TEXT,
-    unset="rows of a typed topic have no key",
+    unset="the topic's `key.column`",
     meaning=(
         "Column of a typed topic whose values choose the partitions, as keys do: text in UTF-8, binary, or whole"
-        " numbers as Kafka's serializers write them (big-endian)."
+        " numbers as Kafka's serializers write them (big-endian). The topic keeps the first one that a write names;"
+        " later writes use it, and another one is refused."
     ),
     differs="Not in Kafka, whose keys are a column `key`.",
 )
@@ -159,7 +160,11 @@ AUTO_CREATE_TOPICS = Option(
     kinds=SINK,
     value=boolean(),
     default="true",
-    meaning="Whether to create a topic that does not exist. If false, it is an error.",
+    meaning=(
+        "Whether to create a topic that does not exist. If false, it is an error. A later micro-batch does not create"
+        " the topic of its option, and only a first write creates"
+        " [a log](operations.md#a-disk-that-is-not-mounted)."
+    ),
     differs=_BROKERS,
 )
 NUM_PARTITIONS = _number(settings.NUM_PARTITIONS, differs=_BROKERS)

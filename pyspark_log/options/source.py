@@ -13,6 +13,7 @@ from pyspark_log.options.position import CommittedOffsets, Earliest, NoMatch, Po
 from pyspark_log.options.read_range import check_range
 from pyspark_log.options.subscription import Subscription
 from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
+from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
 
@@ -48,7 +49,8 @@ class GroupMembership(msgspec.Struct, frozen=True, kw_only=True):
 
     instance_id: str
     session_timeout_ms: int
-    heartbeat_interval_ms: int
+    heartbeat_interval_ms: int | None
+    """None: the default, which depends on the store."""
     keeps_partitions: bool
 
 
@@ -66,6 +68,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
+    longest_pause: float | None = None
+    """`fetch.max.wait.ms` in seconds; None: the default."""
     min_partitions: int | None
     max_records_per_partition: int | None
     include_headers: bool
@@ -84,7 +88,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     storage_options: StorageOptions = NO_OPTIONS
 
 
-def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+def parse_source(options: Mapping[str, object], *, streaming: bool) -> SourceOptions:
     """Return the options of a read; warn once of options without effect. Raise `InvalidOption`."""
     given = gather(options, Kind.SOURCE_STREAM if streaming else Kind.SOURCE_BATCH)
     parsed = _parse(given)
@@ -109,6 +113,7 @@ def of_batch_read(options: Mapping[str, str]) -> dict[str, str]:
 
 def _parse(given: Given) -> SourceOptions:
     startings = _startings(given)
+    longest_ms = given.find(table.FETCH_MAX_WAIT_MS)
     parsed = SourceOptions(
         path=given.get(PATH),
         subscription=_subscription(given),
@@ -121,6 +126,7 @@ def _parse(given: Given) -> SourceOptions:
         max_bytes_per_trigger=given.find(table.MAX_BYTES_PER_TRIGGER),
         min_offsets_per_trigger=given.find(table.MIN_OFFSETS_PER_TRIGGER),
         max_trigger_delay_ms=given.get(table.MAX_TRIGGER_DELAY),
+        longest_pause=None if longest_ms is None else longest_ms / 1000,
         min_partitions=given.find(table.MIN_PARTITIONS),
         max_records_per_partition=given.find(table.MAX_RECORDS_PER_PARTITION),
         include_headers=given.get(table.INCLUDE_HEADERS),
@@ -215,11 +221,12 @@ def _membership(given: Given) -> GroupMembership | None:
             "group.protocol=cooperative needs the option group.instance.id: a name of this query that it keeps when it"
             " is started again, and that no other query of the group has",
         )
-    session_ms, heartbeat_ms = given.get(table.SESSION_TIMEOUT_MS), given.get(table.HEARTBEAT_INTERVAL_MS)
-    if heartbeat_ms >= session_ms:
+    session_ms, heartbeat_ms = given.get(table.SESSION_TIMEOUT_MS), given.find(table.HEARTBEAT_INTERVAL_MS)
+    shortest_ms = HEARTBEAT_INTERVAL_MS if heartbeat_ms is None else heartbeat_ms
+    if shortest_ms >= session_ms:
         raise InvalidOption(
             table.HEARTBEAT_INTERVAL_MS.name,
-            f"heartbeat.interval.ms={heartbeat_ms} must be less than session.timeout.ms={session_ms}; a third of it or"
+            f"heartbeat.interval.ms={shortest_ms} must be less than session.timeout.ms={session_ms}; a third of it or"
             " less is advised",
         )
     return GroupMembership(

@@ -157,10 +157,11 @@ HEARTBEAT_INTERVAL_MS = Option(
     name="heartbeat.interval.ms",
     kinds=STREAM_READ,
     value=integer(1, INT_MAX),
-    default="3000",
+    unset="3000; in an object store 15000, or a third of session.timeout.ms if that is less",
     meaning=(
         "With group.protocol: how often the query sends a heartbeat, and how soon it notices a rebalance, in"
-        " milliseconds. A rebalance waits five times as long for a query that does not answer."
+        " milliseconds. A rebalance waits five times as long for a query that does not answer. In an object store each"
+        " heartbeat is four requests."
     ),
     not_here=_NO_GROUP,
 )
@@ -175,6 +176,18 @@ GROUP_KEEP_PARTITIONS = Option(
     ),
     differs="Not in Kafka.",
     not_here=_NO_GROUP,
+)
+FETCH_MAX_WAIT_MS = Option(
+    name="fetch.max.wait.ms",
+    kinds=STREAM_READ,
+    value=integer(1, INT_MAX),
+    unset="2500 for each topic",
+    meaning=(
+        "In an object store: longest pause between two checks for new rows, in milliseconds, of a query whose trigger"
+        " asks more often. A pause is an eighth of the time since the last new rows. Elsewhere each trigger checks."
+    ),
+    differs="There is no broker that responds when rows arrive: this limits how late a row is seen after a pause.",
+    not_here="a batch read does not wait for rows",
 )
 FAIL_ON_DATA_LOSS = Option(
     name="failOnDataLoss",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -26,6 +27,13 @@ class SubscribePattern(msgspec.Struct, frozen=True, tag=True):
     def matches(self, topic: str) -> bool:
         """Return whether the pattern matches the whole name."""
         return re.fullmatch(self.pattern, topic) is not None
+
+    def near(self, topics: Iterable[str]) -> list[str]:
+        """Return up to three topics that the user may have meant."""
+        known = sorted(topics)
+        partly = [each for each in known if re.search(self.pattern, each, re.IGNORECASE)]
+        literal = re.sub(r"\\.|[^\w.-]", "", self.pattern).strip(".")
+        return list(dict.fromkeys([*partly, *difflib.get_close_matches(literal, known)]))[:3]
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""The topics of a write, on the driver: found or created, with columns that hold the frame's.
+"""The topics of a write: found on the driver, or created by its tasks, with columns that hold the frame's.
 
 A frame is refused before anything is created or changed. Whether a frame has records or columns depends on the topic,
 so a frame that cannot be records is judged by the topic that exists.
@@ -7,6 +7,7 @@ so a frame that cannot be records is judged by the topic that exists.
 from __future__ import annotations
 
 import contextlib
+import enum
 from typing import TYPE_CHECKING
 
 from pyspark_log.client.opening import open_log
@@ -27,14 +28,62 @@ committed: set[tuple[str, str]] = set()
 """The paths and topics to which this process has committed. Spark plans in another one."""
 
 
-def prepare(options: SinkOptions, frame: StructType) -> tuple[Log, TopicHandle | None, TypedPlan | None]:
+class Creates(enum.IntEnum):
+    """What a write may create. A folder without a log may be the place of a mount, so only a first write creates one.
+
+    Each includes those before it.
+    """
+
+    NOTHING = 0
+    """The driver, which does not know the number of the micro-batch; and auto.create.topics.enable=false."""
+    FURTHER_TOPICS = 1
+    """A later micro-batch: topics that rows name, and the dead letter topic."""
+    TOPICS = 2
+    """A batch write of a later micro-batch (foreachBatch): also the topic that it names."""
+    LOG = 3
+    """A batch write, or a query's first micro-batch."""
+
+
+def creates(options: SinkOptions, batch_id: str | None, *, streaming: bool) -> Creates:
+    """Return what a task may create. `batch_id` is that of the micro-batch in which it runs; None if there is none."""
+    if not options.auto_create_topics:
+        return Creates.NOTHING
+    if batch_id is None or int(batch_id) == 0:
+        return Creates.LOG
+    return Creates.FURTHER_TOPICS if streaming else Creates.TOPICS
+
+
+def check_known(options: SinkOptions) -> None:
+    """Compare the log and the topic with those that the query's checkpoint knows. Creates and changes nothing there.
+
+    Raises `NoCluster`, `UnknownTopic` if they are others, or do not exist any more.
+    """
+    if options.checkpoint is None:
+        return
+    from pyspark_log.sink import checkpoint
+
+    topic_id = ""
+    try:
+        log = open_log(options.path, options.storage_options)
+        if options.topic is not None:
+            found = log.cluster.state.topics.get(options.topic)
+            topic_id = log.topic(options.topic).topic_id if found is None else found.topic_id
+    except (NoCluster, UnknownTopic) as absent:
+        checkpoint.check_absent(options, absent)
+    else:
+        checkpoint.check(options, log.cluster.state.cluster_id, topic_id)
+
+
+def prepare(
+    options: SinkOptions, frame: StructType, may_create: Creates
+) -> tuple[Log, TopicHandle | None, TypedPlan | None]:
     """Return the log, the topic of all rows if the write names one, and the plan if that topic is typed.
 
-    Raises `InvalidRecord` for a frame that cannot be written there, `InvalidOption`, `UnknownTopic`.
+    Raises `InvalidRecord` for a frame that cannot be written there, `InvalidOption`, `NoCluster`, `UnknownTopic`.
     """
     handle = _existing(options) if options.has_columns else None
     if handle is None and options.has_columns:
-        return _create_typed(options, frame)
+        return _create_typed(options, frame, may_create)
     if handle is not None and not is_typed(handle):
         _refuse_options(options)
     try:
@@ -44,36 +93,48 @@ def prepare(options: SinkOptions, frame: StructType) -> tuple[Log, TopicHandle |
         if handle is None or not is_typed(handle):
             raise
         return handle.log, handle, _typed_plan(options, handle, _columns(options, frame))
-    log = open_log(options.path, options.storage_options, create=options.auto_create_topics)
+    log = open_log(options.path, options.storage_options, create=may_create is Creates.LOG)
     if options.topic is None:
         return log, None, None
-    handle = _last_committed(log, options) or find(log, options.topic, options)
+    handle = _last_committed(log, options) or find(log, options.topic, options, may_create)
     if is_typed(handle):
         return log, handle, _typed_plan(options, handle, _columns(options, frame))
     _refuse_options(options)
     return log, handle, None
 
 
-def find(log: Log, name: str, options: SinkOptions, columns: pa.Schema | None = None) -> TopicHandle:
-    """Return the handle of a topic, created if the options say so, typed if there are `columns`.
+def find(
+    log: Log, name: str, options: SinkOptions, may_create: Creates, columns: pa.Schema | None = None
+) -> TopicHandle:
+    """Return the handle of a topic, created if the write may, typed if there are `columns`.
 
     Raises `UnknownTopic`.
     """
-    if not options.auto_create_topics:
-        return log.topic(name)
-    config = None
-    if name == options.dead_letter_topic:
-        from pyspark_log_coordinator.model.topic_config import TopicConfig
+    if may_create < (Creates.TOPICS if name == options.topic else Creates.FURTHER_TOPICS):
+        try:
+            return log.topic(name)
+        except UnknownTopic as error:
+            if may_create is Creates.NOTHING:
+                raise
+            raise UnknownTopic(
+                name,
+                f"{error.message}. Only a query's first micro-batch creates its topic: was it deleted, or is another "
+                f"disk mounted at {options.path}? To continue with a new topic: pyspark-log topics create {name}",
+            ) from None
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
 
+    if name == options.dead_letter_topic:
         config = TopicConfig(max_message_bytes=INT_MAX)  # it takes the rows that are too large for other topics
+    else:
+        config = TopicConfig(key_column=options.key_column or "" if columns is not None else "")
     factor = options.replication_factor
     return log.ensure_topic(name, options.num_partitions, config, replication_factor=factor, columns=columns)
 
 
-def dead_letter_topic(log: Log, options: SinkOptions) -> TopicHandle:
+def dead_letter_topic(log: Log, options: SinkOptions, may_create: Creates) -> TopicHandle:
     """Return the handle of the dead letter topic. Raises `InvalidOption` if it is typed: letters are records."""
     assert options.dead_letter_topic is not None
-    handle = find(log, options.dead_letter_topic, options)
+    handle = find(log, options.dead_letter_topic, options, may_create)
     if is_typed(handle):
         raise InvalidOption(
             "dead.letter.topic",
@@ -112,17 +173,20 @@ def _columns(options: SinkOptions, frame: StructType) -> pa.Schema:
     return typed_plan.frame_columns(frame.jsonValue(), options.topic)
 
 
-def _create_typed(options: SinkOptions, frame: StructType) -> tuple[Log, TopicHandle, TypedPlan]:
+def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) -> tuple[Log, TopicHandle, TypedPlan]:
     from pyspark_log.client.write import typed_plan
     from pyspark_log_coordinator.commit import typed_topics
+    from pyspark_log_coordinator.model import topic_config
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_storage import schema
 
     assert options.topic is not None
     columns = typed_plan.new_columns(_columns(options, frame))
-    schema.typed(columns)
-    typed_plan.check_key(options.topic, columns, options.key_column)
-    log = open_log(options.path, options.storage_options, create=options.auto_create_topics)
-    handle = find(log, options.topic, options, columns)
+    stored = schema.encode(schema.typed(columns))
+    if options.key_column is not None:
+        topic_config.with_key_column(options.topic, TopicConfig(key_column=options.key_column), [stored])
+    log = open_log(options.path, options.storage_options, create=may_create is Creates.LOG)
+    handle = find(log, options.topic, options, may_create, columns)
     if is_typed(handle):
         typed_topics.describe_on_nodes(handle)
         return log, handle, _typed_plan(options, handle, columns)
@@ -132,14 +196,18 @@ def _create_typed(options: SinkOptions, frame: StructType) -> tuple[Log, TopicHa
 
 
 def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -> TypedPlan:
-    """Return the plan of a write, after the topic's columns have evolved if the options say so."""
+    """Return the plan of a write, after the topic has got the key.column and the columns that the options say."""
     from pyspark_log.client.write import typed_plan
+    from pyspark_log_coordinator.commit import typed_topics
 
+    if options.key_column is not None and handle.journal.state.config.key_column:
+        typed_topics.set_key(handle, options.key_column)  # another one is refused before the columns change
     if options.merge_schema and typed_plan.needs_evolution(handle, columns):
-        from pyspark_log_coordinator.commit import typed_topics
-
         typed_topics.evolve(handle, columns)
-    return typed_plan.plan(handle.name, handle.journal.state.schemas, columns, options.key_column)
+    if options.key_column is not None:
+        typed_topics.set_key(handle, options.key_column)
+    state = handle.journal.state
+    return typed_plan.plan(handle.name, state.schemas, columns, state.config.key_column)
 
 
 def _refuse_options(options: SinkOptions) -> None:

@@ -1,11 +1,13 @@
 """The sink: writers that Spark calls for a batch or a micro-batch.
 
-    driver      DefaultSource.writer / streamWriter    checks options and columns, finds or creates the topic
+    driver      DefaultSource.writer / streamWriter    checks options and columns, finds the topic
     executors   write                                  stages the task's rows (one append file for each topic)
     driver      commit                                 commits the files of all tasks, one journal entry for each topic
 
 Spark makes a new writer for `commit` of a stream, in another process; all that it needs is in the messages. Modules
 that only the driver needs are imported in functions: every worker process would pay for them.
+
+If the topic does not exist, the tasks create it: they know the number of the micro-batch, and the driver does not.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.client.write.typed_plan import TypedPlan
+    from pyspark_log.sink.topics import Creates
     from pyspark_log.sink_options import SinkOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
@@ -68,47 +71,77 @@ class StagedMessage(WriterCommitMessage):
 class _Sink:
     """The part that the batch and the stream writer share."""
 
-    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+    def __init__(self, schema: StructType, options: SinkOptions, *, streaming: bool) -> None:
         self.options = options
+        self._streaming = streaming
         self._destinations: dict[str, Destination] = {}
         self._works: tuple[RollTask, ...] = ()
         self._typed: TypedPlan | None = None
         """How rows of a typed topic are written; None: records."""
+        self._absent: StructType | None = None
+        """The frame's columns if its topic, or the whole log, did not exist when the write was planned."""
         retry(real_environment(), options.retry, functools.partial(self._plan, schema))
 
     def _log(self) -> Log:
         return open_log(self.options.path, self.options.storage_options)
 
     def _plan(self, schema: StructType) -> None:
-        """Find the topic, check the frame's columns, and plan the tasks."""
+        """Find the topic, check the frame's columns, and plan the tasks. Creates nothing."""
         from pyspark_log.sink import topics
 
-        log, handle, self._typed = topics.prepare(self.options, schema)
-        options = self.options
-        if options.dead_letter_topic is not None:
-            self._destinations[options.dead_letter_topic] = self._destination(topics.dead_letter_topic(log, options))
+        topics.check_known(self.options)
+        try:
+            handle = self._prepare(schema, topics.Creates.NOTHING)
+        except (NoCluster, UnknownTopic):
+            if not self.options.auto_create_topics:
+                raise
+            self._absent = schema
+            return
         if handle is not None:
             from pyspark_log_coordinator.commit import inline_maintenance
 
-            self._destinations[handle.name] = self._destination(handle)
             self._works = inline_maintenance.plan_inline(handle)
+
+    def _prepare(self, schema: StructType, may_create: Creates) -> TopicHandle | None:
+        """Find or create the topics that the options name, and check the frame's columns."""
+        from pyspark_log.sink import topics
+
+        options = self.options
+        log, handle, self._typed = topics.prepare(options, schema, may_create)
+        if handle is not None:
+            self._destinations[handle.name] = self._destination(handle)
+        if options.dead_letter_topic is not None:
+            letters = topics.dead_letter_topic(log, options, may_create)
+            self._destinations[letters.name] = self._destination(letters)
+        return handle
 
     def _find(self, log: Log, name: str) -> TopicHandle:
         from pyspark_log.sink import topics
 
-        return topics.find(log, name, self.options)
+        return topics.find(log, name, self.options, self._may_create)
+
+    @property
+    def _may_create(self) -> Creates:
+        """What the task may create."""
+        from pyspark_log.sink import topics
+
+        context = TaskContext.get()
+        assert context is not None
+        return topics.creates(self.options, context.getLocalProperty(BATCH_ID), streaming=self._streaming)
 
     def _destination(self, handle: TopicHandle) -> Destination:
         options = self.options
         row_bytes_max = INT_MAX if handle.name == options.dead_letter_topic else options.max_message_bytes
         return destination_of(handle, options.compression, row_bytes_max, options.acks)
 
-    def stage(self, batches: Iterator[pa.RecordBatch], *, streaming: bool) -> StagedMessage:
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
         options, context = self.options, TaskContext.get()
         assert context is not None
         store_at = stores_at(canonical(options.path), options.storage_options)
         environment = real_environment()
         sticky = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
+        if self._absent is not None:
+            retry(environment, options.retry, functools.partial(self._prepare, self._absent, self._may_create))
 
         def begin(*, again: bool) -> Staging:
             return Staging(
@@ -133,8 +166,8 @@ class _Sink:
             staging.discard()
             raise
         # Inside foreachBatch a batch writer sees the stream's ids too, but it is not that stream's sink.
-        query_id = (context.getLocalProperty(QUERY_ID) or "") if streaming else ""
-        run_id = (context.getLocalProperty(RUN_ID) or "") if streaming else ""
+        query_id = (context.getLocalProperty(QUERY_ID) or "") if self._streaming else ""
+        run_id = (context.getLocalProperty(RUN_ID) or "") if self._streaming else ""
         swaps: tuple[SwapSegments, ...] = ()
         if (task := context.partitionId()) < len(self._works):
             from pyspark_log_coordinator.commit import inline_maintenance
@@ -193,12 +226,12 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
         if overwrite:
             raise InvalidOption("mode", "mode('overwrite') would delete the log; write with mode('append')")
-        self._sink = _Sink(schema, options)
+        self._sink = _Sink(schema, options, streaming=False)
 
     @spark_entry
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage a task's rows; runs in an executor's Python worker."""
-        return self._sink.stage(iterator, streaming=False)
+        return self._sink.stage(iterator)
 
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -221,19 +254,24 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @spark_entry
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
-        self._sink = _Sink(schema, options)
+        self._sink = _Sink(schema, options, streaming=True)
 
     @spark_entry
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage a task's rows; runs in an executor's Python worker."""
-        return self._sink.stage(iterator, streaming=True)
+        return self._sink.stage(iterator)
 
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit a micro-batch; do nothing if an earlier run did it."""
         from pyspark_log_coordinator.model.producers import ProducerClaim
 
-        first = next(message for message in messages if isinstance(message, StagedMessage))
+        first = next((message for message in messages if isinstance(message, StagedMessage)), None)
+        if first is None:
+            raise InvalidInput(
+                "trigger(continuous=...) cannot write to pyspark_log: Spark calls no task of the sink, so no row is "
+                "written; use trigger(processingTime=...)"
+            )
         options = self._sink.options
         producer = options.txn_app_id or first.query_id
         claim = ProducerClaim(producer, first.query_id, first.run_id, batchId, options.txn_take_over)

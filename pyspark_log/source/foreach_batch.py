@@ -34,7 +34,7 @@ def foreach_batch(  # noqa: PLR0913 -- each is a fact of its own
     function: Callable[[DataFrame, int], object],
     *,
     checkpoint: str,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
@@ -57,7 +57,9 @@ def foreach_batch(  # noqa: PLR0913 -- each is a fact of its own
             "foreach_batch needs the session of the driver, and this is one of Spark Connect; run it where the server"
             ' is, or use spark.readStream.format("pyspark_log") with foreachBatch'
         )
-    given = dict(options or {})
+    from pyspark_log.options import as_texts
+
+    given = as_texts(options)
     if chosen := [name for name in given if name.lower() in _CHOOSE]:
         raise InvalidInput(f"options has {chosen[0]}; give the path and the topic as arguments of foreach_batch")
     given["subscribe"] = topic
@@ -101,6 +103,7 @@ class _Batches:
         spark, options = frame.sparkSession, self._options
         start, end = checkpoint.offsets_of(spark, self._checkpoint, batch_id)
         log = self._opened()
+        end.check_cluster(log.cluster.state.cluster_id, self._path)
         fail = options.fail_on_data_loss
         handles, ranges = offset_ranges.between(start, end, lambda topic, _: log.topic(topic), fail_on_data_loss=fail)
         now = Subscribed(handles, {}, options.client_rack)

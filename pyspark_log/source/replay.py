@@ -35,7 +35,7 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     *,
     partitions: Collection[int] | None = None,
     version: int | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> DataFrame:
     """Return the rows of a topic from `start` up to but not including `end`, with their headers.
 
@@ -52,7 +52,9 @@ def replay(  # noqa: PLR0913 -- each is a fact of its own
     `SourceNotFound` if Spark does not find the format, and what a batch read raises: `UnknownTopic` and `DataLoss`, for
     example.
     """
-    more = dict(options or {})
+    from pyspark_log.options import as_texts
+
+    more = as_texts(options)
     if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:
         raise InvalidInput(f"options has {taken[0]}; which rows are read is said by the arguments path to version")
     start, end = _with_ints("start", start), _with_ints("end", end)

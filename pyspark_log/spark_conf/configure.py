@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from pyspark_log.spark_conf import source_python
+from pyspark_log.spark_conf import source_python, spark_version
 from pyspark_log.spark_conf.profiles import PROFILES
 from pyspark_log_storage.errors import InvalidInput
 
@@ -29,8 +29,11 @@ def configure(builder: SparkSession.Builder, profile: str = "local") -> SparkSes
     where Spark looks for data sources. If they name a Python without pyspark_log, `SourceNotFoundWarning` says so. Call
     this before the first session of the process, because the JVM takes variables and most settings when it starts.
 
-    Raises `InvalidInput` for a profile that does not exist.
+    Raises `InvalidInput` for a profile that does not exist, and for a Spark that is too old.
     """
+    import pyspark  # the caller has imported it: it made the builder
+
+    spark_version.check(pyspark)
     if profile not in PROFILES:
         raise InvalidInput(f"there is no profile {profile!r}; choose one of {', '.join(sorted(PROFILES))}")
     if not source_python.is_chosen(os.environ):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark_log_storage import schemes
+from pyspark_log_storage.copied import ORIGINALS, OriginalsStore
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -89,6 +90,22 @@ def inner_url(url: str) -> str:
     return inner_url(absolute_url(faults.split_address(url)[0]))
 
 
+def is_same_place(url: str, other: str) -> bool:
+    """Return whether two canonical addresses name one place: they are equal, or lead to the same folder.
+
+    A symbolic link and a bind mount are the folder to which they lead; a copy of it is another one.
+    """
+    one, two = inner_url(url), inner_url(other)
+    if one == two:
+        return True
+    if not (one.startswith("/") and two.startswith("/")):
+        return False
+    try:
+        return os.path.samefile(one, two)
+    except OSError:
+        return False  # one of them does not exist here
+
+
 def absolute_urls(path: str) -> tuple[str, ...]:
     """Return the canonical addresses in a comma-separated `path`, without duplicates.
 
@@ -122,6 +139,8 @@ def open_store(url: str, options: StorageOptions | None = None) -> Store:
         inner, chosen = faults.split_address(url)
         store = open_store(_path_of_file_url(inner) if inner.startswith("file:") else inner, options)
         return ChaosStore(store, faults.RandomFaults(faults.parse_options(chosen)), url)
+    if url.startswith(ORIGINALS):
+        return OriginalsStore(url)
     if url.startswith("s3://"):
         from pyspark_log_storage.s3 import S3Store
         from pyspark_log_storage.storage_options import StorageOptions

@@ -45,6 +45,8 @@ _ATOMIC: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+KEY_TYPES = tuple(_ATOMIC[name] for name in ("string", "binary", "byte", "short", "integer", "long"))
+"""The types of a column whose values can be keys."""
 _NAMES = {kind: name for name, kind in _ATOMIC.items()}
 _SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Where a type's name in SQL is another one."""

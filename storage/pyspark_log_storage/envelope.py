@@ -3,10 +3,14 @@
 offset  bytes  field
 0       4      magic: the kind of object, for example b"PLJE"
 4       2      version, little-endian
-6       2      zero
-8       4      length of the body in bytes
-12      4      CRC-32C of the fields above and the body
-16      ...    body
+6       2      length of the place in bytes (n), 0 if there is none
+8       4      length of the place and the body in bytes
+12      4      CRC-32C of the fields above, the place and the body
+16      n      place: the key that the object was written for, UTF-8
+16 + n  ...    body
+
+An object with a place is damaged under any other key: a write that went astray, a restored backup or a tool that
+copies put it there. The spare of an object has the object's key as its place.
 """
 
 from __future__ import annotations
@@ -23,34 +27,42 @@ _CRC = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CRC.size
 
 
-def seal(magic: bytes, version: int, body: bytes) -> bytes:
-    """Return `body` in an envelope."""
+def seal(magic: bytes, version: int, body: bytes, place: str = "") -> bytes:
+    """Return `body` in an envelope, which is damaged under any other key than `place` if that is given."""
     assert len(magic) == _MAGIC_BYTES
-    header = _HEADER.pack(magic, version, 0, len(body))
-    crc = google_crc32c.extend(google_crc32c.value(header), body)
-    return header + _CRC.pack(crc) + body
+    key = place.encode()
+    header = _HEADER.pack(magic, version, len(key), len(key) + len(body))
+    crc = google_crc32c.extend(google_crc32c.extend(google_crc32c.value(header), key), body)
+    return b"".join((header, _CRC.pack(crc), key, body))
 
 
-def is_whole(data: bytes) -> bool:
-    """Return whether `data` is an undamaged envelope, of any kind and version."""
+def is_whole(data: bytes, key: str | None = None) -> bool:
+    """Return whether `data` is an undamaged envelope, of any kind and version; with a `key` one that belongs there."""
     if len(data) < HEADER_BYTES:
         return False
-    length: int = _HEADER.unpack_from(data)[3]
+    _, _, place, length = _HEADER.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _HEADER.size)
     body = data[HEADER_BYTES:]
-    right: int = google_crc32c.extend(google_crc32c.value(data[: _HEADER.size]), body)
-    return length == len(body) and crc == right
+    if length != len(body) or crc != google_crc32c.extend(google_crc32c.value(data[: _HEADER.size]), body):
+        return False
+    return place == 0 or key is None or body[:place] == key.encode()
 
 
-def unseal(magic: bytes, version: int, data: bytes, name: str) -> bytes:
+def is_misplaced(data: bytes, key: str) -> bool:
+    """Return whether `data` is an undamaged envelope that was written for another key."""
+    return is_whole(data) and not is_whole(data, key)
+
+
+def unseal(magic: bytes, version: int, data: bytes, name: str, key: str | None = None) -> bytes:
     """Return the body of the envelope `data`.
 
     `version` is the newest that the caller reads; `name` names the object in errors. Raises `CorruptObject` if any bit
-    was changed or bytes were cut or added, and `NewerFormat` for an intact envelope of a higher version.
+    was changed, bytes were cut or added, or the object was written for another key than `key`; `NewerFormat` for an
+    intact envelope of a higher version.
     """
     if len(data) < HEADER_BYTES:
         raise CorruptObject(name, f"it has {len(data)} bytes, fewer than its {HEADER_BYTES}-byte header")
-    found, found_version, _, length = _HEADER.unpack_from(data)
+    found, found_version, place, length = _HEADER.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _HEADER.size)
     body = data[HEADER_BYTES:]
     if crc != google_crc32c.extend(google_crc32c.value(data[: _HEADER.size]), body):
@@ -61,4 +73,9 @@ def unseal(magic: bytes, version: int, data: bytes, name: str) -> bytes:
         raise CorruptObject(name, f"its body has {len(body)} bytes where {length} are expected")
     if found_version > version:
         raise NewerFormat(name, f"format {found_version}, this version reads up to {version}")
-    return body
+    if place > length:
+        raise CorruptObject(name, f"its place has {place} bytes, and all of it only {length}")
+    if place and key is not None and body[:place] != key.encode():
+        written_for = body[:place].decode(errors="replace")
+        raise CorruptObject(name, f"it does not belong here: it was written as {written_for}")
+    return body[place:]

@@ -7,7 +7,8 @@
     |   |-- InvalidRecord             a row or a column of the frame
     |   `-- InconsistentProtocol      a member's protocols are not those of the group that it joins
     |-- SourceNotFound                Spark does not find the format "pyspark_log"
-    |-- NoCluster                     there is no cluster at the address
+    |-- NoCluster                     there is no cluster at the address, or another one than a checkpoint knows
+    |-- CopiedLog                     the log is a copy of another one: it can only be read
     |-- UnknownTopic                  .topic
     |-- TopicExists                   .topic
     |-- DataLoss                      rows that a reader asked for do not exist any more (failOnDataLoss)
@@ -107,7 +108,11 @@ class SourceNotFound(LogError):
 
 
 class NoCluster(LogError):
-    """There is no cluster at the address."""
+    """There is no cluster at the address, or another one than the query's checkpoint knows."""
+
+
+class CopiedLog(LogError):
+    """The log was copied to this address, and nobody has said what it is now. It can only be read."""
 
 
 class UnknownTopic(LogError):

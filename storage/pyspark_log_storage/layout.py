@@ -21,6 +21,7 @@
     groups/<journal id>/journal/...                 the journal of a group, as that of a topic
     groups/<journal id>/heartbeats/<member id>.<counter>     the newest heartbeat of a member
     groups/<journal id>/joins/<member id>.<generation>       what a member asks for that is about to join
+    backups/<number>                                a backup, beside the files of topics that it names
     set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
     selftest/                                       objects of the store's self-test; empty afterwards
 
@@ -66,6 +67,19 @@ CLUSTER_JOURNAL = "cluster/"
 JOURNAL_NODES = "cluster/journal-nodes"
 TOPICS = "topics/"
 GROUPS = "groups/"
+BACKUPS = "backups/"
+_BACKUP = re.compile(rf"{BACKUPS}({_NUMBER})")
+
+
+def backup(n: int) -> str:
+    """Return the key of a backup."""
+    return f"{BACKUPS}{number(n)}"
+
+
+def number_of_backup(key: str) -> int | None:
+    """Return the number of the backup at `key`, or None for a foreign file."""
+    found = _BACKUP.fullmatch(key)
+    return int(found[1]) if found else None
 
 
 def number(n: int) -> str:

@@ -1,7 +1,7 @@
 """A store in a folder of a shared file system (POSIX: link, rename, fsync of folders).
 
     <root>/<key>            the objects
-    <root>/.tmp/<name>      objects that are being written (`temporary`)
+    <root>/.tmp/<name>      objects that are being written (`temporary`), and space for a full disk (`reserve`)
 
 The first write creates the folder `.tmp`. So if it is missing, nothing was ever written or the disk is not mounted. A
 node's store then requires its marker, and does not write into the empty folder below the mount point.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -77,7 +78,9 @@ class LocalStore:
         self._tree = Tree(root)
         self._root = root
         self._marker, self._first = marker, first
-        self._temporaries = TemporaryFolder(f"{root}/{_TMP}")
+        self.temporary_folder = f"{root}/{_TMP}"
+        """Where files are that are not objects. It exists once anything was written."""
+        self._temporaries = TemporaryFolder(self.temporary_folder)
         self._reachable: set[str] = set()
         """Folders, relative to the root, whose names this object has flushed."""
 
@@ -244,7 +247,7 @@ class LocalStore:
         try:
             try:
                 _write_all(fd, data)
-                os.fdatasync(fd)
+                _flush_file(fd)
             finally:
                 os.close(fd)
             yield temporary
@@ -337,7 +340,7 @@ class LocalWriter:
         with _errors(self._store.url, self._key):
             try:
                 if self._durable:
-                    os.fdatasync(self._fd)
+                    _flush_file(self._fd)
                 self._close_file()  # before it has a name: a network file system may write now, and fail
                 if self._replace:
                     self._store.replace(self._temporary, self._key, durable=self._durable)
@@ -390,6 +393,19 @@ def _write_all(fd: int, data: bytes) -> int:
     while view.nbytes:
         view = view[os.write(fd, view) :]
     return size
+
+
+def _flush_file(fd: int) -> None:
+    """Write a file's bytes to the disk itself."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is None:
+        os.fdatasync(fd)
+        return
+    # macOS has no fdatasync, and its fsync leaves the bytes in the disk's cache.
+    try:
+        fcntl.fcntl(fd, full)
+    except OSError:
+        os.fsync(fd)  # a mount that does not know the call
 
 
 def _flush_folder(folder: str) -> None:

@@ -9,7 +9,7 @@ systems keep two copies of their metadata for the same reason (ZFS's ditto block
 On an object store there are no spares: it keeps copies of its own, and each would cost a request.
 
 A spare is not flushed, because a commit must not wait for it, and may be torn, which its checksum shows. A missing or
-damaged spare is not an error; `repair` writes it again.
+damaged spare is not an error; `repair` writes it again. An object that was written for another key counts as damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pyspark_log_storage.envelope import is_whole
+from pyspark_log_storage.envelope import is_misplaced, is_whole
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
 from pyspark_log_storage.layout import SPARES, is_of_journal
 from pyspark_log_storage.store import is_object_store
@@ -83,7 +83,7 @@ def read(store: Store, journal: str, of: str) -> bytes | None:
     Returns damaged bytes if the spare is no better. Raises `StoreError`.
     """
     data = _read(store, of)
-    if is_object_store(store) or (data is not None and is_whole(data)):
+    if is_object_store(store) or (data is not None and is_whole(data, of)):
         return data
     other = spare_of(store, journal, of)
     if other is None and data is not None:
@@ -96,7 +96,7 @@ def spare_of(store: Store, journal: str, of: str) -> bytes | None:
     if is_object_store(store) or not store.exists(key(journal, of)):
         return None
     data = _read(store, key(journal, of))
-    return data if data is not None and is_whole(data) else None
+    return data if data is not None and is_whole(data, of) else None
 
 
 def decoded(store: Store, journal: str, of: str, decode: Callable[[bytes], T]) -> T:
@@ -133,11 +133,33 @@ def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterat
     for of in sorted(each for each in objects | spares if is_of_journal(each.removeprefix(journal))):
         if contents or not (of in objects and of in spares):
             data, other = _read(store, of), _read(store, key(journal, of))
-            has_object, has_spare = data is not None and is_whole(data), other is not None and is_whole(other)
+            has_object, has_spare = (each is not None and is_whole(each, of) for each in (data, other))
             if data is not None and has_object and not has_spare:
                 yield Fault(key(journal, of), of, other is None, data)
             elif other is not None and has_spare and not has_object:
                 yield Fault(of, of, data is None, other)
+
+
+def damaged(store: Store, journal: str, folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield key and bytes of the damaged objects in one of the journal's folders that have no intact spare.
+
+    Raises `StoreError`.
+    """
+    for of in sorted(each for each in store.list(folder) if is_of_journal(each.removeprefix(journal))):
+        data = read(store, journal, of)
+        if data is not None and not is_whole(data, of):
+            yield of, data
+
+
+def is_astray(store: Store, journal: str, of: str) -> bool:
+    """Return whether what is stored as the object `of` was written for another key, and there is no spare of it.
+
+    Then nothing shows that there ever was an object of this name. Raises `StoreError`.
+    """
+    data = read(store, journal, of)
+    if data is None and not is_object_store(store):
+        data = _read(store, key(journal, of))
+    return data is not None and is_misplaced(data, of)
 
 
 def repair(store: Store, fault: Fault) -> None:

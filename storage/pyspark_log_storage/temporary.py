@@ -95,6 +95,20 @@ class TemporaryFolder:
             os.close(folder)
 
 
+def has_locks(path: str) -> bool:
+    """Return whether a lock on a file in an existing folder is visible through another descriptor."""
+    fd, temporary = TemporaryFolder(path).open()
+    try:
+        other = os.open(temporary.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _lock(other) is False
+        finally:
+            os.close(other)
+    finally:
+        temporary.remove()
+        os.close(fd)
+
+
 def _deleted(folder: int, name: str, host: str, *, dry_run: bool) -> bool:
     """Delete a file in the open `folder` if its writer is dead, unless it is a dry run; return whether it is dead."""
     try:

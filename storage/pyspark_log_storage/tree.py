@@ -121,8 +121,8 @@ class Tree:
                         self._known.discard(folder)
                         self.check(folder)
                     raise
-                os.close(fd)
-                fd = inner
+                outer, fd = fd, inner  # before the close: an interrupt after it would close the number twice
+                os.close(outer)
             yield fd
         finally:
             os.close(fd)

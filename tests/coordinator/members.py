@@ -153,9 +153,9 @@ class Processes:
         self.running.append(member)
         return member
 
-    def consumer(self, strategies=("range",), wanted=None, **settings):
+    def consumer(self, strategies=("range",), wanted=None, interval_ms=3000, **settings):
         reader = Topics(self.topics, wanted)
-        reader.member = self.start(SharedPartitions(strategies, reader), **settings)
+        reader.member = self.start(SharedPartitions(strategies, reader), interval_ms, **settings)
         return reader
 
     def kill(self, member):

@@ -4,12 +4,14 @@
     lost        it does so, and the answer does not arrive: the process asks again, or goes on without
     late        it does so only after the process has gone on to its next task, ended or crashed
     time-out    a process stops waiting for those that have not answered
+    damage      a register is damaged, or something else is put in its place: its store answers nobody who asks for it
+    mended      a damaged register gets what the same register holds on a majority of the stores
     loss        a store is wiped or restored from a backup: by its marker it is another from then on, and answers nobody
 
 In any order, one store at a time: an attempt has up to one call under way at each store. A process that crashes
 takes no more steps, so every state is also one after crashes, and a process that begins again is another one. That an
 answer takes its time needs no step of its own: until it arrives, the process does what it would do with it, nothing.
-Bounds: the processes, the highest ballot that they may claim, the number of losses.
+Bounds: the processes, the highest ballot that they may claim, the numbers of losses and of damaged registers.
 
 States that differ only in the order of the stores are one, or in claims of ballots that nobody will ask for again. A
 state is a sorted tuple of columns, each with what lies on one store and what it has answered; columns and processes
@@ -25,7 +27,7 @@ from typing import NamedTuple
 import msgspec
 
 from pyspark_log_coordinator.journal import paxos
-from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Found, Task
+from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Found, Register, Task
 from tests.coordinator.register_states import Answers, Column, Content, Process, State, Step
 from tests.coordinator.register_words import goal_of, name_of, words_of
 
@@ -42,6 +44,9 @@ class Flaws(NamedTuple):
     claims_are_not_counted: bool = False
     marker_is_not_read: bool = False
     backup_keeps_its_marker: bool = False
+    damaged_is_empty: bool = False
+    mended_from: int = MAJORITY
+    """How many stores must agree on what a damaged register is mended with."""
 
 
 class Result(NamedTuple):
@@ -67,12 +72,14 @@ class Model:
         *,
         readers: int = 0,
         losses: int = 0,
+        damages: int = 0,
         leader_claims: bool = True,
         flaws: Flaws | None = None,
     ) -> None:
         """`leader_claims`: whether the leader goes on when its fast path has failed, or crashes then."""
         self.flaws = flaws or Flaws()
         self.losses = losses
+        self.damages = damages
         self.ballots = ballots
         self._leader_claims = leader_claims
         self.names = [chr(ord("P") + i) for i in range(proposers)] + [f"reader {i + 1}" for i in range(readers)]
@@ -187,6 +194,7 @@ class Model:
             for words, after in self._late_at(number) if number not in numbers[:s] else ():
                 yield f"late: store {s + 1} gets {words}", (processes, (*numbers[:s], after, *numbers[s + 1 :]))
         yield from self._losses(state, columns)
+        yield from self._damages(state, columns)
 
     def _late_at(self, number: int) -> list[tuple[str, int]]:
         """Return what may come late at a store, and the column after it."""
@@ -195,6 +203,7 @@ class Model:
             found = self._late[number] = [
                 (f"{name_of(register)} = {words_of([content])}", self._number(column.put(register, content)))
                 for register, content in column.late
+                if register != column.damaged
             ]
         return found
 
@@ -203,7 +212,7 @@ class Model:
         answers = tuple(self._answers[column][i] for column in numbers)
         calls = self._calls_of(number, answers)
         for s in calls:
-            if self._is_lost(columns[s]) or numbers[s] in numbers[:s]:
+            if self._is_lost(columns[s]) or columns[s].damaged == calls[s].register or numbers[s] in numbers[:s]:
                 continue  # at a store like another, the same happens
             key = (number, answers, s, numbers[s])
             if (step := self._at_stores.get(key)) is None:
@@ -304,8 +313,36 @@ class Model:
                 yield f"store {s + 1} is wiped", self._with_columns(state, {s: lost})
                 yield f"store {s + 1} is restored from a backup as another", self._with_columns(state, {s: lost})
 
+    def _damages(self, state: State, columns: list[Column]) -> Iterator[tuple[str, State]]:
+        if sum(column.damaged is not None or column.mended for column in columns) < self.damages:
+            registers = [Register(ballot) for ballot in range(self.ballots + 1)]
+            registers += [Register(ballot, is_claim=True) for ballot in range(1, self.ballots + 1)]
+            for s, column in enumerate(columns):
+                for register in registers:
+                    if self.flaws.damaged_is_empty:
+                        # What it held counts: it may have been decided.
+                        after = column.put(register, None)._replace(past=column.votes, mended=True)
+                    else:
+                        after = column._replace(damaged=register)
+                    if column.damaged is None and not column.mended:
+                        words = f"{name_of(register)} of store {s + 1} is damaged"
+                        yield words, self._with_columns(state, {s: after})
+        for s, column in enumerate(columns):
+            if (register := column.damaged) is None:
+                continue
+            held = [each.get(register) for each in columns if each.damaged != register]
+            for content in {each for each in held if each is not None}:
+                if held.count(content) >= self.flaws.mended_from:
+                    after = column.put(register, content)._replace(damaged=None, mended=True)
+                    if self.flaws.mended_from < MAJORITY:
+                        after = after._replace(past=column.votes)
+                    words = f"{name_of(register)} of store {s + 1} is mended with {words_of([content])}"
+                    yield words, self._with_columns(state, {s: after})
+
     def _is_lost(self, column: Column) -> bool:
-        trusted = self.flaws.marker_is_not_read or self.flaws.backup_keeps_its_marker
+        flaws = self.flaws
+        trusted = flaws.marker_is_not_read or flaws.backup_keeps_its_marker or flaws.damaged_is_empty
+        trusted = trusted or flaws.mended_from < MAJORITY
         return column.past is not None and not trusted
 
     def _only_reads(self, call: Call) -> bool:

@@ -22,6 +22,9 @@ class Column(NamedTuple):
     past: tuple[Content, ...] | None = None
     """The votes that it held when it was lost."""
     backup: tuple[tuple[Content, ...], tuple[Content, ...]] | None = None
+    damaged: Register | None = None
+    """A register that cannot be read any more, or has another one's content. What it held is kept here."""
+    mended: bool = False
 
     def get(self, register: Register) -> Content:
         contents = self.claims if register.is_claim else self.votes

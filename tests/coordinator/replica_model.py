@@ -32,6 +32,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import high_watermark
 from pyspark_log_coordinator.replication.isr import Lagging
@@ -301,7 +302,7 @@ class Model:
         )
         rebuilt = msgspec.structs.replace(
             known.state,
-            partitions=(partition,),
+            partitions=Partitions((partition,)),
             files=AppendList([FileRef(born_name(0, str(number)), holders, 0) for _, number in rows]),
             suspects={},
         )

@@ -110,11 +110,12 @@ def swap(
     max_timestamp: int = 0,
     on: Sequence[str] = ("A",),
     parquet: bool = False,
+    since_ms: int = 0,
 ) -> SwapSegments:
     """Return the swap that puts a segment in the place of rows `[start, end)`."""
     name = segment_name(start, born, f"{next(_names):032x}", parquet=parquet)
     holders = tuple(Holder(node, incarnation(node)) for node in on)
-    made = SegmentRef(name, holders, start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp)
+    made = SegmentRef(name, holders, start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp, since_ms)
     return SwapSegments(partition, epoch, made)
 
 

@@ -31,7 +31,7 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_storage import checkpoints, layout, schema, spare
+from pyspark_log_storage import checkpoints, layout, reserve, schema, spare
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.local import LocalStore
 
@@ -49,6 +49,7 @@ SMALL = (
     (roll_run, "CHUNK_BYTES", 400),
     (roll_run, "SMALL_CHUNK_BYTES", 700),
     (roll_run, "TINY_CHUNK_BYTES", 700),
+    (reserve, "RESERVE_BYTES", 0),
 )
 """The product's constants, made small: module, name, value."""
 AT_ONCE = TopicConfig(retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0)
@@ -134,8 +135,8 @@ class TopicClient:
         *,
         named: bool = True,
         acks: Acks = "all",
-    ) -> None:
-        """Write a batch as a task and then the driver do, with the upkeep that rides along.
+    ) -> dict[int, tuple[int, int]]:
+        """Write a batch as a task and then the driver do, with the upkeep that rides along; return its offsets.
 
         One without a name is never known to be a replay.
         """
@@ -143,7 +144,8 @@ class TopicClient:
         files = self.stage(rows_of(producer, batch), acks)
         swaps = [swap for work in works[:1] for swap in roll_inline(self.log.store_at, work, self.log.environment)]
         claim = ProducerClaim(producer, producer, "", batch) if named else None
-        commit_staged(self.log, [files], claim, acks, patience or RetryPolicy(retries=0), self.topic, swaps=swaps)
+        patience = patience or RetryPolicy(retries=0)
+        return commit_staged(self.log, [files], claim, acks, patience, self.topic, swaps=swaps)[self.topic]
 
     def fill(self, producer: str, batches: Iterable[int]) -> None:
         for batch in batches:

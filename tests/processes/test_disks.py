@@ -3,6 +3,7 @@
 The log stays readable meanwhile, the audit finds nothing wrong, and no row is lost or there twice.
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -13,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_storage import reserve
 from pyspark_log_storage.errors import StoreRefused
 from tests.command_line import CommandLine
 from tests.processes import workers
@@ -23,7 +26,8 @@ from tests.processes.system_calls import CHANGES, FLUSHES, READS, BrokenFrom
 FOR_EVER = 10**9
 TAKES_SPACE = tuple(name for name in CHANGES if name != "unlink")
 PAGE = 4096
-DISK_BYTES = 2**20
+MEBIBYTE = 2**20
+DISK_BYTES = MEBIBYTE
 
 pytestmark = pytest.mark.usefixtures("small_constants")
 
@@ -103,8 +107,11 @@ class Disk:
 
     def fill(self, left: int) -> None:
         """Leave so many bytes."""
-        free = os.statvfs(self.path).f_bavail * PAGE
+        free = self.room()
         self._filler.write_bytes(bytes(free - left))
+
+    def room(self) -> int:
+        return os.statvfs(self.path).f_bavail * PAGE
 
     def free(self) -> None:
         self._filler.unlink()
@@ -117,12 +124,19 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path):
     """A disk of a megabyte, which is gone afterwards."""
+    with mounted(tmp_path, DISK_BYTES) as disk:
+        yield disk
+
+
+@contextlib.contextmanager
+def mounted(path, size):
+    """Mount a disk of this size."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a disk")
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", tmp_path], check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], check=False).returncode:
         pytest.skip("this place allows no mounts")
-    yield Disk(tmp_path)
-    subprocess.run(["umount", "--lazy", tmp_path], check=True)
+    yield Disk(path)
+    subprocess.run(["umount", "--lazy", path], check=True)
 
 
 def test_a_write_on_a_full_disk_is_refused_wherever_the_space_ends_and_goes_on_when_there_is_some(disk):
@@ -251,3 +265,66 @@ def test_a_folder_without_permission_is_refused_and_goes_on_when_there_is_one(fo
     assert client.check(PRODUCER, 7) == 7
     client.write(PRODUCER, 7)
     client.check(PRODUCER, 8)
+
+
+@pytest.fixture
+def full_disk(tmp_path, monkeypatch):
+    """A disk of 4 MiB with room for a reserve, and a log with topics t and u on it; then it is full."""
+    monkeypatch.setattr(reserve, "RESERVE_BYTES", MEBIBYTE)
+    with mounted(tmp_path, 4 * MEBIBYTE) as disk:
+        command = CommandLine(Path(disk.root))
+        for topic in "tu":
+            command.run("topics", "create", topic, "--config", "file.delete.delay.ms=0")
+            command.run("produce", topic, stdin=os.urandom(300_000).hex() + "\n")
+        monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 1)
+        command.run("maintain")
+        command.run("produce", "t", stdin="unrolled\n")
+        disk.fill(0)
+        yield disk, command
+
+
+def reserved(disk):
+    return (Path(disk.root) / ".tmp" / "reserve").stat().st_blocks * 512
+
+
+def test_on_a_full_disk_rows_and_topics_can_be_deleted_and_maintenance_frees_their_space(full_disk):
+    disk, command = full_disk
+    assert "the disk is full" in command.error("produce", "t", stdin="second\n")
+    assert "deleted 2 rows" in command.out("delete-records", "t", "--partition", "0", "--before", "-1", "--yes")
+    assert "deleted topic u" in command.out("topics", "delete", "u", "--yes")
+    assert 0.9 * MEBIBYTE < reserved(disk) < MEBIBYTE  # what is left is not for writers
+    assert disk.room() == 0
+    command.run("maintain", code=None)
+    assert disk.room() > 500_000
+    command.run("maintain")
+    assert reserved(disk) == MEBIBYTE
+    command.run("produce", "t", stdin="second\n")
+    assert command.out("consume", "t") == "second\n"
+    assert "no problems" in command.out("verify")
+
+
+def test_on_a_full_disk_a_deleted_topic_gives_its_space_back(full_disk):
+    disk, command = full_disk
+    command.run("topics", "delete", "u", "--yes")
+    command.run("maintain", code=None)
+    assert disk.room() > 200_000
+
+
+def test_on_a_full_disk_retention_can_be_shortened_and_is_applied_before_anything_is_rolled(full_disk):
+    disk, command = full_disk
+    command.run("topics", "alter", "t", "--config", "retention.ms=0")
+    [done] = command.documents("maintain", "t")
+    assert [(each["from"], each["log_start"]) for each in done["expired"]] == [(0, 1), (1, 2)]  # before it and after it
+    assert done["segments"] == 1
+    assert disk.room() > 200_000
+
+
+def test_without_a_reserve_the_disk_stays_full_until_there_is_room_and_then_there_is_one(full_disk):
+    disk, command = full_disk
+    (Path(disk.root) / ".tmp" / "reserve").unlink()
+    disk.free()
+    disk.fill(0)
+    assert "the disk is full" in command.error("topics", "delete", "u", "--yes")
+    disk.free()
+    command.run("maintain")
+    assert reserved(disk) == MEBIBYTE

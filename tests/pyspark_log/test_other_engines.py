@@ -1,14 +1,23 @@
 """The table of a topic, read by delta-rs and by DuckDB, which know nothing of the log."""
 
+import re
+import shlex
+from pathlib import Path
+
 import deltalake
 import duckdb
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
+from tests.command_line import CommandLine
 from tests.plain_log import PlainLog
+from tests.pyspark_log import typed_frames
 
+PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 BATCHES, ROWS = 6, 500
 
 
@@ -62,3 +71,51 @@ def test_duckdb_reads_the_table_by_way_of_delta_rs(table):
         connection.register("topic", table.to_pyarrow_dataset())
         connection.execute('SELECT partition, count(*), max("offset") FROM topic GROUP BY 1 ORDER BY 1')
         assert connection.fetchall() == [(p, (BATCHES - 1) * ROWS, (BATCHES - 1) * ROWS - 1) for p in range(2)]
+
+
+def test_the_first_program_of_the_docs_ends_with_rows_in_duckdb(tmp_path, capsys):
+    section = PAGE.read_text().partition("## A first table\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```(sh|python)\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["sh", "python", "sh", "python"]
+    cli = CommandLine(tmp_path / "log")
+    for kind, text in blocks:
+        program = text.replace("/data/log", str(cli.path))
+        if kind == "python":
+            exec(compile(program, str(PAGE), "exec"), {})
+            continue
+        for line in program.splitlines():
+            name, *words = shlex.split(line)
+            assert name == "pyspark-log"
+            told = cli.out(*words)
+    assert "\ntable          10,000 of 10,000 rows\n" in told
+    *_, printed, expected = re.split(
+        r"\n|  # ", f"{capsys.readouterr().out}{text.splitlines()[-1].partition('  # ')[2]}"
+    )
+    assert printed == expected == "[(10000, 10000)]"
+
+
+def test_files_of_columns_that_became_wider_are_rewritten_when_they_are_merged(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+
+    def grow(columns, rows):
+        """Write rows, and to a Parquet file; return the files of the table."""
+        typed_frames.write(cli.path, columns, rows, schema="columns", mergeSchema="true", num__partitions=1)
+        handle = PlainLog(cli.path).log.topic("t")
+        handle.submit(AlterConfig({"segment.format": "parquet", "file.delete.delay.ms": "0"}))
+        cli.out("maintain", "--now")
+        return deltalake.DeltaTable(f"{cli.path}/{layout.topic_folder('t', handle.topic_id)}").file_uris()
+
+    old = [{"x": value, "s": {"a": value}} for value in range(2)]
+    new = [{"x": value + 0.5, "s": {"a": value, "b": "b"}, "new": value} for value in range(300)]
+    wider = "x DOUBLE, s STRUCT<a: INT, b: STRING>, new INT"
+    grow("x INT, s STRUCT<a: INT>", old)
+    files = grow(wider, new[:1])
+    assert {str(pq.read_schema(each).field("x").type) for each in files} == {"int32", "double"}
+    files = grow(wider, new)  # the files before are small, and are merged
+    first, second = sorted(files)
+    assert pq.read_schema(first).equals(pq.read_schema(second))
+    assert pq.read_table(first, columns=["x", "s", "new"]).to_pylist() == [
+        *({"x": float(value), "s": {"a": value, "b": None}, "new": None} for value in range(2)),
+        {"x": 0.5, "s": {"a": 0, "b": "b"}, "new": 0},
+    ]
+    assert pq.read_table(second, columns=["x", "s", "new"]).to_pylist() == new

@@ -27,6 +27,7 @@ from pyspark_log_storage.errors import (
     InvalidInput,
     LogError,
     NodeMissing,
+    OutcomeUnknown,
     ProducerFenced,
     StoreUnavailable,
 )
@@ -137,9 +138,13 @@ def _has_lost_rows(world: World, producer: str, batch: int) -> bool:
 def plain_writer(process: Process) -> None:
     """Write batches without a name: what failed is not tried again, for it may be in the log."""
     while process.world.busy:
+        name = f"plain-{process.environment.nonce()}"
         try:
-            write(process, None, f"plain-{process.environment.nonce()}", 0)
+            write(process, None, name, 0)
         except LogError as error:
+            rows = process.world.rows
+            if rows and not isinstance(error, OutcomeUnknown):
+                rows.refused(name, 0, error)
             process.world.excused(error)
         process.wait(0.02)
 
@@ -177,9 +182,10 @@ def write(process: Process, claim: ProducerClaim | None, producer: str, batch: i
     process.place = chance.choice(["driver", "commit"])
     process.open(create=False)
     patience = RetryPolicy(retries=5, session_timeout_ms=world.settings.nodes.session_timeout_ms)
-    commit_staged(process.log, files, claim, acks, patience, TOPIC, swaps=swaps)
+    offsets = commit_staged(process.log, files, claim, acks, patience, TOPIC, swaps=swaps)[TOPIC]
     assert world.rows is not None
-    world.rows.acknowledged(producer, batch, acks)
+    world.rows.acknowledged(producer, batch, acks, offsets)
+    world.counts["offsets acknowledged"] += len(offsets)
     world.counts["batches"] += 1
     world.counts[f"acks={acks}"] += 1
 

@@ -181,6 +181,8 @@ class Rows(History):
         """Every batch that is in the log, also those of writers without a name, by the ids in their values."""
         self.acked: set[tuple[str, int]] = set()
         """Every batch that was acknowledged with acks=all."""
+        self._refused: dict[tuple[str, int], str] = {}
+        """The error of each batch that was refused, and never tried again."""
         self.ends: dict[tuple[str, int], dict[int, int]] = {}
         """Where the rows of each batch end, by partition."""
         self.unclean = False
@@ -200,9 +202,14 @@ class Rows(History):
         self._store._objects = self.files.data
         self._needed: tuple[int, set[str]] = (-1, set())
 
-    def acknowledged(self, producer: str, batch: int, acks: str) -> None:
-        """Hold that a batch whose writer was told so is in the log, and with acks=all below the HW."""
+    def acknowledged(self, producer: str, batch: int, acks: str, offsets: dict[int, tuple[int, int]]) -> None:
+        """Hold that a batch whose writer was told so is in the log, at `offsets`, and with acks=all below the HW."""
         require((producer, batch) in self.batches, f"batch {batch} of {producer} was acknowledged and is not there")
+        counts = self._expected(producer, batch)
+        for p, told in offsets.items():
+            end = self.ends[producer, batch][p]
+            held = told == (end - counts[p], end)
+            require(held, f"batch {batch} of {producer} was acknowledged at {told} of partition {p}, and ends at {end}")
         if acks == "all":
             self.acked.add((producer, batch))
             for p, end in self.ends[producer, batch].items():
@@ -211,6 +218,11 @@ class Rows(History):
                 require(
                     end <= mark or self.unclean, f"{what}: its rows of partition {p} end at {end}, the HW is {mark}"
                 )
+
+    def refused(self, producer: str, batch: int, error: Exception) -> None:
+        """Hold that a batch whose writer got an error that says so is not in the log, and never will be."""
+        self._refused[producer, batch] = repr(error)
+        require((producer, batch) not in self.batches, f"batch {batch} of {producer} is in the log, and got {error!r}")
 
     def needed(self) -> set[str]:
         """Return the keys of the files that the newest state names."""
@@ -242,7 +254,7 @@ class Rows(History):
                 case RowsLost():
                     self._cut(event, before)
                 case SegmentsSwapped():
-                    self._swapped(event)
+                    self._swapped(event, before)
         moved = {each.partition for each in events if isinstance(each, LogStartMoved)}
         for p, partition in enumerate(after.partitions):
             if not before.partitions:
@@ -305,6 +317,8 @@ class Rows(History):
         ((name, number),) = ids
         producer, batch = name.decode(), int(number)
         require((producer, batch) not in self.batches, f"batch {batch} of {producer} is in the log twice")
+        error = self._refused.get((producer, batch))
+        require(error is None, f"batch {batch} of {producer} comes into the log, and its writer got {error}")
         self.batches.add((producer, batch))
         if event.claim is not None:
             require((event.claim.producer, event.claim.batch_id) == (producer, batch), "the claim is another's")
@@ -316,14 +330,15 @@ class Rows(History):
         self.ends[producer, batch] = {p: len(self.rows[p]) for p in counts}
         require(counts == self._expected(producer, batch), f"batch {batch} of {producer} is there in part: {counts}")
 
-    def _swapped(self, event: SegmentsSwapped) -> None:
+    def _swapped(self, event: SegmentsSwapped, before: Topic) -> None:
         new = event.segment
         for key in self._keys(f"{event.partition}/{new.name}"):
             require(key in self.files.data, f"{key} is swapped in and is not there")
         found = self._segment_rows(event.partition, new.name, new.base_offset)
         require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
-        require(new.level <= roll_plan.KEPT_LEVEL, f"{new.name} was written {new.level} times")
-        self.conversions += new.level == roll_plan.KEPT_LEVEL
+        require(new.level <= roll_plan.PARQUET_LEVEL_MAX, f"{new.name} was written {new.level} times")
+        replaced = before.partitions[event.partition].segments_between(new.base_offset, new.end_offset)
+        self.conversions += new.is_parquet and any(not each.is_parquet for each in replaced)
 
     def _bounds(self, p: int, old: Partition, new: Partition) -> None:
         where = f"partition {p}"

@@ -17,6 +17,7 @@ from pyspark_log.client import opening
 from pyspark_log.client.read import failover, fetch, stream_planner
 from pyspark_log.client.read.recent_chunks import RecentChunks
 from pyspark_log.client.write import staging
+from pyspark_log.source import topic_columns  # noqa: F401 -- not first in a run, when it would keep a world's `open_log`
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.journal import (
@@ -241,6 +242,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
             (roll_plan, "MERGE_COUNT", settings.merge_count),
+            (roll_plan, "INLINE_LAG_MS", 200),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (group_cleanup, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (delta_log, "CHECKPOINT_EVERY", settings.checkpoint_every),

@@ -146,7 +146,9 @@ def _with_table(seed: int, settings: Settings) -> Settings:
     config = msgspec.structs.replace(
         settings.config, segment_format="parquet", segment_bytes=chance.choice([500, 2_000, 4_000])
     )
-    return msgspec.structs.replace(settings, config=config, checkpoint_every=chance.choice([2, 4, 20]))
+    every = chance.choice([2, 4, 20])
+    config = msgspec.structs.replace(config, parquet_max_lag_ms=chance.choice([-1, 0, 50, 500]))
+    return msgspec.structs.replace(settings, config=config, checkpoint_every=every)
 
 
 def _with_nodes(seed: int, settings: Settings) -> Settings:

@@ -64,7 +64,7 @@ def test_a_seed_is_replayed_in_another_process():
 
 @pytest.mark.slow
 def test_the_seeds_reach_what_they_are_for():
-    counts = counts_of(range(0, 62, 2))
+    counts = counts_of(range(0, 72, 2))
     for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "fenced", "strays", "StaleFile"):
         assert counts[what] > 0, what
     for what in ("rewinds", "acks=all", "acks=1", "acks=0"):

@@ -17,6 +17,7 @@ IN_THE_TESTS_SESSION = [
     "exactly_once_chain.py",
     "lost_disk.py",
     "python_producer.py",
+    "worker_pool.py",
     "rewind.py",
     "shared_topic.py",
     "windowed_aggregation.py",
@@ -56,10 +57,12 @@ def test_the_demo_proves_a_part_of_the_year_and_leaves_nothing_behind(monkeypatc
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX + 60)
 def test_the_first_program_reads_what_it_wrote_and_then_only_what_is_new(tmp_path):
-    for _ in range(2):
-        printed = run("first_program.py", tmp_path)
-        cities = re.findall(r"\| +\d+\| +\d+\| +\w+\| +(\w+)\|", printed)
-        assert sorted(cities) == ["Graz", "Linz", "Lyon"]
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    assert re.findall(r"```\n(\+-.*?)```", readme, re.DOTALL)[0] in run("first_program.py", tmp_path)
+    program = tmp_path / "of_the_readme.py"
+    (text,) = re.findall(r"```python\n(from pyspark.sql import .*?)```", readme, re.DOTALL)
+    program.write_text(text.replace("/tmp/cities", str(tmp_path)))
+    assert sorted(re.findall(r"\| +\d+\| +\d+\| +\w+\| +(\w+)\|", run(program))) == ["Graz", "Linz", "Lyon"]
 
 
 @pytest.mark.parametrize("program", IN_THE_TESTS_SESSION)

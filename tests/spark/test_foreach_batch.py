@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_log
 from pyspark_log.source import checkpoint
-from pyspark_log_storage.errors import CorruptObject, InvalidInput, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, InvalidInput, InvalidOption, NewerFormat
 from tests.log_reader import read_topic
 from tests.plain_log import PlainLog
 from tests.spark.faulty_source import HANDED, WRITTEN, Trap
@@ -226,7 +226,8 @@ def test_a_session_of_spark_connect_is_refused() -> None:
         ("v1\n{}\n{}\n{}", CorruptObject, "it has offsets of 2 sources instead of one"),
         ("v1\n{}\n{", CorruptObject, "its offset is no JSON"),
         ("v1\n{}\n5", CorruptObject, "its offset is '5'"),
-        ('v1\n{}\n{"row":5}', CorruptObject, "it is not an offset of this source"),
+        ('v1\n{}\n{"row":5}', InvalidOption, "that of a query with another source: its offset is {'row': 5}"),
+        ('v1\n{}\n{"t":{"0":5}}', InvalidOption, "that of a query that read Kafka"),
     ],
 )
 def test_a_checkpoint_that_is_not_of_such_a_query_is_refused(text: str, error: type, message: str) -> None:

@@ -201,6 +201,8 @@ def test_each_run_of_parquet_segments_of_a_partition_is_read_by_spark(spark, tmp
     assert scans(frame) == (1, 2)  # partition 0 has gaps before and between its runs
     found = sorted((row.partition, row.offset, int(row.value)) for row in frame.collect())
     assert found == [*((0, n, n) for n in range(5, 45)), *((1, n, n) for n in range(20))]
+    begins_in_the_first_file = pyspark_log.replay(spark, log.path, "t", {0: 15}, {0: 50})
+    assert sorted(row.offset for row in begins_in_the_first_file.collect()) == list(range(15, 50))
 
 
 def test_a_file_that_is_lost_is_an_error_also_if_the_session_ignores_missing_files(spark, tmp_path):

@@ -1,6 +1,8 @@
 """What a streaming write does: every mode that it has, in order, and with a Kafka job's own options."""
 
+import itertools
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -62,6 +64,47 @@ def test_dead_letters_of_a_micro_batch_that_is_written_again_are_in_the_log_once
         assert [row.value for row in log.read(subscribe="dead").collect()] == [b"b:2"]
         assert log.rows("out") == 2
         (log.folder / "checkpoint" / "commits" / "0").unlink()  # as if the driver had been killed before
+
+
+@pytest.fixture
+def new_drivers(spark):
+    """A function that begins with Spark's planners anew, as a restarted driver does: they know no log yet."""
+    name = "spark.sql.planner.pythonExecution.memory"
+    memory = itertools.count(2000)
+    yield lambda: spark.conf.set(name, next(memory))  # Spark has a process for each set of settings
+    spark.conf.unset(name)
+
+
+@pytest.mark.on_disk("it moves the folder of the log")
+def test_a_query_whose_disk_is_not_mounted_fails_and_continues_when_it_is(log, tmp_path, new_drivers):
+    mount, away = tmp_path / "mount" / "log", tmp_path / "away"
+    mount.mkdir(parents=True)
+
+    def batch(value):
+        new_drivers()
+        log.append("t", {0: [value] * 50})
+        writer = log.stream(subscribe="t", startingOffsets="earliest").select("value").writeStream
+        writer = writer.format("pyspark_log").option("topic", "out").option("checkpointLocation", f"{tmp_path}/c")
+        writer.trigger(availableNow=True).start(str(mount)).awaitTermination()
+
+    batch(b"0")
+    mount.rename(away)
+    mount.mkdir()
+    with refused() as shown:
+        batch(b"1")
+    assert f"NoCluster: there is no log at {mount}, and the query with the checkpoint {tmp_path}/c has" in shown.text
+    # A query whose checkpoint cannot be read knows its batches by their numbers.
+    shutil.rmtree(tmp_path / "c" / "sinks")
+    new_drivers()
+    with refused() as shown:
+        batch(b"2")
+    assert f"NoCluster: there is no log at {mount}: check the address, and whether its disk is mounted" in shown.text
+    assert not list(mount.iterdir())
+    mount.rmdir()
+    away.rename(mount)
+    batch(b"3")
+    rows = log.spark.read.format("pyspark_log").option("subscribe", "out").load(str(mount)).collect()
+    assert [row.value for row in rows] == [b"0"] * 50 + [b"1"] * 50 + [b"2"] * 50 + [b"3"] * 50
 
 
 def test_update_mode_is_refused_by_spark(log):

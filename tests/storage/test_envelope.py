@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.envelope import HEADER_BYTES, seal, unseal
+from pyspark_log_storage.envelope import HEADER_BYTES, is_misplaced, is_whole, seal, unseal
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat
 
 MAGIC = b"PLXX"
@@ -84,3 +84,42 @@ def test_a_newer_version_is_distinguished_from_damage():
 
 def test_an_older_version_is_read():
     assert unseal(MAGIC, 3, seal(MAGIC, 2, b"body"), "x") == b"body"
+
+
+PLACE = "topics/t/1/journal/entries/00000000000000000003"
+PLACED = seal(MAGIC, 2, b"some body", PLACE)
+
+
+def test_an_object_with_a_place_is_damaged_under_any_other_key():
+    other = PLACE[:-1] + "4"
+    assert unseal(MAGIC, 2, PLACED, "x", PLACE) == unseal(MAGIC, 2, PLACED, "x") == b"some body"
+    with pytest.raises(CorruptObject, match=f"the object .*it was written as {PLACE}"):
+        unseal(MAGIC, 2, PLACED, "the object", other)
+    assert (is_whole(PLACED), is_whole(PLACED, PLACE), is_whole(PLACED, other)) == (True, True, False)
+    assert (is_misplaced(PLACED, PLACE), is_misplaced(PLACED, other)) == (False, True)
+    assert not is_misplaced(PLACED[:-1], other), "it is damaged"
+
+
+def test_an_object_without_a_place_may_have_any_key():
+    assert unseal(MAGIC, 1, SEALED, "x", PLACE) == b"some body"
+    assert is_whole(SEALED, PLACE)
+    assert not is_misplaced(SEALED, PLACE)
+
+
+def test_the_layout_with_a_place_is_as_drawn():
+    assert PLACED[:12] == b"PLXX" + b"\2\0" + bytes([len(PLACE), 0, len(PLACE) + 9, 0, 0, 0])
+    assert PLACED[16:] == PLACE.encode() + b"some body"
+
+
+@pytest.mark.parametrize("byte", range(len(PLACED)))
+def test_every_changed_byte_of_an_object_with_a_place_is_noticed(byte):
+    with pytest.raises(CorruptObject):
+        unseal(MAGIC, 2, flipped(PLACED, byte, byte % 8), "x", PLACE)
+
+
+def test_a_place_that_is_longer_than_the_object_is_damage():
+    forged = bytearray(seal(MAGIC, 2, b"body"))
+    forged[6] = 200
+    forged[12:16] = crc32c(bytes(forged[:12] + forged[16:])).to_bytes(4, "little")
+    with pytest.raises(CorruptObject, match="its place has 200 bytes"):
+        unseal(MAGIC, 2, bytes(forged), "x")

@@ -1,6 +1,7 @@
 """The local store under races, kills and lost answers: an object is stored whole or not at all."""
 
 import errno
+import fcntl
 import os
 import signal
 import sys
@@ -240,3 +241,27 @@ class TestLinks:
         with pytest.raises(StoreUnfit):
             local.create("a", b"")
         assert temporaries(local) == []
+
+
+def test_on_macos_bytes_are_flushed_to_the_disk_itself_and_a_mount_that_cannot_flushes_what_it_can(
+    tmp_path, monkeypatch
+):
+    """macOS has no fdatasync, and fcntl with F_FULLFSYNC instead."""
+    store, calls = LocalStore(str(tmp_path)), []
+    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", lambda _, call: calls.append(call))
+    assert store.create("a", b"1")
+    writer = store.open_write("b")
+    writer.write(b"2")
+    writer.close()
+    assert calls == [51, 51]
+
+    def unknown(*_):
+        raise OSError(errno.ENOTSUP, "unknown")
+
+    fsync = os.fsync
+    monkeypatch.setattr(fcntl, "fcntl", unknown)
+    monkeypatch.setattr(os, "fsync", lambda fd: calls.append("fsync") or fsync(fd))
+    assert store.create("c", b"3")
+    assert calls[2:] == ["fsync", "fsync"]  # the file, and the folder of its name

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from pyspark_log import Consumer, Producer
-from pyspark_log.client.opening import own_log
+from pyspark_log.client.opening import open_log, own_log
 from pyspark_log_coordinator.commit.inline_maintenance import clean_up
 from pyspark_log_storage.errors import StoreRefused
 from pyspark_log_storage.s3 import S3Store
@@ -35,6 +35,7 @@ class Guarded:
         self.url = f"s3://{self.bucket}/{uuid.uuid4().hex}"
         key, secret = ceph_server.GUEST
         self.guest = {"key": key, "secret": secret, "endpoint_url": server.endpoint}
+        open_log(self.url, StorageOptions.given(server.options), create=True)
         with Producer(self.url, storage_options=server.options) as producer:
             for topic in ("mine", "other"):
                 producer.send(topic, b"first").result()

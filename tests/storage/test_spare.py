@@ -204,3 +204,32 @@ def test_without_its_disk_no_folder_is_created_for_a_spare(tmp_path):
     with pytest.raises(StoreError):
         store.create_unflushed(SPARE, WHOLE)
     assert list(tmp_path.iterdir()) == []
+
+
+NEXT = f"{JOURNAL}entries/00000000000000000002"
+PLACED, PLACED_NEXT = (seal(b"PLJE", 2, b"an entry", of) for of in (OBJECT, NEXT))
+
+
+def test_an_object_that_was_written_for_another_key_is_read_from_its_spare_and_the_other_way_round():
+    store = MemoryStore()
+    store.create(OBJECT, PLACED)
+    spare.add(store, JOURNAL, OBJECT, PLACED)
+    for key in (OBJECT, SPARE):
+        store.put(key, PLACED_NEXT)
+        assert read(store) == PLACED
+        assert [each.key for each in faults(store)] == [key]
+        store.put(key, PLACED)
+    store.delete(OBJECT)
+    store.put(SPARE, PLACED_NEXT)
+    assert (read(store), spare.is_astray(store, JOURNAL, OBJECT)) == (None, True)
+
+
+def test_an_object_without_an_intact_spare_is_damaged_if_it_was_written_for_another_key():
+    store = MemoryStore()
+    store.create(OBJECT, PLACED)
+    store.create(NEXT, PLACED)
+    assert list(spare.damaged(store, JOURNAL, f"{JOURNAL}entries/")) == [(NEXT, PLACED)]
+    assert (spare.is_astray(store, JOURNAL, NEXT), spare.is_astray(store, JOURNAL, OBJECT)) == (True, False)
+    spare.add(store, JOURNAL, NEXT, PLACED_NEXT)
+    assert list(spare.damaged(store, JOURNAL, f"{JOURNAL}entries/")) == []
+    assert not spare.is_astray(store, JOURNAL, NEXT)

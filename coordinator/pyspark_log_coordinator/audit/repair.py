@@ -1,7 +1,8 @@
 """Repair of a topic without loss.
 
 indexes       of whole segments are rebuilt
-journal       objects that are missing or damaged are restored from their spares
+journal       objects that are missing or damaged are restored from their spares, or from the other journal nodes
+checkpoints   that are damaged are written again
 copies        that are damaged or missing are copied again from another node. A damaged copy is replaced only after a
               whole one was read and, if other holders suffice (`damage`), after the journal stopped counting it
 """
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
 from pyspark_log_coordinator.journal import spare_repair
+from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 
@@ -37,6 +40,7 @@ def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:
     state = handle.refresh()
     for file in replica_file.all_files(handle):
         repairs.file(state, file)
+    repairs.checkpoints(state)
     return [*spare_repair.repair(handle.journal, contents=True), *repairs.made]
 
 
@@ -67,6 +71,18 @@ class _Repairs:
             with contextlib.suppress(LogError, AllCopiesFailed):
                 # A missing file may return with a disk that is not mounted: it must not be replaced then.
                 self._copy_again(file, name, sources, replace=isinstance(wrong, CorruptObject))
+
+    def checkpoints(self, state: Topic) -> None:
+        """Write the damaged checkpoints again."""
+        folder = layout.topic_folder(self._handle.name, self._handle.topic_id)
+        for name, store in self._copies.stores.items():
+            with contextlib.suppress(LogError):  # the node does not answer
+                bad = [key for key, _ in checkpoint_files.damaged(store, folder, state, name)]
+                description = topic_description.encode(topic_description.of(self._handle)) if bad else None
+                wanted = checkpoint_files.contents(state, name, description) if bad else {}
+                checkpoint_files.write(store, folder, {key: wanted[key] for key in bad})
+                for key in bad:
+                    self._add(f"{folder}{key}", name)
 
     def _copy_again(self, file: ReplicaFile, name: NodeId, sources: Sequence[Store], *, replace: bool) -> None:
         """Put a whole copy in the place of a bad one."""

@@ -7,12 +7,14 @@ replicas      LEO, HW, ISR and leader against the files that each node holds
 segments      on every holder: each chunk's checksum and rows, the index against the .log, both against the journal, and
               the same bytes on all holders
 append files  on every holder: each unrolled chunk's checksum and rows
+checkpoints   on every node: whole, of this topic, and no other leader epochs than the journal's
 orphans       files that no entry names; these are no fault
+journals' objects   each on each store: whole, and written for the key under which it is
 spares        those of the journal that are missing or damaged; no fault either: a process may die before it writes one
 cluster       its journal in the same way, topic folders that it does not know, and journal nodes that do not answer
 
-Of a journal on several stores the decided entries are read, not each store's copy. Entries older than the newest
-snapshot may be missing because the journal was trimmed.
+Of a journal on several stores the decided entries are read, and the objects on each store are checked. Entries older
+than the newest snapshot may be missing because the journal was trimmed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import msgspec
 from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
 from pyspark_log_coordinator.journal import spare_repair
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
+from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync.replica_file import check_segment
@@ -223,6 +225,7 @@ class _Audit:
             self._report.findings.append(Finding(f"node {name!r}", self._copies.missing[name].message, node=name))
         for name, store in self._copies.stores.items():
             try:
+                self._checkpoints(name, store)
                 found = topic_cleanup.orphans(store, self._handle)
             except LogError as error:
                 if self._copies.is_single:
@@ -230,6 +233,13 @@ class _Audit:
                 self._report.findings.append(Finding(f"node {name!r}", error.message, node=name))
             else:
                 self._report.orphans += found if self._copies.is_single else [f"node {name}: {key}" for key in found]
+
+    def _checkpoints(self, name: NodeId, store: Store) -> None:
+        folder = layout.topic_folder(self._handle.name, self._handle.topic_id)
+        for key, error in checkpoint_files.damaged(store, folder, self._state, name):
+            node = None if self._copies.is_single else name
+            where = f"checkpoint {folder}{key}" if node is None else f"node {name!r}, checkpoint {folder}{key}"
+            self._report.findings.append(Finding(where, str(error), repairable=True, node=node))
 
 
 def verify_cluster(log: Log) -> Report:
@@ -257,10 +267,12 @@ def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
             yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
         else:
             report.damaged_spares.append(f"{url}/{fault.key}")
+    for each in spare_repair.damage(journal):
+        yield Finding(f"journal object {each.url}/{each.key}", each.detail, repairable=each.is_repairable)
     # Listed before the refresh: an entry that the refresh does not reach is after a hole.
     later = list(journal.entries.numbers_after(journal.number))
     journal.refresh()
-    if any(number > journal.number for number in later):
+    if any(number > journal.number for number in later) and journal.entries.newest_after(journal.number):
         detail = f"it is missing, but entry {max(later)} exists: all decisions from it on are lost"
         yield Finding(journal.entries.name(journal.number + 1), detail)
     last: dict[str, int] = {}

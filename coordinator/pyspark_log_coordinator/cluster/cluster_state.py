@@ -8,7 +8,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.groups import GroupRecord
 from pyspark_log_coordinator.cluster.journal_generations import Journals
-from pyspark_log_coordinator.cluster.nodes import FormerNode, Node
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode, Node
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import UnknownTopic
@@ -38,6 +38,13 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     former_nodes: tuple[FormerNode, ...] = ()
     journals: Journals = Journals()
     groups: dict[str, GroupRecord] = {}
+    addresses: tuple[str, ...] = ()
+    """The addresses of the root at which the log acts on its other nodes. Empty as long as the root is all there is."""
+
+    @property
+    def has_nodes_elsewhere(self) -> bool:
+        """Whether the cluster has nodes besides the one at its root."""
+        return any(each.url != AT_THE_ROOT for each in self.nodes.values())
 
     def journal_ids(self) -> dict[str, str]:
         """Return what each journal belongs to, such as "topic 't'", by the topic's id or the journal's."""

@@ -118,6 +118,11 @@ def evolve(journals: Journals, ids: Sequence[str], event: Event) -> Journals:
     return Journals(event.generation, event.nodes, event.previous, waiting)
 
 
+def replaced(present: Sequence[JournalNode], nodes: Mapping[NodeId, Node]) -> list[NodeId]:
+    """Return the journal nodes of `present` whose stores were replaced: they do not vote until the journals migrate."""
+    return [each.node for each in present if each.node in nodes and nodes[each.node].incarnation != each.incarnation]
+
+
 def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[JournalNode, ...]:
     """Return the nodes as journal nodes. Raise `InvalidOption` if they cannot hold journals."""
     if len(set(ids)) != len(ids):

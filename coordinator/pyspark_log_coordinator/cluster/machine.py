@@ -6,6 +6,8 @@
     CreateTopic    -> TopicCreated
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
     CreateGroup    -> GroupCreated
+    RecordAddress  -> AddressesSet                     the first time that the log acts on a node besides its root
+    MoveCluster    -> AddressesSet                     a copy of the root, which was moved, is the log now
 
 The commands about nodes are in `nodes`, those that migrate the journals in `journal_generations`.
 
@@ -66,6 +68,8 @@ class RestoreCluster(msgspec.Struct, frozen=True):
     found: ClusterRestored
     journal_nodes: JournalNodes | None = None
     """The journal nodes, if the journals are on several stores."""
+    groups: tuple[groups.GroupRecord, ...] = ()
+    """The groups, if they are known: a rebuild does not find them."""
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
@@ -89,6 +93,19 @@ class RemoveTopic(msgspec.Struct, frozen=True):
     topic_id: str
 
 
+class RecordAddress(msgspec.Struct, frozen=True):
+    """Record the address of the cluster root, unless one is known at which the cluster has other nodes."""
+
+    url: str
+
+
+class MoveCluster(msgspec.Struct, frozen=True):
+    """Make this the address of the cluster root; with `keep` besides those that are known."""
+
+    url: str
+    keep: bool = False
+
+
 class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The cluster exists."""
 
@@ -102,6 +119,12 @@ class ClusterRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, fo
     nodes: tuple[Node, ...]
     former_nodes: tuple[FormerNode, ...]
     topics: tuple[TopicRecord, ...]
+
+
+class AddressesSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """These are the addresses of the cluster root. At any other the log is a copy."""
+
+    addresses: tuple[str, ...]
 
 
 class TopicCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -125,6 +148,8 @@ Command = (
     | CreateTopic
     | RemoveTopic
     | CreateGroup
+    | RecordAddress
+    | MoveCluster
 )
 Event = (
     ClusterStarted
@@ -134,6 +159,7 @@ Event = (
     | TopicCreated
     | TopicRemoved
     | GroupCreated
+    | AddressesSet
 )
 
 
@@ -148,6 +174,7 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             begun = command.journal_nodes
             if begun is not None and begun.generation > 1:
                 events.append(JournalMigrationStarted(begun.generation, begun.nodes, ()))
+            events += map(GroupCreated, command.groups)
             return [] if state.cluster_id else events
         case RemoveNode():
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
@@ -162,8 +189,15 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             return [TopicRemoved(command.name)] if known is not None and known.topic_id == command.topic_id else []
         case CreateGroup():
             return list(groups.decide(state.groups, command, now))
+        case RecordAddress():
+            return list(_record(state, command.url))
+        case MoveCluster():
+            kept = tuple(each for each in state.addresses if command.keep and each != command.url)
+            return [] if state.addresses == (*kept, command.url) else [AddressesSet((*kept, command.url))]
         case _:
-            return list(nodes.decide(state.nodes, state.former_nodes, command))
+            changes = nodes.decide(state.nodes, state.former_nodes, command)
+            recorded = _record(state, command.root) if isinstance(command, AddNode) and changes else []
+            return [*recorded, *changes]
 
 
 def evolve(state: Cluster, event: Event) -> Cluster:
@@ -192,11 +226,19 @@ def evolve(state: Cluster, event: Event) -> Cluster:
                 raise ValueError(f"topic {event.name!r} is removed, but does not exist")
             topics = {name: topic for name, topic in state.topics.items() if name != event.name}
             return msgspec.structs.replace(state, topics=topics)
+        case AddressesSet():
+            return msgspec.structs.replace(state, addresses=event.addresses)
         case GroupCreated():
             return msgspec.structs.replace(state, groups=groups.evolve(state.groups, event))
         case _:
             present, former = nodes.evolve(state.nodes, state.former_nodes, event)
             return msgspec.structs.replace(state, nodes=present, former_nodes=former)
+
+
+def _record(state: Cluster, url: str) -> list[AddressesSet]:
+    """Return the event that the root is at `url`. A root without other nodes may have been moved since it had some."""
+    is_known = not url or url in state.addresses or (state.has_nodes_elsewhere and state.addresses)
+    return [] if is_known else [AddressesSet((url,))]
 
 
 def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
@@ -216,7 +258,10 @@ def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
         )
     replicas = _assign(state, command)
     topic_config.check_min_insync(command.name, command.config, len(replicas[0]))
-    return TopicRecord(command.name, command.topic_id, now, command.config, replicas, command.schemas)
+    config = command.config
+    if config.key_column:
+        config = topic_config.with_key_column(command.name, config, command.schemas)
+    return TopicRecord(command.name, command.topic_id, now, config, replicas, command.schemas)
 
 
 def _assign(state: Cluster, command: CreateTopic) -> tuple[tuple[NodeId, ...], ...]:
@@ -272,7 +317,9 @@ __all__ = [
     "CreateTopic",
     "FenceNode",
     "FinishJournalMigration",
+    "MoveCluster",
     "Node",
+    "RecordAddress",
     "RemoveNode",
     "RemoveTopic",
     "RenewNode",

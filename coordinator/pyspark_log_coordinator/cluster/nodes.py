@@ -54,6 +54,8 @@ class AddNode(msgspec.Struct, frozen=True):
     """Let a node join. Its store was tested and has the marker."""
 
     node: Node
+    root: str = ""
+    """The address of the cluster root, as the caller knows it; empty if the journals are on several nodes."""
 
 
 class FenceNode(msgspec.Struct, frozen=True):

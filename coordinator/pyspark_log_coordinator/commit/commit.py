@@ -22,7 +22,17 @@ from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import LogError, NotEnoughReplicas, OutcomeUnknown, UnknownTopic
+from pyspark_log_storage.errors import (
+    BatchMismatch,
+    InvalidRecord,
+    LogError,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    OutcomeUnknown,
+    ProducerFenced,
+    StaleFile,
+    UnknownTopic,
+)
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.inbox import Inbox
@@ -32,6 +42,17 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_coordinator.topic.machine import Command, Topic
+
+
+_CERTAIN = (
+    BatchMismatch,
+    InvalidRecord,
+    NotEnoughReplicasAfterAppend,
+    OutcomeUnknown,
+    ProducerFenced,
+    UnknownTopic,
+)
+"""Errors that are true of a batch, whichever process may have appended it."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -53,24 +74,27 @@ def commit(
 ) -> dict[int, tuple[int, int]]:
     """Append a batch to the topic in one journal entry; return once the promise of `acks` is kept.
 
-    Return the first offset and the end of the batch's rows, by partition. For a replay these are the rows of the same
-    files that are not in segments yet. The handle has just been refreshed. Raises `UnknownTopic` if the topic was
-    created again since the files were staged, and what `sequencing.decide` and `Journal.submit` raise.
+    Return the first offset and the end of the batch's rows, by partition. For a replay these are what the log remembers
+    of a producer that expires, else the rows of the same files that are not in segments yet. The handle has just been
+    refreshed. Raises `UnknownTopic` if the topic was created again since the files were staged, and what
+    `sequencing.decide` and `Journal.submit` raise. If an attempt may have appended the batch, other errors than those
+    in `_CERTAIN` become `OutcomeUnknown`.
     """
     if any(file.topic_id != handle.topic_id for file in batch.files):
         name = handle.name
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
     # A process of a version without such batches must not commit a batch that must begin at some offset.
     inbox = None if batch.claim is None or batch.begins is not None else handle.inbox
+    attempt = _Attempt(handle, batch, policy.session_timeout_ms, inbox)
     try:
-        outcome = retry(handle.log.environment, policy, _Attempt(handle, batch, policy.session_timeout_ms, inbox))
+        outcome = retry(handle.log.environment, policy, attempt)
     except LogError as error:
-        if inbox is not None and inbox.is_used and error.retriable:
-            raise OutcomeUnknown(
-                f"topic {handle.name!r}: another process may still append the batch: {error}; send it again under the "
-                "same identity, or look for its rows"
-            ) from error
-        raise
+        if not attempt.may_have_appended or isinstance(error, _CERTAIN):
+            raise
+        raise OutcomeUnknown(
+            f"topic {handle.name!r}: the batch may be in the log, or another process may still append the batch: "
+            f"{_reason(error)}; send it again under the same identity, or look for its rows"
+        ) from error
     finally:
         if inbox is not None:
             inbox.withdraw()
@@ -99,6 +123,11 @@ class _Attempt:
         self._command: CommitBatch | None = None
         self._outcome: Outcome[Topic] | None = None
         """The outcome of the first submission that was not refused."""
+
+    @property
+    def may_have_appended(self) -> bool:
+        """Whether the batch may be in the log although an attempt has failed."""
+        return self._outcome is not None or (self._inbox is not None and self._inbox.is_used)
 
     def __call__(self) -> Outcome[Topic]:
         handle, batch = self._handle, self._batch
@@ -141,6 +170,13 @@ class _Attempt:
         return CommitBatch(batch.claim, files, batch.acks, swaps, batch.begins)
 
 
+def _reason(error: LogError) -> str:
+    """Return why nothing is known of a batch. The advice in a `StaleFile` is for one that nobody can have appended."""
+    if isinstance(error, StaleFile):
+        return "its process waited longer than orphan.retention.ms, and the log has forgotten the producer since then"
+    return str(error)
+
+
 def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
     """Probe the nodes, and elect leaders in the place of unreachable ones if their time-out has passed."""
     if commit_catch_up.has_several_nodes(handle.journal.state):
@@ -148,25 +184,28 @@ def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
 
 
 def _offsets(batch: Batch, outcome: Outcome[Topic]) -> dict[int, tuple[int, int]]:
-    sequenced = sum(isinstance(event, BatchSequenced) for event in outcome.events)
-    if sequenced != 1:  # it is a replay, or the entry has batches of other processes after it
+    if not any(isinstance(event, BatchSequenced) for event in outcome.events):
         return _offsets_of_replay(batch, outcome.state)
     rows = _rows(batch)
-    # The state is the one after the batch's own entry, so its rows are the last ones.
+    # The state is the one after the batch's own events, so its rows are the last ones.
     ends = {partition: outcome.state.partitions[partition].log_end for partition in sorted(rows)}
     return {partition: (end - rows[partition], end) for partition, end in ends.items()}
 
 
 def _offsets_of_replay(batch: Batch, state: Topic) -> dict[int, tuple[int, int]]:
-    """Return the offsets of the rows of a batch that are found by the names of its files.
+    """Return the offsets of the rows of a batch that its producer's claim, or the names of its files, tell.
 
-    A partition of which a part has been rolled is left out.
+    Without the claim a partition of which a part has been rolled is left out.
     """
+    rows, claim = _rows(batch), batch.claim
+    known = None if claim is None else state.producers.get(claim.producer)
+    if claim and known and known.batch_id == claim.batch_id and known.begins is not None:
+        return {partition: (begin, begin + rows[partition]) for partition, begin in sorted(known.begins.items())}
     names = {staged.file.name for staged in batch.files}
     numbers = {state.first_file + index for index, file in enumerate(state.files) if file.name in names}
     if not numbers:
         return {}
-    rows, found = _rows(batch), {}
+    found = {}
     for partition in sorted(rows):
         chunks = [chunk for chunk in state.partitions[partition].chunks if chunk.file in numbers]
         if chunks and chunks[-1].end_offset - chunks[0].base_offset == rows[partition]:

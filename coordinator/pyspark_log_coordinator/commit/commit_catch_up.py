@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_probe import has_newest
@@ -30,7 +32,7 @@ from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.node import require_marker, require_written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.batch import Acks, SequencedFile
@@ -78,7 +80,10 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
     ends = {} if acks != "all" or command.claim is None else _uncommitted(state, command.claim)
     if acks == "all" and not ends:
         return
-    waiting = state.partitions if acks != "all" else [state.partitions[number] for number in ends]
+    if acks != "all":
+        waiting = [partition for _, partition in state.partitions.where(_HAS_UNCOMMITTED)]
+    else:
+        waiting = [state.partitions[number] for number in ends]
     behind = {node for each in waiting for node in _behind(each)} - set(state.fenced)
     for node in sorted(behind - set(log.missing_nodes)):
         if acks == "all" or not _is_followed(handle, node):
@@ -99,13 +104,20 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
 
 def has_uncommitted(state: Topic) -> bool:
     """Return whether some rows are above the high watermark."""
-    return any(each.high_watermark < each.log_end for each in state.partitions)
+    return True in state.partitions.facts(_HAS_UNCOMMITTED)
+
+
+def _has_uncommitted(partition: Partition, _: object) -> bool:
+    return partition.high_watermark < partition.log_end
+
+
+_HAS_UNCOMMITTED: Fact[bool] = Fact(_has_uncommitted, any)
 
 
 def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
     """Return the end of a batch's rows in each partition in which they are not committed."""
     ends: dict[int, int] = {}
-    for number, partition in enumerate(state.partitions):
+    for number, partition in state.partitions.where(_HAS_UNCOMMITTED):
         for chunk in partition.chunks_between(partition.high_watermark, partition.log_end):
             file = state.file(chunk.file)
             if (file.producer, file.batch_id) == (claim.producer, claim.batch_id):
@@ -197,13 +209,28 @@ def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
         logs.warning("node %(node)r is behind in topic %(topic)r: %(error)s", node=node, topic=handle.name, error=error)
 
 
-_reached: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, int]] = weakref.WeakKeyDictionary()
+_reached: weakref.WeakKeyDictionary[TopicHandle, Mapping[NodeId, int]] = weakref.WeakKeyDictionary()
 """The sum of each node's LEOs after this process last copied to followers."""
 
 
-def _log_end_offsets(state: Topic) -> dict[NodeId, int]:
+def _log_end_offsets(state: Topic) -> Counter[NodeId]:
     """Return the sum of each node's LEOs."""
-    return {node: sum(each.log_end_offsets.get(node, 0) for each in state.partitions) for node in state.incarnations}
+    of_blocks = state.partitions.facts(_LOG_END_OFFSETS)
+    return _sums(of_blocks)
+
+
+def _log_end_offsets_of(partition: Partition, _: object) -> Mapping[NodeId, int]:
+    return partition.log_end_offsets
+
+
+def _sums(of_each: Sequence[Mapping[NodeId, int]]) -> Counter[NodeId]:
+    total: Counter[NodeId] = Counter()
+    for ends in of_each:
+        total.update(ends)
+    return total
+
+
+_LOG_END_OFFSETS: Fact[Counter[NodeId]] = Fact(_log_end_offsets_of, _sums)
 
 
 def _is_followed(handle: TopicHandle, node: NodeId) -> bool:

@@ -15,14 +15,16 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.replication.reassignment import IS_REASSIGNING
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.partition import NodeId, Partition
 
 NOW_SECONDS = 10.0
 """How long a refused commit copies to one node before it is retried."""
@@ -67,7 +69,7 @@ def _may_have_follower(handle: TopicHandle, node: NodeId) -> bool:
     Segments do not say when they were made, so a node that lacks one counts as having no follower; so does a node that
     lacks nothing and is not in sync. A node that a partition is being reassigned to is left to the reassignment.
     """
-    if any(node in partition.adding for partition in handle.journal.state.partitions):
+    if any(node in partition.adding for _, partition in handle.journal.state.partitions.where(IS_REASSIGNING)):
         return True
     missing = file_holders.missing(handle.journal.state, node)
     if missing.segments or not missing.files:
@@ -79,8 +81,19 @@ def _may_have_follower(handle: TopicHandle, node: NodeId) -> bool:
 def _out_of_sync(handle: TopicHandle) -> list[NodeId]:
     """Return the replicas that could be in sync again: reachable when nodes were last probed, and not fenced."""
     state = handle.journal.state
-    out = {node for each in state.partitions for node in each.replicas if node not in each.isr}
+    out = frozenset().union(*state.partitions.facts(_OUT_OF_SYNC))
     return sorted(out - set(handle.log.missing_nodes) - set(state.fenced))
+
+
+def _not_in_isr(partition: Partition, _: object) -> frozenset[NodeId]:
+    return frozenset(partition.replicas).difference(partition.isr)
+
+
+def _together(of_each: list[frozenset[NodeId]]) -> frozenset[NodeId]:
+    return frozenset().union(*of_each)
+
+
+_OUT_OF_SYNC: Fact[frozenset[NodeId]] = Fact(_not_in_isr, _together)
 
 
 def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.topic.columns import EvolveSchema
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import schema
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 def describe_on_nodes(handle: TopicHandle) -> None:
     """Write the topic's schemas to its nodes, those that can be reached."""
     checkpoint_files.write_on_nodes(handle)
+
+
+def set_key(handle: TopicHandle, column: str) -> None:
+    """Make a column the topic's key.column unless it is. Raises `InvalidOption` if another one is."""
+    if handle.journal.state.config.key_column.lower() != column.lower():
+        handle.submit(AlterConfig({"key.column": column}))
 
 
 def evolve(handle: TopicHandle, columns: pa.Schema, *, relax: bool = False) -> bool:

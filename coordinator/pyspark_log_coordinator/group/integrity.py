@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.group import rebalance
-from pyspark_log_coordinator.group.lifecycle import GroupStarted
+from pyspark_log_coordinator.group.lifecycle import GroupRestored, GroupStarted
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.journal.journal_move import JournalMoved
@@ -29,7 +29,6 @@ _WAITING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 def check_entry(before: Group, events: list[Any], after: Group, number: int) -> None:
     """Raise if an entry, with these events, cannot lead from one state to the other. Only what is new is checked."""
-    del number
     begins = any(isinstance(each, GroupStarted) for each in events)
     if (
         before.started
@@ -44,6 +43,8 @@ def check_entry(before: Group, events: list[Any], after: Group, number: int) -> 
     for what in _NUMBERS:
         if getattr(after, what) < getattr(before, what):
             raise ValueError(f"{what} goes back from {getattr(before, what)} to {getattr(after, what)}")
+    if any(isinstance(each, GroupRestored) for each in events):
+        check_snapshot(after, number)
     _check(before, after)
 
 

@@ -1,7 +1,7 @@
 """The state machine of a group: one journal for each group, which takes the place of Kafka's group coordinator.
 
     command                         events
-    StartGroup, AlterGroupConfig, DeleteGroup          see `lifecycle`
+    StartGroup, AlterGroupConfig, DeleteGroup, RestoreGroup      see `lifecycle`
     JoinGroup, JoinTogether         see `joining`
     CompleteJoin, ExpireSync        see `rebalance`
     SyncGroup                       see `sync`
@@ -36,7 +36,9 @@ from pyspark_log_coordinator.group.lifecycle import (
     DeleteGroup,
     GroupConfigAltered,
     GroupDeleted,
+    GroupRestored,
     GroupStarted,
+    RestoreGroup,
     StartGroup,
 )
 from pyspark_log_coordinator.group.offsets import (
@@ -71,6 +73,8 @@ def decide(state: Group, command: Command, now: int) -> list[Any]:
         return list(journal_move.decide(state.journal_generation, command))
     if isinstance(command, StartGroup):
         return _start(state, command, now)
+    if isinstance(command, RestoreGroup):
+        return list(lifecycle.decide(state, command, now))
     assert state.started, "the journal begins before any other command"
     if state.state is GroupState.DEAD and not isinstance(command, DeleteGroup):
         raise UnknownGroup(
@@ -104,7 +108,7 @@ def evolve(state: Group, event: Event) -> Group:
             return joining.evolve(state, event)
         case WorkAssigned():
             return sync.evolve(state, event)
-        case GroupStarted() | GroupConfigAltered() | GroupDeleted():
+        case GroupStarted() | GroupConfigAltered() | GroupDeleted() | GroupRestored():
             return lifecycle.evolve(state, event)
         case JournalMoved():
             return msgspec.structs.replace(state, journal_generation=event.generation)

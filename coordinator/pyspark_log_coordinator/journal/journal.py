@@ -28,7 +28,7 @@ from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, Entry, Mani
 from pyspark_log_coordinator.journal.pace import Pace
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
+from pyspark_log_storage.errors import CopiedLog, CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
 from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
@@ -118,9 +118,19 @@ class Journal(Replay[S, C]):
         """
         return not self._opened or self._has_moved or self.entries.may_have(self.number + 1)
 
+    def look(self) -> S:
+        """Return the newest state at the least cost, for callers that poll. Raises as `refresh`.
+
+        On one store this is one request, by the name of the next entry. What that misses is found by a refresh, which
+        follows when the last one is `refresh_seconds` ago.
+        """
+        is_due = self._environment.monotonic() - self._looked >= self.entries.refresh_seconds
+        return self.refresh() if is_due or self.may_have_more else self.state
+
     def _refresh(self) -> S:
         end: int | None = None  # the newest entry that there was when this began, if one request tells
         ahead: dict[int, bytes] = {}  # entries that were read together
+        void = 0  # the newest snapshot, if it is none
         while True:
             if end is None and self._opened and not self._has_moved:
                 end = self.entries.end_after(self.number)
@@ -138,13 +148,15 @@ class Journal(Replay[S, C]):
                 end = None
             elif not is_end and (data := ahead.get(self.number + 1) or self.entries.read(self.number + 1)) is not None:
                 self._take(data)
-            elif not is_end and (newest := self.entries.newest_snapshot()) > self.number:
+            elif not is_end and (newest := self.entries.newest_snapshot()) > max(self.number, void):
                 # This process was suspended: the next entry, or one before it, has been trimmed.
                 known = self.number
                 self._opened = False
                 self._reset()
                 self.load_newest()
-                if self.number == known:
+                if self.number == known and self.is_void(newest):
+                    void = newest
+                elif self.number == known:
                     self.load(newest)  # it could not be read a moment ago, and nothing else leads further
                 self._opened = True
             else:
@@ -186,10 +198,12 @@ class Journal(Replay[S, C]):
         """Execute a command and return its outcome once it is durable.
 
         With an `inbox` the command, whose repetition must change nothing, may be carried out by another process. Then
-        the outcome has no events, and its state is the one after that entry. The events may be followed by those of
-        other processes' commands. Raises what `decide` raises, and `OutcomeUnknown` if it cannot be known whether the
-        entry was written.
+        the outcome is that of the repetition. If the entry also has other processes' commands, the outcome has neither
+        their events nor the state after them. Raises what `decide` raises, `CopiedLog` if the log is a copy, and
+        `OutcomeUnknown` if it cannot be known whether the entry was written.
         """
+        if self.place.refusal:
+            raise CopiedLog(self.place.refusal)
         backoff = _CONFLICT_BACKOFF_SECONDS
         may_be_late, losses = True, 0
         while True:
@@ -203,6 +217,7 @@ class Journal(Replay[S, C]):
                 self._pace.has_lost = losses > 0 or (inbox is not None and inbox.is_used)
                 return Outcome(self.number, self.state, [])
             after = self._after(events)  # before they are written: an entry that cannot be folded would end the journal
+            own = Outcome(self.number + 1, after, events)
             if inbox is not None and (inbox.is_used or self._pace.wants_a_look(self.number + 1)):
                 if losses or self._pace.has_lost:
                     inbox.put(self.place, self.number, command)
@@ -225,7 +240,7 @@ class Journal(Replay[S, C]):
                 self._looked = self._environment.monotonic()
                 self._pace.is_contended, self._pace.has_lost = False, losses > 0
                 self._write_snapshot_when_due()
-                return Outcome(self.number, self.state, events)
+                return own
             losses += 1
             if decided == mine:
                 self._opened = False  # this process was suspended, and its entry is void
@@ -302,8 +317,8 @@ class Journal(Replay[S, C]):
         """Begin the journal, of which nothing exists, with the entry of this number and its snapshot.
 
         It looks as if its older entries were trimmed. So it can replace one that was lost: a process that knows an
-        older entry of the lost one finds the snapshot. Raises `StoreError`, and `OutcomeUnknown` if another process
-        began the journal.
+        older entry of the lost one finds the snapshot. If an interrupted call has written an entry with the same
+        events, the call is finished. Raises `StoreError`, and `OutcomeUnknown` if the entry has other events.
         """
         self._reset()
         self.number = number - 1
@@ -311,10 +326,11 @@ class Journal(Replay[S, C]):
         events = self._machine.decide(self.state, command, self._environment.now_ms())
         after = self._after(events)
         mine = self._encode(events)
-        if self.entries.propose(number, mine) != mine:
+        decided = self.entries.propose(number, mine)
+        if decided != mine and self._decode(decided, self.entries.name(number)) != events:
             self._reset()
             raise OutcomeUnknown(f"{self.entries.name(number)} was written by another process; run this once at a time")
-        self._advance(mine, after)
+        self._advance(decided, after)
         self.create_snapshot()
         return Outcome(number, self.state, events)
 
@@ -344,6 +360,8 @@ class Journal(Replay[S, C]):
         `decided`: the hashes in the snapshot tell. Raises `OutcomeUnknown` if they do not go back so far.
         """
         newest = self.entries.newest_snapshot()
+        if newest >= number and self.is_void(newest):
+            newest = self.newest_intact_snapshot()
         if newest < number:
             return decided == mine
         hashes = self.read_snapshot(newest).hashes
@@ -360,11 +378,14 @@ class Journal(Replay[S, C]):
         nonce = self._environment.nonce()
         named = None
         if len(encoded) > journal_entry.INLINE_BYTES_MAX:
-            stored = manifest.encode(encoded)
-            named = ManifestName(born_name(self.number, nonce), digest(stored))
-            self.objects.create(manifest.key(self.folder, named.name), stored, manifest.decode)
+            name = born_name(self.number, nonce)
+            key = manifest.key(self.folder, name)
+            stored = manifest.encode(encoded, key)
+            named = ManifestName(name, digest(stored))
+            self.objects.create(key, stored, manifest.decode)
         raw = NO_EVENTS if named else msgspec.Raw(encoded)
-        return journal_entry.encode(Entry(nonce, self._environment.now_ms(), self.last_hash, raw, named))
+        entry = Entry(nonce, self._environment.now_ms(), self.last_hash, raw, named)
+        return journal_entry.encode(entry, journal_entry.place(self.folder, self.number + 1))
 
     def _take(self, data: bytes) -> None:
         """Fold the stored entry that follows the newest known one, or start again if that one has been trimmed."""

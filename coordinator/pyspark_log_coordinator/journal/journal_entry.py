@@ -1,11 +1,13 @@
 """A journal entry: the events of one decision.
 
-    <journal>/entries/<number, 20 digits>     envelope b"PLJE", version 1, body: msgpack array
+    <journal>/entries/<number, 20 digits>     envelope b"PLJE", version 2, body: msgpack array
         nonce       32 hex digits, unique to the attempt that wrote the entry
         time_ms     the writer's clock, for people
         previous    hash of the entry before (16 bytes), zeros for entry 1
         events      msgpack array of events, empty if they are in a manifest
         manifest    nil, or [name, hash] of the manifest object with the events
+
+Its place is that key, also if the entry is the value of a register. Version 1 had no place.
 
 Entries are created once and never replaced. The hash of an entry is the 16-byte BLAKE2b of its stored bytes, so each
 entry confirms all entries before it.
@@ -19,6 +21,7 @@ import msgspec
 
 from pyspark_log_storage import decoding
 from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.layout import entries, number
 from pyspark_log_storage.stored_names import BornName
 
 HASH_BYTES = 16
@@ -27,7 +30,7 @@ NO_EVENTS = msgspec.Raw(msgspec.msgpack.encode([]))
 INLINE_BYTES_MAX = 64 * 1024
 
 _MAGIC = b"PLJE"
-_VERSION = 1
+_VERSION = 2
 
 
 class ManifestName(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -55,12 +58,17 @@ def digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=HASH_BYTES).digest()
 
 
-def encode(entry: Entry) -> bytes:
+def place(journal: str, n: int) -> str:
+    """Return the place of entry `n`. `journal` is the journal's folder, and ends with "/"."""
+    return f"{entries(journal, 1)}{number(n)}"
+
+
+def encode(entry: Entry, place: str = "") -> bytes:
     """Return the entry's stored bytes."""
-    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(entry))
+    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(entry), place)
 
 
-def decode(data: bytes, name: str) -> Entry:
-    """Return the entry in `data`. Raises `CorruptObject`, `NewerFormat`."""
-    body = unseal(_MAGIC, _VERSION, data, name)
+def decode(data: bytes, name: str, place: str | None = None) -> Entry:
+    """Return the entry in `data`, which must have been written for `place`. Raises `CorruptObject`, `NewerFormat`."""
+    body = unseal(_MAGIC, _VERSION, data, name, place)
     return decoding.decode(_decoder.decode, body, name)

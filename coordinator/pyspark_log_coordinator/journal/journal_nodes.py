@@ -105,6 +105,20 @@ def read(store: Store) -> JournalNodes | None:
     return newest
 
 
+def recorded_urls(store: Store) -> frozenset[str]:
+    """Return the addresses in every list on a store, none if it has no list. Raises what `read` raises."""
+    if read(store) is None:
+        return frozenset()
+    keys = [JOURNAL_NODES, *(key for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES) if is_of_list(key))]
+    lists = (decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}") for key in keys)
+    return frozenset(url for each in lists for url in each.urls)
+
+
+def is_of_list(key: str) -> bool:
+    """Return whether `key` is that of a list."""
+    return key.startswith(JOURNAL_NODES) and is_of_cluster(key)
+
+
 def write(nodes: JournalNodes, store: Store) -> bool:
     """Write the list to a store, unless it has this or a newer one; return whether it was written.
 
@@ -116,6 +130,23 @@ def write(nodes: JournalNodes, store: Store) -> bool:
         return False
     key = JOURNAL_NODES if present is None else f"{JOURNAL_NODES}.{number(nodes.generation)}"
     return store.create(key, encode(nodes))
+
+
+def replace(nodes: JournalNodes, store: Store) -> bool:
+    """Make this the newest list on a store of a log that was moved; return whether it was not.
+
+    Only the addresses may differ from those of the list that it replaces. Raises what `read` raises.
+    """
+    present = read(store)
+    if present == nodes:
+        return False
+    is_first = present is None or (present.generation == nodes.generation and not _has_later_lists(store))
+    store.put(JOURNAL_NODES if is_first else f"{JOURNAL_NODES}.{number(nodes.generation)}", encode(nodes))
+    return True
+
+
+def _has_later_lists(store: Store) -> bool:
+    return any(map(is_of_list, store.list(CLUSTER_JOURNAL, JOURNAL_NODES)))
 
 
 def newest(stores: Sequence[Store], environment: Environment) -> JournalNodes | None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import msgspec
+
 from pyspark_log_coordinator.journal import manifest, registers, single_store, snapshot
 from pyspark_log_coordinator.journal.obsolete import obsolete_keys
 from pyspark_log_storage import layout, spare
+from pyspark_log_storage.envelope import is_misplaced, is_whole
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
 from pyspark_log_storage.store import is_object_store
 
@@ -34,6 +37,38 @@ def checked(check: Callable[[bytes, str], object]) -> Callable[[bytes, str], byt
         return data
 
     return decode
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A damaged object of a journal, without an intact spare, on one store."""
+
+    url: str
+    key: str
+    store: int
+    good: bytes | None
+    """The bytes that belong there, if other stores tell."""
+    is_astray: bool
+    """Whether the bytes are whole, and were written for another key."""
+    is_needless: bool
+    """Whether nothing is lost if it is deleted: there never was an object with that key, or the journal does not need
+    it."""
+
+    @property
+    def detail(self) -> str:
+        """What is wrong, for people."""
+        what = "it is a copy of another object" if self.is_astray else "it is damaged"
+        if self.good is not None:
+            return f"{what}; other stores have it intact"
+        if self.is_needless:
+            return f"{what}, and the journal does not need it"
+        if self.is_astray:
+            return f"{what}, and no other store tells what belongs here; until one does, this store has no say in it"
+        return f"{what}, and no intact copy is known; restore it from a backup"
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether `mend` undoes it."""
+        return self.good is not None or self.is_needless
 
 
 class OneStoreObjects:
@@ -70,6 +105,13 @@ class OneStoreObjects:
             folders.append(f"{self._journal}{spare.FOLDER}")
         yield from sorted({each for folder in folders for each in snapshot.numbers(self._store, folder)}, reverse=True)
 
+    def is_astray(self, key: str) -> bool:
+        """Return whether what is stored under a key was written for another one, and there never was an object here.
+
+        An object store, which has no spares, does not tell the latter. Of several stores a majority has each object.
+        """
+        return not is_object_store(self._store) and spare.is_astray(self._store, self._journal, key)
+
     def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
         """Return the missing objects, and damaged ones if `contents` are read, each with the URL of its store.
 
@@ -82,6 +124,24 @@ class OneStoreObjects:
         """Repair what `faults` finds; return what was repaired, for people."""
         return _repair(self._store, self._faults(oldest, contents=contents))
 
+    def damage(self, oldest: int) -> list[Damage]:
+        """Return the damaged objects that have no intact spare. Of several stores those that answer are read.
+
+        Of those that the snapshot of entry `oldest` makes obsolete, only what may be deleted.
+        """
+        obsolete = set(self._obsolete(oldest))
+        has_spares = not is_object_store(self._store)  # so that an entry that lacks one never was there
+        found = [
+            Damage(self._store.url, key, 0, None, *_needless(data, key, self._journal, of_entries=has_spares))
+            for folder in _folders(self._journal)
+            for key, data in spare.damaged(self._store, self._journal, folder)
+        ]
+        return [each for each in found if each.is_needless or each.key not in obsolete]
+
+    def mend(self, damage: Damage) -> None:
+        """Undo the damage, which must be repairable. Raises `StoreError`."""
+        _mend(self._store, damage)
+
     def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
         """Delete objects and entries older than an existing snapshot; return the number of deleted objects.
 
@@ -93,7 +153,7 @@ class OneStoreObjects:
         return len(obsolete)
 
     def _faults(self, oldest: int, *, contents: bool) -> Iterator[Fault]:
-        folders = (f"{self._journal}{kind}/" for kind in ("entries", "snapshots", "manifests"))
+        folders = _folders(self._journal)
         found = (spare.faults(self._store, self._journal, folder, contents=contents) for folder in folders)
         return _needed(itertools.chain.from_iterable(found), self._journal, set(self._obsolete(oldest)))
 
@@ -156,6 +216,10 @@ class MajorityObjects:
         self._members.require_majority(answers, f"the snapshots in {self._journal} cannot be listed")
         yield from sorted({number for numbers in _results(answers) for number in numbers}, reverse=True)
 
+    def is_astray(self, key: str) -> bool:
+        answers = self._ask(lambda store: store.exists(key), settled=self._members.is_majority)
+        return sum(each.result is False for each in answers) >= self._members.majority
+
     def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
         def faults_in(store: Store) -> list[tuple[str, Fault]]:
             return [(store.url, fault) for fault in self._faults(store, oldest, contents=contents)]
@@ -167,6 +231,53 @@ class MajorityObjects:
             return _repair(store, self._faults(store, oldest, contents=contents))
 
         return [each for made in self._ask_all(repair_in) for each in made]
+
+    def damage(self, oldest: int) -> list[Damage]:
+        """A register belongs there as a majority of the stores has it: nothing else can be decided in that ballot."""
+
+        def damaged_in(store: Store) -> list[tuple[str, bytes, bool]]:
+            obsolete = set(self._obsolete(store, oldest))
+            folders = _folders(self._journal, self._generation)
+            found = (spare.damaged(store, self._journal, folder) for folder in folders)
+            return [(key, data, key in obsolete) for key, data in itertools.chain.from_iterable(found)]
+
+        answers = self._ask(damaged_in, settled=self._members.is_majority)
+        damage = []
+        for answer in (each for each in answers if each.error is None):
+            for key, data, is_obsolete in answer.result:
+                is_astray, is_needless = _needless(data, key, self._journal)
+                if is_needless or not is_obsolete:
+                    good = None if is_obsolete else self._good(key)
+                    url = self._members.members[answer.store].store.url
+                    damage.append(Damage(url, key, answer.store, good, is_astray, is_needless))
+        return damage
+
+    def mend(self, damage: Damage) -> None:
+        def mend_in(store: Store) -> None:
+            if store.url == damage.url:
+                _mend(store, damage)
+
+        answers = self._ask(mend_in, settled=self._members.is_majority)
+        for each in answers:
+            if each.store == damage.store and each.error is not None:
+                raise each.error
+
+    def _good(self, key: str) -> bytes | None:
+        """Return the bytes that belong under a key, or None if the stores that answer do not tell."""
+        copies = [
+            data
+            for data in self._ask_all(lambda store: spare.read(store, self._journal, key))
+            if data is not None and is_whole(data, key)
+        ]
+        folder = layout.entries(self._journal, self._generation)
+        found = registers.parse(key.removeprefix(folder)) if key.startswith(folder) else None
+        if found is None:
+            return next(iter(copies), None)
+        contents = [registers.decode(found[1], data, key) for data in copies]
+        for content in contents:
+            if contents.count(content) >= self._members.majority:
+                return registers.encode(found[1], content, key)
+        return None
 
     def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
         """A store that does not answer, or lacks the snapshot, keeps its objects until the next time.
@@ -240,6 +351,29 @@ def _needed(faults: Iterable[Fault], journal: str, obsolete: set[str]) -> Iterat
     for fault in faults:
         if not (fault.is_missing and obsolete.intersection([fault.of, spare.key(journal, fault.of)])):
             yield fault
+
+
+def _folders(journal: str, generation: int = 1) -> list[str]:
+    """Return the folders of a journal's entries, snapshots and manifests."""
+    return [layout.entries(journal, generation), snapshot.folder(journal), manifest.key(journal, "")]
+
+
+def _needless(data: bytes, key: str, journal: str, *, of_entries: bool = False) -> tuple[bool, bool]:
+    """Return whether damaged bytes were written for another key, and whether these may be deleted.
+
+    A snapshot or manifest may: whoever opens a journal that needs it has met an error before. What lies in the place of
+    a register stays, because it shows that there may have been one; on one store, `of_entries` says whether.
+    """
+    is_astray = is_misplaced(data, key)
+    return is_astray, is_astray and (of_entries or not key.startswith(f"{journal}entries"))
+
+
+def _mend(store: Store, damage: Damage) -> None:
+    if damage.good is not None:
+        store.put(damage.key, damage.good)
+    else:
+        assert damage.is_needless
+        store.delete(damage.key)
 
 
 def _repair(store: Store, faults: Iterable[Fault]) -> list[str]:

@@ -11,6 +11,10 @@ FRESH_SECONDS, FRESH_SECONDS_REMOTE = 1.0, 10.0
 """For so long a process proposes the next entry without looking first; longer in an object store, where a look costs a
 request. Safety does not depend on it: it is only much shorter than the time in which the next slot could be trimmed.
 """
+REFRESH_SECONDS, REFRESH_SECONDS_REMOTE = 1.0, 60.0
+"""How often a process that polls refreshes a journal although its looks found nothing: they miss an entry of which only
+a copy is left, and what was trimmed while the process slept. In an object store the former cannot happen.
+"""
 LOOK_EVERY = 8
 """A process that meets no other looks into the inbox at every 8th entry, so that a fast one lets the others in."""
 _REQUESTS_OF_A_PROPOSAL = 3

@@ -29,7 +29,9 @@ class OneStore:
     generation = 1
     """The number of the list of stores, from 1. Each migration of the journals begins the next one."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, refusal: str = "") -> None:
+        """`refusal` is why nothing may be written here; empty if it may."""
+        self.refusal = refusal
         self.stores: Sequence[Store] = (store,)
         self._store = store
 
@@ -56,7 +58,8 @@ class SeveralStores:
 
     certain = False
 
-    def __init__(self, members: Members, generation: int = 1) -> None:
+    def __init__(self, members: Members, generation: int = 1, refusal: str = "") -> None:
+        self.refusal = refusal
         self.members = members
         self.generation = generation
         self.stores: Sequence[Store] = tuple(each.store for each in members.members)

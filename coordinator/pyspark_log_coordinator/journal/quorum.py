@@ -140,8 +140,7 @@ class Members:
         lasting = sum(not error.retriable for error in errors.values())
         for store in set(range(len(self))) - {each.store for each in answers}:
             errors[store] = self.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s")
-        facts = f"{what}: {len(errors)} of {len(self)} stores failed, and {must} must answer; "
-        facts += self.describe(errors)
+        facts = f"{len(errors)} of {len(self)} stores failed, and {must} must answer: {self.describe(errors)}; {what}"
         urls = ", ".join(self.members[store].store.url for store in sorted(errors))
         if lasting > len(self) - must:
             return StoreRefused(urls, "", f"{facts}. Repair a store")

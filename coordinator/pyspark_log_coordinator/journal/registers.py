@@ -3,11 +3,12 @@
     <journal>/entries/<number, 20 digits>.<ballot>          the vote: b"V" and the value, or b"N" (nil)
     <journal>/entries/<number, 20 digits>.<ballot>.claim    b"C" and the nonce of the attempt that claims the ballot
 
-Each is in an envelope b"PLRG", version 1. A value is a stored journal entry. A register is created once and never
-replaced; `paxos` has the rules for what is written and what is decided. All registers of a journal are in one folder,
-because a folder for each entry would cost a local store more flushes. In later generations of the journal's stores the
-folder is `entries.<generation>/`, so that a store in two generations keeps their registers apart. Each register has a
-spare (`spare`), so that a lost one is not filled with another value.
+Each is in an envelope b"PLRG", version 2, whose place is its key; version 1 had no place. Under another key it is
+damaged, neither a vote nor a claim of its store, which counts as silent in that slot. A value is a stored journal
+entry. A register is created once and never replaced; `paxos` has the rules for what is written and what is decided. All
+registers of a journal are in one folder, because a folder for each entry would cost a local store more flushes. In
+later generations of the journal's stores the folder is `entries.<generation>/`, so that a store in two generations
+keeps their registers apart. Each register has a spare (`spare`), so that a lost one is not filled with another value.
 
 **Trimmed slots.** A store deletes registers only when it has a newer snapshot itself. So a call that finds a register
 empty, or fills it, also reads that store's newest snapshot. If a value had been decided in the slot, one of the stores
@@ -23,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pyspark_log_coordinator.journal import paxos, snapshot
-from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, REFRESH_SECONDS
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, Task
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS, BACKLOG_MAX
 from pyspark_log_storage import spare
@@ -41,7 +42,7 @@ from pyspark_log_storage.layout import entries as entries_folder
 from pyspark_log_storage.layout import number as digits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.quorum import Members
@@ -50,21 +51,23 @@ if TYPE_CHECKING:
 _BACKOFF_SECONDS_MIN = 0.01
 _BACKOFF_SECONDS_MAX = 1.0
 _MAGIC = b"PLRG"
-_VERSION = 1
+_VERSION = 2
 _VALUE, _NIL, _CLAIM = b"V", b"N", b"C"
+BEHIND_ENTRIES = 3
+"""A store that has no votes of so many entries at the end of a journal is behind."""
 T = TypeVar("T")
 _NAME = re.compile(r"([0-9]{20})\.([0-9]+)(\.claim)?")
 
 
-def encode(register: Register, content: bytes) -> bytes:
+def encode(register: Register, content: bytes, place: str = "") -> bytes:
     """Return the stored bytes of a register with `content`: a nonce, a value, or `NIL`."""
     kind = _CLAIM if register.is_claim else _NIL if content == NIL else _VALUE
-    return seal(_MAGIC, _VERSION, kind + content)
+    return seal(_MAGIC, _VERSION, kind + content, place)
 
 
-def decode(register: Register, data: bytes, name: str) -> bytes:
-    """Return the content of a register. Raises `CorruptObject`, `NewerFormat`."""
-    body = unseal(_MAGIC, _VERSION, data, name)
+def decode(register: Register, data: bytes, name: str, place: str | None = None) -> bytes:
+    """Return the content of a register. Raises `CorruptObject`, also for another place, and `NewerFormat`."""
+    body = unseal(_MAGIC, _VERSION, data, name, place)
     kind, content = body[:1], body[1:]
     if kind not in {_VALUE, _NIL, _CLAIM}:
         raise NewerFormat(name, f"it has unknown content {kind!r}")
@@ -93,6 +96,7 @@ class Registers:
     loses_cheaply = False
     """Whether to propose for a slot that is filled costs no more than to read it first."""
     fresh_seconds = FRESH_SECONDS
+    refresh_seconds = REFRESH_SECONDS
 
     def __init__(
         self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
@@ -195,7 +199,8 @@ class Registers:
 
         def newest_in(store: Store) -> int:
             keys = store.list(self._folder, f"{self._folder}{digits(n)}~")
-            return max((slot_of(key.removeprefix(self._folder)) or 0 for key in keys), default=0)
+            found = [(slot, key) for key in keys if (slot := slot_of(key.removeprefix(self._folder))) is not None]
+            return next((s for s, key in reversed(found) if not spare.is_astray(store, self._journal, key)), 0)
 
         return max(self._list(newest_in))
 
@@ -311,17 +316,32 @@ class Registers:
     def _create_or_read(self, n: int, store: Store, call: Call) -> bytes | None:
         key = self.key(n, call.register)
         if call.content is not None:
-            data = encode(call.register, call.content)
+            data = encode(call.register, call.content, key)
             # A register that was lost must not be filled with another value.
             if spare.spare_of(store, self._journal, key) in {None, data} and store.create(key, data):
                 # Before the answer: two of three stores may be all that ever get the value.
-                return decode(call.register, spare.add(store, self._journal, key, data), f"{store.url}/{key}")
+                created = spare.add(store, self._journal, key, data)
+                return decode(call.register, created, f"{store.url}/{key}", key)
         found = spare.read(store, self._journal, key)
         if found is not None:
-            return decode(call.register, found, f"{store.url}/{key}")
+            return decode(call.register, found, f"{store.url}/{key}", key)
         if call.content is None:
             return None
         raise StoreUnavailable(store.url, key, f"{key} existed and is missing now; it will be read again")
+
+
+def journals_behind(newest: Mapping[str, int], generation: int, store: Store) -> int:
+    """Return in how many journals a store has vote 0 of none of the last `BEHIND_ENTRIES` slots.
+
+    `newest` has the number of the newest entry by the journal's folder. A store may lack the votes of an entry or two
+    although it is well, because a proposer ends when a majority has them.
+    """
+
+    def is_behind(journal: str, n: int) -> bool:
+        names = (f"{entries_folder(journal, generation)}{digits(n - back)}.0" for back in range(BEHIND_ENTRIES))
+        return n >= BEHIND_ENTRIES and not any(map(store.exists, names))
+
+    return sum(is_behind(journal, n) for journal, n in newest.items())
 
 
 def _looked_at_snapshots(last: Task, value: bytes | None) -> bool:

@@ -100,12 +100,12 @@ class Replay(Generic[S, C]):
         while numbers := list(self.snapshot_numbers()):
             try:
                 self._load_first(numbers)
-            except ObjectMissing:
-                # Deleted since it was listed: there is a newer one.
-                if self.newest_snapshot() == numbers[0]:
-                    if self.place.certain:
+            except (CorruptObject, ObjectMissing) as error:
+                # One that is missing was deleted since it was listed, if there is a newer one.
+                if isinstance(error, CorruptObject) or self.newest_snapshot() == numbers[0]:
+                    if not all(self.is_void(each) for each in numbers):
                         raise
-                    return  # no majority has it, so no entry was trimmed because of it
+                    return
             else:
                 return
 
@@ -145,7 +145,7 @@ class Replay(Generic[S, C]):
         """Return the snapshot of an entry. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
 
         def decode(data: bytes, name: str) -> Snapshot:
-            return snapshot.decode_of(number, data, name)
+            return snapshot.decode_of(self.folder, number, data, name)
 
         return self.objects.read(snapshot.key(self.folder, number), decode)
 
@@ -172,16 +172,36 @@ class Replay(Generic[S, C]):
         """Return the number of the newest snapshot, or 0 if there is none."""
         return next(self.snapshot_numbers(), 0)
 
+    def is_void(self, number: int) -> bool:
+        """Return whether a snapshot that is listed never was the snapshot of entry `number`. Raises `StoreError`.
+
+        On one store it was written for another key, and has no spare. Of several stores a majority lacks it, so no
+        entry was trimmed because of it, unless it was itself trimmed since it was listed.
+        """
+        try:
+            self.read_snapshot(number)
+        except (CorruptObject, ObjectMissing):
+            return self.objects.is_astray(snapshot.key(self.folder, number))
+        return False
+
+    def newest_intact_snapshot(self) -> int:
+        """Return the number of the newest snapshot that is not void, or 0 if there is none. Raises `StoreError`."""
+        while True:
+            listed = list(self.snapshot_numbers())
+            found = next((each for each in listed if not self.is_void(each)), 0)
+            if found or self.newest_snapshot() == next(iter(listed), 0):
+                return found
+
     def encoded_snapshot(self) -> tuple[str, bytes]:
         """Return key and bytes of the snapshot of the newest known entry, whether or not it is stored."""
         state = msgspec.Raw(self._machine.encode_state(self.state))
-        data = snapshot.encode(Snapshot(self.number, list(self._hashes), state))
-        return snapshot.key(self.folder, self.number), data
+        key = snapshot.key(self.folder, self.number)
+        return key, snapshot.encode(Snapshot(self.number, list(self._hashes), state), key)
 
     def create_snapshot(self, objects: Objects | None = None) -> None:
         """Write the snapshot of the newest known entry, here or to `objects` in another place. Raises `StoreError`."""
         key, data = self.encoded_snapshot()
-        (objects or self.objects).create(key, data, partial(snapshot.decode_of, self.number))
+        (objects or self.objects).create(key, data, partial(snapshot.decode_of, self.folder, self.number))
 
     def end_keys(self) -> tuple[str, ...]:
         """Return the keys of the newest known entry, of its snapshot, and of their spares."""
@@ -219,7 +239,7 @@ class Replay(Generic[S, C]):
 
         Raises `CorruptObject`, `NewerFormat`, and `ObjectMissing` if its manifest is missing.
         """
-        entry = journal_entry.decode(data, name)
+        entry = journal_entry.decode(data, name, journal_entry.place(self.folder, self.number + 1))
         if entry.previous != self.last_hash:
             raise OutOfChain(name, "it does not follow the entry before it: that has another hash")
         raw, name = self._events_of(entry, name)
@@ -230,10 +250,11 @@ class Replay(Generic[S, C]):
         if entry.manifest is None:
             return entry.events, name
         named = entry.manifest
+        key = manifest.key(self.folder, named.name)
 
         def decode(stored: bytes, name: str) -> tuple[bytes, str]:
             if digest(stored) != named.hash:
                 raise CorruptObject(name, "its hash differs from the one in its entry")
-            return manifest.decode(stored, name), name
+            return manifest.decode(stored, name, key), name
 
-        return self.objects.read(manifest.key(self.folder, named.name), decode)
+        return self.objects.read(key, decode)

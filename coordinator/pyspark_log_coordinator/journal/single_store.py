@@ -11,9 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.journal import snapshot
-from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, FRESH_SECONDS_REMOTE
+from pyspark_log_coordinator.journal.pace import (
+    FRESH_SECONDS,
+    FRESH_SECONDS_REMOTE,
+    REFRESH_SECONDS,
+    REFRESH_SECONDS_REMOTE,
+)
 from pyspark_log_storage import spare
-from pyspark_log_storage.errors import LogError, NodeMissing, OutcomeUnknown
+from pyspark_log_storage.envelope import is_misplaced
+from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
 from pyspark_log_storage.store import is_object_store
 
@@ -48,6 +54,8 @@ class EntryLog:
         self._patience_ms = patience_ms
         self.fresh_seconds = FRESH_SECONDS_REMOTE if is_object_store(store) else FRESH_SECONDS
         """For how long `propose` may go without a look at the newest entry."""
+        self.refresh_seconds = REFRESH_SECONDS_REMOTE if is_object_store(store) else REFRESH_SECONDS
+        """How often a process that polls has to refresh."""
         self.may_have_written = False
         """Whether the last proposal may have been written although other bytes are decided."""
 
@@ -60,8 +68,13 @@ class EntryLog:
         return self._key(n), spare.key(self._journal, self._key(n))
 
     def read(self, n: int) -> bytes | None:
-        """Return the bytes that are decided for slot `n`, or None if none are yet."""
-        return spare.read(self._store, self._journal, self._key(n))
+        """Return the bytes that are decided for slot `n`, or None if none are yet.
+
+        Also if another object lies there, without a spare: every entry on a disk has one.
+        """
+        data = spare.read(self._store, self._journal, self._key(n))
+        is_none = data is not None and is_misplaced(data, self._key(n)) and not is_object_store(self._store)
+        return None if is_none else data
 
     def read_several(self, first: int, last: int) -> dict[int, bytes]:
         """Return some of the entries from `first` to `last`, which are read at once; only those that can be read.
@@ -94,7 +107,8 @@ class EntryLog:
 
     def newest_after(self, n: int) -> int:
         """Return the newest entry after slot `n`, with or without gaps before it; 0 if there is none."""
-        return max(self._listed(self._folder, after=n), default=0)
+        later = sorted(self._listed(self._folder, after=n), reverse=True)
+        return next((each for each in later if not spare.is_astray(self._store, self._journal, self._key(each))), 0)
 
     def end_after(self, n: int) -> int | None:
         """Return the highest number of an entry or snapshot after `n`, or `n`; None if that takes several requests.
@@ -167,6 +181,12 @@ class EntryLog:
                     return spare.add(self._store, self._journal, self._key(n), data)
                 if found is not None:
                     return found
+                if spare.is_astray(self._store, self._journal, self._key(n)):
+                    raise CorruptObject(
+                        self.name(n),
+                        "it is a copy of another object, in the place of the next entry; nothing was written, and "
+                        "`pyspark-log verify --repair` deletes it",
+                    )
                 # The existing entry was trimmed in between: this process was suspended.
             except LogError as error:
                 if (not error.retriable or isinstance(error, NodeMissing)) and not doubtful:

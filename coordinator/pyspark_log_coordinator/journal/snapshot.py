@@ -1,12 +1,12 @@
 """A snapshot: the folded state of a journal at one entry.
 
-    <journal>/snapshots/<10**20 - 1 - number>     envelope b"PLSS", version 1, body: msgpack array
+    <journal>/snapshots/<10**20 - 1 - number>     envelope b"PLSS", version 2, body: msgpack array
         number      the last entry in the state
         hashes      hashes of the newest entries up to that one, oldest first, at most 4,096
         state       the machine's state, msgpack
 
-The key makes the newest snapshot list first. Snapshots are created once; processes that write the snapshot of the same
-entry write the same state.
+Its place is that key; version 1 had none. The key makes the newest snapshot list first. Snapshots are created once;
+processes that write the snapshot of the same entry write the same state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HASHES_MAX = 4096
 
 _MAGIC = b"PLSS"
-_VERSION = 1
+_VERSION = 2
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -68,20 +68,20 @@ def number_of(name: str) -> int | None:
         return None
 
 
-def encode(snapshot: Snapshot) -> bytes:
+def encode(snapshot: Snapshot, place: str = "") -> bytes:
     """Return the snapshot's stored bytes."""
-    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(snapshot))
+    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(snapshot), place)
 
 
-def decode(data: bytes, name: str) -> Snapshot:
+def decode(data: bytes, name: str, place: str | None = None) -> Snapshot:
     """Return the snapshot in `data`. Raises `CorruptObject`, `NewerFormat`."""
-    body = unseal(_MAGIC, _VERSION, data, name)
+    body = unseal(_MAGIC, _VERSION, data, name, place)
     return decoding.decode(_decoder.decode, body, name)
 
 
-def decode_of(number: int, data: bytes, name: str) -> Snapshot:
+def decode_of(journal: str, number: int, data: bytes, name: str) -> Snapshot:
     """Return the snapshot in `data`, which must be that of entry `number`. Raises `CorruptObject`, `NewerFormat`."""
-    found = decode(data, name)
+    found = decode(data, name, key(journal, number))
     if found.number != number:
         raise CorruptObject(name, f"it is the snapshot of entry {found.number}")
     return found

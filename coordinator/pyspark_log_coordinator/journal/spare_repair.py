@@ -1,4 +1,7 @@
-"""Repair of a journal: missing or damaged objects are restored from their spares on the same store, and vice versa."""
+"""Repair of a journal: missing or damaged objects are restored from their spares on the same store, and vice versa.
+
+Without a spare they are restored from the other stores of the journal.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,18 @@ from pyspark_log_coordinator.journal.trimming import oldest_kept
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.journal.objects import Damage
     from pyspark_log_storage.spare import Fault
 
 
 def faults(journal: Journal[Any, Any]) -> list[tuple[str, Fault]]:
-    """Return the missing and damaged objects and spares that can be repaired, each with the URL of its store."""
+    """Return the missing and damaged objects and spares whose other copy is intact, each with the URL of its store."""
     return journal.objects.faults(oldest_kept(journal), contents=True)
+
+
+def damage(journal: Journal[Any, Any]) -> list[Damage]:
+    """Return the damaged objects that have no intact spare."""
+    return journal.objects.damage(oldest_kept(journal))
 
 
 def repair(journal: Journal[Any, Any], *, contents: bool = False) -> list[str]:
@@ -22,7 +31,12 @@ def repair(journal: Journal[Any, Any], *, contents: bool = False) -> list[str]:
     If entries after the newest snapshot are lost for good, write the known state as a snapshot.
     """
     journal.refresh()
-    made = journal.objects.repair(oldest_kept(journal), contents=contents)
+    made = []
+    for each in damage(journal) if contents else ():
+        if each.is_repairable:
+            journal.objects.mend(each)
+            made.append(f"{each.url}/{each.key}")
+    made += journal.objects.repair(oldest_kept(journal), contents=contents)
     newest = journal.newest_snapshot()
     if journal.place.certain and len(list(journal.entries.numbers_after(newest))) < journal.number - newest:
         journal.create_snapshot()

@@ -55,7 +55,7 @@ def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace) -> int:
     number = journal.left_at
     if number == 0 or journal.entries_at(place).read(number) is None:
         return 0
-    check = partial(snapshot.decode_of, number)
+    check = partial(snapshot.decode_of, journal.folder, number)
     key = snapshot.key(journal.folder, number)
     there = journal.objects_at(place)
     there.create(key, journal.objects.read(key, checked(check)), check)
@@ -63,4 +63,4 @@ def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace) -> int:
 
 
 def delete_before(journal: Journal[Any, Any], oldest: int) -> int:
-    return journal.objects.delete_before(oldest, partial(snapshot.decode_of, oldest))
+    return journal.objects.delete_before(oldest, partial(snapshot.decode_of, journal.folder, oldest))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout, logs, node, reserve
 from pyspark_log_storage.addresses import inner_url
 from pyspark_log_storage.errors import InvalidOption, NoCluster, NodeMissing
 from pyspark_log_storage.layout import JOURNAL_NODES
@@ -76,7 +76,12 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
         marker = create_marker(root, Marker(environment.nonce(), FIRST_NODE, environment.nonce(), root=True))
     check_root(root, marker)
     first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
-    journals.cluster.submit(cluster.StartCluster(marker.cluster, (first,)))
+    if journals.cluster.submit(cluster.StartCluster(marker.cluster, (first,))).events:
+        logs.warning(
+            "created a new log at %(url)s (cluster %(cluster)s); if there was one before, its disk is not mounted",
+            url=root.url,
+            cluster=marker.cluster,
+        )
 
 
 def check_root(store: Store, marker: Marker | None) -> None:
@@ -95,6 +100,7 @@ def create_marker(store: Store, marker: Marker) -> Marker:
     found = node.read_marker(store)
     if found is None:
         raise NodeMissing(store.url, layout.MARKER, f"the marker of {store.url} vanished; is the disk mounted?")
+    reserve.fill(store)
     return found
 
 

@@ -7,25 +7,57 @@ generation before.
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.journal_generations import replaced
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.journal import journal_nodes, paxos
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.registers import journals_behind
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
+from pyspark_log_storage.addresses import is_same_place
+from pyspark_log_storage.errors import CopiedLog, CorruptObject, InvalidOption, StoreError
+from pyspark_log_storage.node import read_marker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.open_stores import OpenStores
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.errors import LogError
+    from pyspark_log_storage.store import Store
+
+
+def refusal(here: str, recorded: str, what: str) -> str:
+    """Return why nothing is written at an address that the log's own records do not know."""
+    return (
+        f"the log at {here} is a copy: according to its records, {what} at {recorded}. It can be read, and nothing is "
+        "written, deleted or elected. If the log was moved here, run `pyspark-log cluster adopt --moved`; for a log of "
+        "its own, `pyspark-log cluster adopt --as-new`, or back this copy up and restore that (`pyspark-log backup`, "
+        "`pyspark-log restore --as-new`)"
+    )
+
+
+def _is_any(url: str, known: Iterable[str]) -> bool:
+    return any(is_same_place(url, each) for each in known)
+
+
+def _may_answer(store: Store) -> bool:
+    """Return whether the lists of a store can be read."""
+    try:
+        journal_nodes.read(store)
+    except (StoreError, CorruptObject):
+        return False
+    return True
 
 
 class ClusterJournals:
@@ -36,6 +68,8 @@ class ClusterJournals:
         self._stores = stores
         self._environment = environment
         self._generations: dict[int, tuple[JournalNodes, SeveralStores]] = {}
+        self._copied: dict[NodeId, int] = {}
+        """The journal nodes of which there are copies, with the positions of these among the roots."""
         self.are_located = False
         """Whether it is certain where the journals are."""
         self.cluster = self._cluster_journal(OneStore(stores.roots[0]))
@@ -48,9 +82,74 @@ class ClusterJournals:
         nodes = None if self.are_located else journal_nodes.find(self._stores.roots, self._environment)
         if nodes is None:
             return False
+        self._look_for_copy(nodes)
         self.cluster = self._cluster_journal(self._place_of(nodes))
         self.are_located = True
         return True
+
+    def _look_for_copy(self, nodes: JournalNodes) -> None:
+        """Find out whether the stores that the user named are copies of journal nodes.
+
+        A journal node is known by its address in a list, which may be an older one. Raises `InvalidOption` if only some
+        of the stores are copies, `CopiedLog` if these are too few to be read.
+        """
+        roots = self._stores.roots
+        if self._stores.refusal or cluster.AT_THE_ROOT in nodes.urls:
+            return
+        strange = [each for each in roots if not _is_any(each.url, nodes.urls)]
+        lists = {each.url: journal_nodes.recorded_urls(each) for each in strange if _may_answer(each)}
+        copies = [each for each in strange if lists.get(each.url) and not _is_any(each.url, lists[each.url])]
+        if not copies:
+            return
+        originals = [each.url for each in roots if each not in copies and (each not in strange or lists.get(each.url))]
+        if originals:
+            raise InvalidOption(
+                "path",
+                f"{copies[0].url} is a copy of a journal node, {originals[0]} is not; give the addresses of one log",
+            )
+        self._stores.become_copy(
+            refusal(", ".join(each.url for each in copies), ", ".join(nodes.urls), "its journal nodes are")
+        )
+        for number, each in enumerate(self._stores.roots):
+            marker = read_marker(each)
+            for known in nodes.nodes:
+                if marker is not None and (marker.cluster, marker.node) == (nodes.cluster, known.node):
+                    self._stores.redirect(known.url, number)
+                    self._copied[known.node] = number
+        if len(self._copied) < paxos.majority(len(nodes.nodes)):
+            raise CopiedLog(f"{self._stores.refusal}. Give the addresses of the copies of all journal nodes")
+
+    def locate_moved(self, nodes: JournalNodes, roots: Mapping[NodeId, int]) -> None:
+        """Use the roots, by their positions, as these journal nodes, whatever addresses the list has for them."""
+        for each in nodes.nodes:
+            self._stores.redirect(each.url, roots[each.node])
+        self.cluster = self._cluster_journal(self._place_of(nodes))
+        self.are_located = True
+
+    def look_for_copied_root(self) -> bool:
+        """Find out whether the root is a copy of one that has other nodes, once the cluster's journal was read.
+
+        Return whether it is; then the journal must be read again, from a store that refuses writes.
+        """
+        state, root = self.cluster.state, self._stores.roots[0]
+        for node, number in self._copied.items():
+            if node in state.nodes:
+                self._stores.redirect(state.nodes[node].url, number)
+        if self.nodes is not None or self._stores.refusal or not state.has_nodes_elsewhere:
+            return False
+        if not state.addresses:  # the last version that acted on the log did not record them
+            with contextlib.suppress(StoreError):
+                state = self.cluster.submit(cluster.RecordAddress(root.url)).state
+        if not state.addresses or _is_any(root.url, state.addresses):
+            return False
+        self._stores.become_copy(refusal(root.url, ", ".join(state.addresses), "its root is"))
+        self.cluster = self._cluster_journal(OneStore(self._stores.roots[0], self._stores.refusal))
+        return True
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing is written if the log is a copy; empty if it is not."""
+        return self._stores.refusal
 
     @property
     def place(self) -> JournalPlace:
@@ -106,6 +205,23 @@ class ClusterJournals:
         assert isinstance(self.place, SeveralStores)
         return journal_nodes.missing(self.nodes, self.place.members, self._environment)
 
+    def replaced_nodes(self) -> list[NodeId]:
+        """Return the journal nodes whose stores were replaced: they do not vote until the journals migrate."""
+        return [] if self.nodes is None else replaced(self.nodes.nodes, self.cluster.state.nodes)
+
+    def behind(self, newest: Mapping[str, int]) -> dict[NodeId, int]:
+        """Return in how many journals each journal node has no vote in the last slots; nodes without an answer lack.
+
+        `newest` has the number of the newest entry by the journal's folder, of journals that are at the newest place.
+        One that is too short to tell is not counted. The time to wait is that of `missing_nodes`, for all of them.
+        """
+        place = self.place
+        if isinstance(place, OneStore):
+            return {}
+        act = partial(journals_behind, newest, place.generation)
+        answers = place.members.ask(act, self._environment, int(journal_nodes.PATIENCE_SECONDS * 1000))
+        return {place.members.members[each.store].node: each.result for each in answers if each.error is None}
+
     def announce(self) -> None:
         """Write the present journal nodes on the reachable stores of this generation and of the one before.
 
@@ -134,7 +250,7 @@ class ClusterJournals:
             return known[1]
         members = [Member(self._stores.at(each.url), each.node, each.incarnation) for each in nodes.nodes]
         threads = self._environment.store_threads("journal store")
-        place = SeveralStores(Members(members, threads), nodes.generation)
+        place = SeveralStores(Members(members, threads), nodes.generation, self._stores.refusal)
         self._generations[nodes.generation] = nodes, place
         return place
 

@@ -40,6 +40,12 @@ class GroupHandle:
             self.group_id, f"group {self.group_id!r} was deleted; join it or commit offsets to it to use it again"
         )
 
+    def look(self, *, create: bool = False) -> Group:
+        """Do the same at the least cost, for callers that poll; see `Journal.look`."""
+        state = self.journal.look()
+        is_there = state.started and state.state is not GroupState.DEAD
+        return state if is_there else self.refresh(create=create)
+
     def submit(self, command: group.Command) -> Outcome[Group]:
         """Carry out a command; see `Journal.submit`."""
         return self.journal.submit(command)

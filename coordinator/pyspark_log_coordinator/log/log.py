@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
@@ -77,7 +79,21 @@ class TopicHandle:
 
         Raises `UnknownTopic` if the topic was deleted.
         """
-        state = self.journal.refresh()
+        return self._checked(self.journal.refresh())
+
+    def look(self) -> topic.Topic:
+        """Do the same at the least cost, for callers that poll; see `Journal.look`."""
+        return self._checked(self.journal.look())
+
+    def seen(self, *, polls: bool) -> TopicHandle:
+        """Return this handle after a look or, unless the caller polls, a refresh."""
+        if polls:
+            self.look()
+        else:
+            self.refresh()
+        return self
+
+    def _checked(self, state: topic.Topic) -> topic.Topic:
         if not state.started:
             nodes = self.log.cluster.state.nodes
             command = topic.StartTopic(
@@ -166,7 +182,8 @@ class Log:
     def open(self, *, create: bool) -> None:
         """Open the cluster, or create it if there is none and `create` is true; then probe the nodes.
 
-        Raises `NoCluster`; `NodeMissing` if the marker of the only node is not the one that the journal names;
+        Only what a person calls, or a first write, may create one: an empty folder may be the place of a mount. Raises
+        `NoCluster`; `NodeMissing` if the marker of the only node is not the one that the journal names;
         `StoreUnfit` if the store of a new cluster fails its self-test.
         """
         if self._is_fresh:
@@ -176,10 +193,15 @@ class Log:
             if not create:
                 if self.journals.nodes is None:
                     bootstrap.check_root(self.store, node.read_marker(self.store))
+                url = self.journals.place.url
                 raise NoCluster(
-                    f"there is no log at {self.journals.place.url}; check the path, or create a topic there"
+                    f"there is no log at {url}: check the address, and whether its disk is mounted. To begin a new "
+                    f"log: pyspark-log topics create NAME --path {url}"
                 )
             bootstrap.begin(self.journals, self.environment)
+        if self.journals.look_for_copied_root():
+            self._forget_handles()
+            self.cluster.refresh()
         if not self.journals.are_located:
             # Journal nodes are written to the root before anything else: if there are none, what was read is right.
             self.locate()
@@ -211,8 +233,17 @@ class Log:
         Raises what `journal_nodes.find` raises.
         """
         if self.journals.locate():
-            self._handles.clear()
-            self._groups.clear()
+            self._forget_handles()
+
+    def _forget_handles(self) -> None:
+        self._handles.clear()
+        self._groups.clear()
+
+    @property
+    def nodes_to_read(self) -> list[Node]:
+        """The nodes with the addresses at which tasks read them; of a copy these are its own stores."""
+        nodes = self.cluster.state.nodes.values()
+        return [msgspec.structs.replace(each, url=self._stores.address_in_copy(each)) for each in nodes]
 
     @property
     def cluster(self) -> Journal[cluster.Cluster, cluster.Command]:
@@ -263,34 +294,37 @@ class Log:
         found = [*self.journals.place.stores, *(self.node_store(each) for each in nodes)]
         return list({each.url: each for each in found if each.url not in missing}.values())
 
-    def topics(self) -> dict[str, TopicRecord]:
-        """Return the present topics by name."""
-        return self.cluster.refresh().topics
+    def topics(self, *, polls: bool = False) -> dict[str, TopicRecord]:
+        """Return the present topics by name; `polls` as for `topic`."""
+        return (self.cluster.look() if polls and self.is_remote else self.cluster.refresh()).topics
 
-    def topic(self, name: str, *, recent_suffices: bool = False) -> TopicHandle:
+    def topic(self, name: str, *, recent_suffices: bool = False, polls: bool = False) -> TopicHandle:
         """Return the handle of a topic's present incarnation, refreshed. Raises `UnknownTopic`.
 
         With `recent_suffices` it may know less than the newest entry, as `Journal.submit` may (`Journal.is_fresh`).
+        `polls` is for callers that ask again and again: in an object store each time is one request (`Journal.look`).
         """
         check_topic(name)
-        if self._is_fresh and (known := self.cluster.state.topics.get(name)) is not None:
+        polls = polls and self.is_remote
+        if (self._is_fresh or polls) and (known := self.cluster.state.topics.get(name)) is not None:
             handle = self._handle(known)
             if recent_suffices and handle.journal.is_fresh and not handle.journal.state.deleted:
                 return handle
             with contextlib.suppress(UnknownTopic):  # it was deleted, and may have been created again
-                handle.refresh()
-                return handle
-        record = cluster.topic_of(self.cluster.refresh(), name)
-        handle = self._handle(record)
-        handle.refresh()
-        return handle
+                return handle.seen(polls=polls)
+        record = cluster.topic_of(self.cluster.look() if polls else self.cluster.refresh(), name)
+        return self._handle(record).seen(polls=polls)
 
-    def topics_on(self, node_id: NodeId) -> Iterator[TopicHandle]:
-        """Yield the handles of the topics that have replicas on a node, refreshed, by name. Raises `InvalidOption`."""
-        node_of(self.cluster.refresh().nodes, node_id)
-        for name in sorted(self.topics()):
+    def topics_on(self, node_id: NodeId, *, polls: bool = False) -> Iterator[TopicHandle]:
+        """Yield the handles of the topics that have replicas on a node, refreshed, by name. Raises `InvalidOption`.
+
+        `polls` as for `topic`.
+        """
+        names = sorted(self.topics(polls=polls))
+        node_of(self.cluster.state.nodes, node_id)
+        for name in names:
             try:
-                handle = self.topic(name)
+                handle = self.topic(name, polls=polls)
             except UnknownTopic:
                 continue  # deleted meanwhile
             if any(node_id in each.replicas for each in handle.journal.state.partitions):
@@ -300,8 +334,15 @@ class Log:
         """Return the groups by name, also those that were deleted and have not been used since."""
         return self.cluster.refresh().groups
 
-    def group(self, group_id: str, *, create: bool = False) -> GroupHandle:
-        """Return the handle of a group, refreshed. Raises `UnknownGroup` unless `create` is true, `InvalidName`."""
+    def group(self, group_id: str, *, create: bool = False, polls: bool = False) -> GroupHandle:
+        """Return the handle of a group, refreshed. Raises `UnknownGroup` unless `create` is true, `InvalidName`.
+
+        `polls` is for callers that ask again and again, as for `topic`.
+        """
+        if polls and self._is_fresh and (known := self.cluster.state.groups.get(group_id)) is not None:
+            handle = self.group_handle(known)
+            handle.look(create=create)
+            return handle
         state = self.cluster.refresh()
         if create and group_id not in state.groups:
             state = self.cluster.submit(cluster.CreateGroup(group_id, self.environment.nonce())).state

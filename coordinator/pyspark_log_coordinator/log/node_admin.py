@@ -56,7 +56,8 @@ def join(log: Log, url: str, node_id: NodeId | None = None, rack: str = "") -> t
     nodes.decide(state.nodes, state.former_nodes, AddNode(Node(mine.node, url, rack, mine.incarnation)))
     found = marker or _mark(log, store, mine)
     try:
-        log.cluster.submit(AddNode(Node(found.node, url, rack, found.incarnation)))
+        root = log.store.url if log.journals.nodes is None else ""
+        log.cluster.submit(AddNode(Node(found.node, url, rack, found.incarnation), root))
     except InvalidInput:
         taken = log.cluster.state.nodes.get(found.node)
         # If it is this store's, the disk was wiped after another process had added it, and is renewed with our marker.

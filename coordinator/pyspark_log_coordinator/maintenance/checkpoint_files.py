@@ -17,10 +17,10 @@ from pyspark_log_coordinator.log.reachable_stores import ReachableStores, reacha
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import checkpoints, layout
-from pyspark_log_storage.errors import ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
@@ -57,6 +57,36 @@ def write(store: Store, folder: str, wanted: Mapping[str, bytes]) -> None:
             is_same = False
         if not is_same:
             store.put(f"{folder}{name}", data)
+
+
+def damaged(store: Store, folder: str, state: Topic, node_id: NodeId) -> Iterator[tuple[str, CorruptObject]]:
+    """Yield the damaged checkpoints of a node by their names in the topic's folder, with what is wrong.
+
+    One that is missing or of an older state is none. Raises `StoreError`, `NewerFormat`.
+    """
+    for name in contents(state, node_id, b""):
+        try:
+            _check(state, name, store.read(f"{folder}{name}"), f"checkpoint {store.url}/{folder}{name}")
+        except ObjectMissing:
+            continue
+        except CorruptObject as error:
+            yield name, error
+
+
+def _check(state: Topic, name: str, data: bytes, where: str) -> None:
+    """Raise `CorruptObject` if a checkpoint cannot be decoded, or never was one of this topic and partition."""
+    if name == topic_description.NAME:
+        topic_description.decode(data, where)
+    elif name.endswith(checkpoints.LEADER_EPOCH):
+        # The first epoch begins at the log start, which moves: only the others begin at the same offset for ever.
+        starts = dict(state.partitions[int(name.partition("/")[0])].epoch_starts[1:])
+        for epoch, start in checkpoints.decode_epochs(data, where)[1:]:
+            if starts.get(epoch, start) != start:
+                raise CorruptObject(where, f"epoch {epoch} begins at {start}, by the journal at {starts[epoch]}")
+    else:
+        for topic, partition in checkpoints.decode_offsets(data, where):
+            if topic != state.name or partition >= len(state.partitions):
+                raise CorruptObject(where, f"it names {topic}-{partition}, which is no partition of {state.name!r}")
 
 
 def write_on_nodes(handle: TopicHandle, nodes: ReachableStores | None = None) -> None:

@@ -2,7 +2,7 @@
 
 deleted topics     their files, `file.delete.delay.ms` after the deletion
 temporary files    what killed writers left (`Store.delete_unfinished`)
-cluster journal    entries and snapshots that no process needs (`Journal.trim`)
+cluster journal    entries and snapshots that no process needs (`trimming.trim`)
 
 The delay gives running readers of a deleted topic time to finish; after it they get an error. Each run looks at every
 topic folder, so files that a slow writer adds later, or that are on an unreachable store, are deleted by a later run. A
@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from pyspark_log_coordinator.journal import snapshot, spare_repair, trimming
 from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.log.full_disks import fill_reserves, with_reserves
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout, spare
@@ -81,7 +83,8 @@ def clean_up_cluster(
         if left is not None and left <= 0:
             break
         try:
-            found = _delete_topic_files(log, stores, name, topic_id, left, dry_run=dry_run)
+            delete = partial(_delete_topic_files, log, stores, name, topic_id, left, dry_run=dry_run)
+            found = delete() if dry_run else with_reserves(log, delete)
         except LogError as error:
             if failed is None:
                 raise
@@ -93,6 +96,7 @@ def clean_up_cluster(
     if not dry_run:
         spare_repair.repair(log.cluster)
         log.journals.announce()
+        fill_reserves(log)
     for url, why in stores.failures.items():
         if failed is None:
             raise why

@@ -32,6 +32,7 @@ from pyspark_log_storage import column_types, delta_log, layout, logs, schema
 from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.delta_log import DeltaTable
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.node import require_marker
 from pyspark_log_storage.parquet_segment import file_schema
 
 if TYPE_CHECKING:
@@ -65,11 +66,17 @@ def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: M
     On a disk that takes no writes the deletion may free space, so it continues, and the table is corrected afterwards.
     """
     state, entry, now = handle.journal.state, handle.journal.number, handle.now_ms()
+    members = handle.log.cluster.state.nodes
 
     def act(name: NodeId, store: Store) -> None:
-        if any(layout.is_parquet(key) and store.exists(key) for key in keys.get(name, ())):
-            with suppress(StoreUnwritable):
-                publish(store, handle.topic_id, state, name, entry=entry, now=now, is_noted=True)
+        if not any(layout.is_parquet(key) and store.exists(key) for key in keys.get(name, ())):
+            return
+        with suppress(StoreUnwritable):
+            while publish(store, handle.topic_id, state, name, entry=entry, now=now, is_noted=True):
+                if len(members) == 1:
+                    break
+                # A version that was written while the disk was not mounted is hidden now: look again.
+                require_marker(store, name, members[name].incarnation)
 
     nodes.each(act)
 

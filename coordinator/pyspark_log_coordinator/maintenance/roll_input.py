@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
+
 from pyspark_log_storage import append_file, chunk, layout, segment
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from pyspark_log_storage.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
 
     from pyspark_log_coordinator.maintenance.roll_job import RollSource, RollTask
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, SegmentRef
@@ -56,7 +56,7 @@ class RollInput:
 
         def next_chunk(node_id: NodeId) -> tuple[IndexEntry, chunk.Header, pa.Buffer]:
             if node_id not in scans:
-                scans[node_id] = segment.chunks(self._store(node_id), key)
+                scans[node_id] = self._scan(node_id, key)
             for entry, header, data in scans[node_id]:
                 if entry.base_offset > reached:
                     raise CorruptObject(what, f"rows from {reached} to {entry.base_offset - 1} are missing")
@@ -68,6 +68,20 @@ class RollInput:
             entry, header, data = self._read(source, what, next_chunk)
             yield entry.leader_epoch, header, data, f"{self._where}, offset {entry.base_offset}"
             reached = entry.end_offset
+
+    def _scan(self, node_id: NodeId, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
+        """Yield the chunks of a segment on a node; a row group of Parquet is made a chunk."""
+        store = self._store(node_id)
+        if not layout.is_parquet(key):
+            yield from segment.chunks(store, key)
+            return
+        from pyspark_log_storage import parquet_footer, row_group  # imports pyarrow.parquet
+
+        footer = parquet_footer.read(store, key)
+        for entry in footer.entries:
+            rows = row_group.read_by(store, key, footer, entry, self._work.schemas)
+            header, data = chunk.encode(rows, entry.schema_id, "none")
+            yield entry, header, pa.py_buffer(data)
 
     def _read(self, source: RollSource, what: str, read: Callable[[NodeId], T]) -> T:
         """Return what the first holder gives. Raises the first one's error if all fail."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
-from pyspark_log_coordinator.replication.write_targets import write_targets
+from pyspark_log_coordinator.replication.write_targets import targets_of
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class RollTask(msgspec.Struct, frozen=True):
 def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
     """Return the task of a job, by the known state of the topic."""
     state = handle.journal.state
-    targets = write_targets(state, "all", handle.log.missing_nodes)[job.partition]
+    targets = targets_of(state, job.partition, "all", handle.log.missing_nodes)
     for each in targets:
         handle.log.member(each)  # one may have joined since this process read the cluster's journal
     members = handle.log.cluster.state.nodes

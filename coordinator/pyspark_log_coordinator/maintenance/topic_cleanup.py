@@ -18,17 +18,19 @@ from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.maintenance.delta_table import publish_before_deletion, publish_on_nodes
+from pyspark_log_coordinator.segments import orphans as orphans_rules
 from pyspark_log_coordinator.segments import retention
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloorRaised, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
 from pyspark_log_storage import layout
+from pyspark_log_storage.store import is_object_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.store import Store
 
@@ -66,16 +68,7 @@ def clean_up_topic(
     it the error is raised.
     """
     nodes = reachable_nodes(handle.log)
-    now = handle.now_ms()
-    handle.refresh()
-    # Before the first entry: on a full disk this makes room for it.
-    count = len(_delete_pending(handle, now, nodes))
-    expired: tuple[ExpiredRows, ...] = ()
-    before = handle.journal.state
-    if retention.decide_retention(before, now):
-        events = handle.submit(ApplyRetention()).events
-        expired = expired_by(before, [event for event in events if isinstance(event, LogStartMoved)])
-        count += len(_delete_pending(handle, now, nodes))
+    count, expired = _expire(handle, nodes)
     # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
     if thorough or any(isinstance(event, OrphanFloorRaised) for event in raised):
@@ -93,6 +86,35 @@ def clean_up_topic(
     return TopicCleanup(count, expired, scheduled)
 
 
+def expire(handle: TopicHandle) -> tuple[int, tuple[ExpiredRows, ...]]:
+    """Apply retention and delete what is due; return the number of deleted objects, and the rows that expired now.
+
+    Needs no room but for an entry or two, so `maintain` begins with it: rolling needs more.
+    """
+    return _expire(handle, reachable_nodes(handle.log))
+
+
+def _expire(handle: TopicHandle, nodes: ReachableStores) -> tuple[int, tuple[ExpiredRows, ...]]:
+    now = handle.now_ms()
+    handle.refresh()
+    # Before the first entry: on a full disk this makes room for it.
+    count = len(_delete_pending(handle, now, nodes))
+    before = handle.journal.state
+    if not retention.decide_retention(before, now):
+        return count, ()
+    events = handle.submit(ApplyRetention()).events
+    expired = expired_by(before, [event for event in events if isinstance(event, LogStartMoved)])
+    # At a later time: with file.delete.delay.ms=0 what has just expired is due now.
+    return count + len(_delete_pending(handle, handle.now_ms(), nodes)), expired
+
+
+def is_clean(handle: TopicHandle, now: int) -> bool:
+    """Return whether neither rows nor scheduled files are due, by the known state and the time `now` (ms)."""
+    state = handle.journal.state
+    raised = orphans_rules.decide(state, RaiseOrphanFloor(handle.journal.number), now)
+    return not (_due_deletions(state, now) or retention.decide_retention(state, now) or raised)
+
+
 def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[ExpiredRows, ...]:
     """Return which rows expire with these events. `state` is the one before them."""
     starts = [each.log_start for each in state.partitions]
@@ -107,15 +129,19 @@ def delete_pending(handle: TopicHandle, now: int) -> list[str]:
 
 def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> list[str]:
     state = handle.journal.state
-    # Clocks differ: delete in the order in which the files were scheduled.
-    delay = state.config.file_delete_delay_ms
-    due = list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.pending_deletions))
+    due = _due_deletions(state, now)
     deleted = [key for each in due for key in _keys(handle, each.key)]
     delete_files(handle, nodes, dict.fromkeys(nodes.stores, deleted))
     # What stays on a missing or broken node becomes an orphan. A node that other processes may be able to use waits.
     if due and nodes.stores and nodes.others_are_unusable:
         handle.submit(ConfirmDeletions(due[-1].key))
     return deleted
+
+
+def _due_deletions(state: Topic, now: int) -> list[PendingDeletion]:
+    """Return which files are to be deleted now. Clocks differ, so this is in the order in which they were scheduled."""
+    delay = state.config.file_delete_delay_ms
+    return list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.pending_deletions))
 
 
 def delete_orphans(handle: TopicHandle, nodes: ReachableStores) -> int:
@@ -150,13 +176,26 @@ def orphans(store: Store, handle: TopicHandle) -> list[str]:
         for each in (*partition.segments, *partition.staged):
             named |= set(_keys(handle, f"{number}/{each.name}"))
     found = []
-    for part in ("append", *(str(number) for number in range(len(state.partitions)))):
+    for part, keys in _by_part(store, folder, ("append", *map(str, range(len(state.partitions))))):
         is_ours = layout.is_born_name if part == "append" else layout.is_segment_file
-        for key in store.list(f"{folder}{part}/"):
+        for key in keys:
             name = key.removeprefix(f"{folder}{part}/")
             if key not in named and is_ours(name) and layout.born_of(name.partition(".")[0]) < state.orphan_floor:
                 found.append(key)
     return found
+
+
+def _by_part(store: Store, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield parts of a topic's folder and the keys in each; of an object store listed together, 1,000 by a request."""
+    if not is_object_store(store):
+        yield from ((part, store.list(f"{folder}{part}/")) for part in parts)
+        return
+    found: dict[str, list[str]] = {part: [] for part in parts}
+    for key in store.list(folder):
+        part = key.removeprefix(folder).partition("/")[0]
+        if part in found:
+            found[part].append(key)
+    yield from found.items()
 
 
 def _keys(handle: TopicHandle, name: str) -> list[str]:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.errors import LogError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import NodeId
+
+SWAPS_MAX = 64
+SWAPPED_BYTES_MAX = 8 * 1024 * 1024
+"""Small segments are swapped in together: an entry for each would take as long as its two files."""
 
 
 def roll_and_merge(
@@ -22,39 +30,72 @@ def roll_and_merge(
     progress: Callable[[int], object] = bool,
     failed: Callable[[RollJob, LogError], object] | None = None,
     between: Callable[[], object] = bool,
+    *,
+    at_once: bool = False,
+    leader: NodeId | None = None,
 ) -> dict[str, int]:
     """Roll, merge and convert until nothing is left to do; return the number of new segments and their bytes.
 
     Segments grow up to `segment.bytes`. `progress` gets the number of bytes read since its last call. `failed` gets
     each job that cannot be done; its partition stays as it is, and the others continue. Without it the error is raised.
-    `between` is called whenever a job of each partition is done; it may delete replaced files.
+    `between` is called whenever a job of each partition is done; it may delete replaced files. With `at_once` all rows
+    that are committed now become Parquet, whatever their age, if the topic's format is that. With `leader` only
+    partitions are worked on that this node leads.
     """
     log = handle.log
+    ends = [each.high_watermark for each in handle.refresh().partitions] if at_once else []
+
+    def due() -> list[RollJob]:
+        state = handle.refresh()
+        jobs = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
+        return [job for job in jobs if leader is None or state.partitions[job.partition].leader == leader]
+
     made = size = 0
     stuck: set[int] = set()
-    while jobs := [job for job in _due(handle) if job.partition not in stuck]:
+    done: list[tuple[RollJob, SwapSegments]] = []
+
+    def swap_in() -> None:
+        nonlocal made, size
+        if not done:
+            return
+        events = handle.submit(MaintainSegments(tuple(swap for _, swap in done))).events
+        swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped | SegmentStaged)}
+        refused = [job for job, swap in done if swap.segment.name not in swapped]
+        taken = [job for job, swap in done if swap.segment.name in swapped]
+        done.clear()
+        if refused:
+            still_due = due()
+            stuck.update(job.partition for job in refused if job in still_due)  # a later run may succeed
+        made += len(taken)
+        size += sum(job.bytes for job in taken)
+        progress(sum(job.bytes for job in taken))
+
+    while jobs := [job for job in due() if job.partition not in stuck]:
         # Plan all tasks before the first swap: the state after it no longer has what other processes changed meanwhile.
         for task in [roll_task_of(handle, job) for job in jobs]:
             try:
-                swap = run_roll(log.store_at, task, log.environment)
+                done.append((task.job, run_roll(log.store_at, task, log.environment)))
             except LogError as error:
-                if isinstance(error, StoreError) and task.job not in _due(handle):
+                if isinstance(error, StoreError) and task.job not in due():
                     continue  # another process did it, and the files are deleted
                 if failed is None:
+                    swap_in()
                     raise
                 failed(task.job, error)
                 stuck.add(task.job.partition)
-                continue
-            if not handle.submit(MaintainSegments((swap,))).events and task.job in _due(handle):
-                stuck.add(task.job.partition)  # it would be refused again now; a later run may succeed
-                continue
-            made += 1
-            size += task.job.bytes
-            progress(task.job.bytes)
+            if len(done) == SWAPS_MAX or sum(job.bytes for job, _ in done) >= SWAPPED_BYTES_MAX:
+                swap_in()
+        swap_in()
         between()
     return {"segments": made, "bytes": size}
 
 
-def _due(handle: TopicHandle) -> list[RollJob]:
-    state = handle.refresh()
-    return roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes)
+def roll_led_by(log: Log, node: NodeId, failed: Callable[[TopicHandle, RollJob, LogError], object]) -> None:
+    """Do what is due in those partitions of topics with segment.format=parquet that a node leads.
+
+    Raises what the refresh of a topic raises.
+    """
+    for handle in log.topics_on(node):
+        if handle.refresh().config.segment_format == "parquet":
+            roll_and_merge(handle, failed=partial(failed, handle), leader=node)
+            topic_cleanup.delete_pending(handle, handle.now_ms())

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 JOIN_SECONDS, JOIN_SECONDS_MAX = 0.005, 0.3
 """If n members are about to join, each waits for up to n times this, so that some can be taken along by others."""
 NEWS_SECONDS = 5.0
-"""How often a working member asks whether the work has to be assigned anew."""
+"""How often a working member asks whether the work has to be assigned anew; its settings may have a longer time."""
 BACKOFF_SECONDS = 0.1
 """How long a member waits after a store did not answer."""
 
@@ -262,7 +262,7 @@ class GroupMember:
     def _wants_rebalance(self, group: Group) -> bool:
         """Ask the participant now and then, while it works."""
         now = self._environment.monotonic()
-        if not self.is_working or now - self._asked < NEWS_SECONDS:
+        if not self.is_working or now - self._asked < max(NEWS_SECONDS, self._settings.news_seconds):
             return False
         self._asked = now
         self._has_news = self._participant.wants_rebalance(group, self.member_id, now)

@@ -29,10 +29,10 @@ class Heartbeats:
         self._counts: dict[MemberId, int] = {}
         """The newest heartbeats of this process."""
 
-    def beat(self, member_id: MemberId) -> None:
-        """Send a heartbeat."""
+    def beat(self, member_id: MemberId) -> bool:
+        """Send a heartbeat. Return whether a store, or a majority, has taken it."""
         count = self._counts[member_id] = self._counts.get(member_id, 0) + 1
-        self._objects.create(member_id, count, b"")
+        return self._objects.create(member_id, count, b"")
 
     def end(self, member_id: MemberId) -> None:
         """Delete the heartbeat of a member of this process, which has left."""

@@ -70,6 +70,15 @@ class Liveness:
             if each.seconds * _MS >= group.members[name].details.session_timeout_ms
         ]
 
+    def until_expiry(self, group: Group, own: MemberId) -> float:
+        """Return in how many seconds the next member expires that stays silent, other than `own`; infinite if none."""
+        left = (
+            group.members[name].details.session_timeout_ms / _MS - each.seconds
+            for name, each in self._silences.items()
+            if name != own and name in group.members
+        )
+        return min((seconds for seconds in left if seconds > 0), default=float("inf"))
+
     def watch(self, group: Group, now: float, patience: float = 0.0) -> CompleteJoin | ExpireSync | None:
         """Return the command that ends the wait of the group if its time is over, and `patience` seconds more."""
         passed, self._watched = min(now - self._watched, self._longest_gap), now

@@ -42,8 +42,11 @@ class MemberObjects:
         self._own: dict[MemberId, int] = {}
         """The newest objects of this process."""
 
-    def create(self, member_id: MemberId, number: int, data: bytes) -> None:
-        """Create a member's object, and delete the former one. `data` that is not empty needs a checksum."""
+    def create(self, member_id: MemberId, number: int, data: bytes) -> bool:
+        """Create a member's object, and delete the former one; return whether a store, or a majority, has done so.
+
+        `data` that is not empty needs a checksum.
+        """
         former = self._own.get(member_id)
         self._own[member_id] = number
 
@@ -54,7 +57,7 @@ class MemberObjects:
             if former not in {None, number}:
                 store.delete(self._key(member_id, former or 0))
 
-        self._at_stores(write)
+        return bool(self._at_stores(write))
 
     def names(self) -> set[Name] | None:
         """Return the member ids and numbers of all objects; None if no store answers, or too few."""

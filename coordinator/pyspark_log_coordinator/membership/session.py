@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log
 
-INTERVAL_SHARE = (0.8, 0.9)
+INTERVAL_SHARE = (0.85, 0.95)
 """A member beats after this share of heartbeat.interval.ms, so that all have seen a change within the interval, and do
 not act in step."""
-GAP_INTERVALS = 2
-"""Of a gap between two looks, so many intervals count as time that was observed."""
+GAP_INTERVALS, GAP_SECONDS = 2, 3.0
+"""Of a gap between two looks, so many intervals count as time that was observed; of longer intervals, one and so many
+seconds more."""
+AGAIN_SECONDS = 3.0
+"""How soon a member tries again that could not send a heartbeat."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.020
 """Between two looks in a rebalance, in seconds. Afterwards the pauses grow to the heartbeat interval."""
 PAUSE_SHARE = 8
@@ -58,7 +61,7 @@ class Session:
         self._handle: GroupHandle | None = None
         self._heartbeats: Heartbeats | None = None
         self._requests: JoinRequests | None = None
-        self._liveness = Liveness(GAP_INTERVALS * self.interval)
+        self._liveness = Liveness(min(GAP_INTERVALS * self.interval, self.interval + GAP_SECONDS))
         self._patience = self._environment.uniform(*PATIENCE_SECONDS)
         self._member_id: MemberId | None = None
         self.group = Group()
@@ -168,17 +171,22 @@ class Session:
             now = self._environment.monotonic()
             if self._member_id is None or now < self._due or self._heartbeats is None:
                 return
-            self._due = now + self.interval * self._environment.uniform(*INTERVAL_SHARE)
-            if self.beaten is None or now - self.beaten >= self.interval / 2:
-                self._heartbeats.beat(self._member_id)
+            pause = self.interval * self._environment.uniform(*INTERVAL_SHARE)
+            self._due = now + min(pause, AGAIN_SECONDS)  # if this fails
+            is_beaten = self.beaten is not None and now - self.beaten < self.interval / 2
+            if not is_beaten and self._heartbeats.beat(self._member_id):
+                is_beaten = True
                 self._show_life(now)
             self._look(now)
             heard = self._heartbeats.listen()
             if heard is None:
                 return
+            if is_beaten:
+                self._due = now + pause
             for command in self._liveness.hear(self.group, heard, self._environment.monotonic()):
                 if command.member_id != self._member_id:
                     self._end_wait(command)
+            self._due = min(self._due, now + self._liveness.until_expiry(self.group, self._member_id))
             if self.group.leader == self._member_id and not heard.keys() <= self.group.members.keys():
                 self._heartbeats.delete_left_over(self.group.members)
 

@@ -13,19 +13,19 @@ from pyspark_log_coordinator.assignors import connect
 from pyspark_log_coordinator.group.state import Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
 
 
 class Runner(Interface):
-    """What runs the tasks of a worker."""
+    """What runs the tasks of a worker. A call that raises is repeated, with the same tasks or others."""
 
-    def start(self, tasks: Sequence[str]) -> None:
+    def start(self, tasks: list[str]) -> None:
         """Start tasks, in alphabetical order."""
 
-    def stop(self, tasks: Sequence[str]) -> None:
+    def stop(self, tasks: list[str]) -> None:
         """Stop tasks, and return when they have stopped: others start them next."""
 
 
@@ -47,6 +47,8 @@ class SharedTasks:
         self._environment = environment
         self._max_delay_ms = scheduled_rebalance_max_delay_ms
         self._work = connect.WorkerState()
+        self.running: frozenset[str] = frozenset()
+        """The tasks that were started and not stopped."""
         self._shared: Mapping[str, int] = {}
         """The tasks that this worker has shared out as the leader."""
         self._rejoin_at: float | None = None
@@ -65,16 +67,13 @@ class SharedTasks:
 
     def take(self, group: Group, member_id: MemberId) -> bool:
         assignment = connect.decode_assignment(group.members[member_id].assignment, member_id)
-        before = set(self._work.tasks)
         self._work = connect.after(assignment)
         delay = assignment.delay_ms if group.leader == member_id else 0
         self._rejoin_at = self._environment.monotonic() + delay / 1000 if delay else None
-        stopped = sorted(before - set(assignment.tasks))
-        if stopped:
-            self._runner.stop(stopped)
-        started = sorted(set(assignment.tasks) - before)
-        if started:
-            self._runner.start(started)
+        self._stop(self.running.difference(assignment.tasks))
+        if started := set(assignment.tasks) - self.running:
+            self._runner.start(sorted(started))
+            self.running |= started
         return bool(assignment.revoked)
 
     def rewound(self, group: Group, since: int) -> None:
@@ -86,6 +85,10 @@ class SharedTasks:
         return (self._rejoin_at is not None and now >= self._rejoin_at) or dict(self._configured()) != self._shared
 
     def lose(self) -> None:
-        tasks, self._work, self._rejoin_at = sorted(self._work.tasks), connect.WorkerState(), None
+        self._work, self._rejoin_at = connect.WorkerState(), None
+        self._stop(self.running)
+
+    def _stop(self, tasks: frozenset[str]) -> None:
         if tasks:
-            self._runner.stop(tasks)
+            self._runner.stop(sorted(tasks))
+            self.running -= tasks

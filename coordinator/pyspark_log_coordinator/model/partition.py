@@ -75,8 +75,9 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
 
-    `level` counts how often its rows were rewritten since the append file; after an attempt to convert it to Parquet it
-    is 4. `timestamp_reached` is as in `ChunkRef`.
+    `level` counts how often its rows were rewritten since the append file; of one of chunks, it is 4 after an attempt
+    to convert it to Parquet. `timestamp_reached` is as in `ChunkRef`. `since_ms` is when the first row was sequenced
+    (ms, the writer's clock), 0 if that is not known.
     """
 
     name: SegmentName
@@ -89,6 +90,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     min_timestamp: Int64
     max_timestamp: Int64
     timestamp_reached: Int64
+    since_ms: Int64 = 0
 
     @property
     def rows(self) -> int:
@@ -106,10 +108,13 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return self.log_bytes
 
     @classmethod
-    def of(cls, file: SegmentFile, holders: tuple[Holder, ...], level: int, timestamp_reached: int) -> SegmentRef:
+    def of(
+        cls, file: SegmentFile, holders: tuple[Holder, ...], level: int, timestamp_reached: int, since_ms: int = 0
+    ) -> SegmentRef:
         """Return the reference to a stored segment."""
         rows = file.base_offset, file.end_offset, file.chunks, file.log_bytes
-        return cls(file.name, holders, *rows, level, file.min_timestamp, file.max_timestamp, timestamp_reached)
+        times = file.min_timestamp, file.max_timestamp, timestamp_reached, since_ms
+        return cls(file.name, holders, *rows, level, *times)
 
     @property
     def born(self) -> int:

@@ -19,6 +19,8 @@ from pyspark_log_storage.errors import BatchMismatch, ProducerFenced
 from pyspark_log_storage.ranges import Count, Int64
 
 RETIRED_MAX = 64
+BEGINS_MAX = 32
+"""Of so many partitions the log remembers where the last batch of a producer begins."""
 
 
 class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -49,6 +51,8 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """Number of rows of the last batch that an election has cut off the log."""
     born: Count | None = None
     """The lowest born of the last batch's files if the producer expires."""
+    begins: dict[int, Count] | None = None
+    """The first offset of the last batch in each of its partitions, if the producer expires and these are few."""
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:
@@ -114,13 +118,14 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
     return True
 
 
-def move(known: Producer | None, claim: ProducerClaim, rows: int, born: int) -> Producer:
+def move(known: Producer | None, claim: ProducerClaim, rows: int, born: int, begins: dict[int, int]) -> Producer:
     """Return the producer after its batch was sequenced; another run or query retires the one before.
 
-    `born` is the lowest one of the batch's files.
+    `born` is the lowest one of the batch's files, and `begins` are its first offsets by partition.
     """
     if claim.expires:
-        return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, born=born)
+        kept = begins if len(begins) <= BEGINS_MAX else None
+        return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, born=born, begins=kept)
     if known is None:
         return Producer(claim.query_id, claim.run_id, claim.batch_id, rows)
     runs, queries = known.retired_runs, known.retired_queries

@@ -26,8 +26,8 @@ _DAY_MS = 86_400_000
 class _Field(NamedTuple):
     name: str
     """Kafka's name."""
-    allowed: int | tuple[str, ...]
-    """The smallest number, or the words."""
+    allowed: int | tuple[str, ...] | None
+    """The smallest number, or the words; None for the name of a column."""
     meaning: str
 
 
@@ -52,6 +52,12 @@ _FIELDS = {
         "segment.format",
         ("log", "parquet"),
         "Format of the segments that will not be merged again; parquet: other engines can read these files, too.",
+    ),
+    "parquet_max_lag_ms": _Field(
+        "parquet.max.lag.ms",
+        UNLIMITED,
+        "With segment.format=parquet: maintain and node run write a partition's newest rows to a Parquet file when the "
+        "oldest of them was written this many ms ago; writers do so after an hour, or later. -1 means never.",
     ),
     "segment_ms": _Field(
         "segment.ms", 1, "A partition is rolled when its oldest unrolled row was written this many ms ago."
@@ -95,6 +101,11 @@ _FIELDS = {
         1,
         "A reachable follower that has not been caught up for this many ms leaves the ISR.",
     ),
+    "key_column": _Field(
+        "key.column",
+        None,
+        "Column of a typed topic whose values choose the partitions, as keys do. Once set, it is never changed.",
+    ),
 }
 
 
@@ -122,6 +133,8 @@ class TopicConfig(
     replication_mode: Literal["isr", "quorum"] = "isr"
     replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS
     segment_format: Literal["log", "parquet"] = "log"
+    parquet_max_lag_ms: int = 300_000
+    key_column: str = ""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -137,14 +150,14 @@ def all_settings() -> tuple[Setting, ...]:
     """Return all settings of a topic."""
     default = words(TopicConfig())
     return tuple(
-        Setting(
-            name,
-            f"a whole number, {allowed} or more" if isinstance(allowed, int) else _listed(allowed, "or"),
-            default[name],
-            meaning,
-        )
-        for name, allowed, meaning in _FIELDS.values()
+        Setting(name, _takes(allowed), default[name] or "none", meaning) for name, allowed, meaning in _FIELDS.values()
     )
+
+
+def _takes(allowed: int | tuple[str, ...] | None) -> str:
+    if allowed is None:
+        return "the name of a column"
+    return f"a whole number, {allowed} or more" if isinstance(allowed, int) else _listed(allowed, "or")
 
 
 def parse(settings: Mapping[str, str]) -> TopicConfig:
@@ -165,6 +178,37 @@ def check_min_insync(topic: str, config: TopicConfig, replicas: int) -> None:
             f"topic {topic!r} cannot require {config.min_insync_replicas} in-sync replicas: "
             f"it has {replicas}; choose fewer, or a higher replication factor",
         )
+
+
+def with_key_column(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> TopicConfig:
+    """Return the configuration with its key.column spelt as in the newest of the topic's schemas.
+
+    Raise `InvalidOption` if the topic is not typed, or has no such column whose values can be keys.
+    """
+    from pyspark_log_storage import column_types, schema  # Arrow is slow to import, and most topics have no such key
+
+    name = config.key_column
+    (newest,) = schema.decode_all(schemas[-1:], f"topic {topic!r}")
+    if not schema.is_typed(newest):
+        raise InvalidOption(
+            "key.column",
+            f"key.column={name} is for typed topics, and topic {topic!r} holds records of key and value; remove it",
+        )
+    columns = schema.columns_of(newest)
+    found = next((field for field in columns if field.name.lower() == name.lower()), None)
+    if found is None:
+        raise InvalidOption(
+            "key.column",
+            f"topic {topic!r}: key.column is {name!r}, and the columns are {column_types.ddl(columns):.500}; choose "
+            "one of these",
+        )
+    if found.type not in column_types.KEY_TYPES:
+        raise InvalidOption(
+            "key.column",
+            f"topic {topic!r}: key.column {name!r} has type {column_types.type_name(found.type)}; choose a column of "
+            "text, binary or whole numbers, or write the partition of each row in a column 'partition'",
+        )
+    return msgspec.structs.replace(config, key_column=found.name)
 
 
 def check(config: TopicConfig) -> None:
@@ -208,7 +252,9 @@ def _read(settings: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _value(name: str, text: str, allowed: int | tuple[str, ...]) -> int | str | bool:
+def _value(name: str, text: str, allowed: int | tuple[str, ...] | None) -> int | str | bool:
+    if allowed is None:
+        return text
     if isinstance(allowed, int):
         return _whole_number(name, text, allowed)
     if text not in allowed:

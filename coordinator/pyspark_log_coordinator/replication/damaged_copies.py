@@ -59,4 +59,4 @@ def evolve(topic: Topic, event: CopiesDamaged) -> Topic:
                 partition = msgspec.structs.replace(partition, log_end_offsets={**ends, node: reached})
         if partition is not before:
             changed[number] = partition
-    return with_partitions(topic, changed.items())
+    return with_partitions(topic, changed)

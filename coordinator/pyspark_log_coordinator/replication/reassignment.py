@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition, empty
+from pyspark_log_coordinator.model.partitions import Fact, Partitions
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
 from pyspark_log_coordinator.replication import election, node_changes, replicas
 from pyspark_log_storage.errors import InvalidInput
@@ -139,11 +140,18 @@ def decide_addition(
     return [*node_changes.renew(topic, command.incarnations), PartitionsAdded(command.assignments, new)]
 
 
+def _is_reassigning(partition: Partition, _: object) -> bool:
+    return bool(partition.adding or partition.removing)
+
+
+IS_REASSIGNING: Fact[bool] = Fact(_is_reassigning, any)
+
+
 def decide_completion(topic: Topic) -> list[LeaderElected | ReplicasAltered]:
     """Return the events that end the reassignments whose new replicas are all in the ISR."""
     events: list[LeaderElected | ReplicasAltered] = []
-    for number, partition in enumerate(topic.partitions):
-        if not (partition.adding or partition.removing) or not set(partition.adding) <= set(partition.isr):
+    for number, partition in topic.partitions.where(IS_REASSIGNING):
+        if not set(partition.adding) <= set(partition.isr):
             continue
         left = target(partition)
         if not replicas.keeps_committed(partition, left, len(left), topic.config):
@@ -184,7 +192,7 @@ def evolve_addition(topic: Topic, event: PartitionsAdded) -> Topic:
     """Return the topic with its new partitions."""
     topic = _with_nodes(topic, event.incarnations)
     added = [empty(nodes, tuple(node for node in nodes if node not in topic.fenced)) for nodes in event.assignments]
-    return msgspec.structs.replace(topic, partitions=(*topic.partitions, *added))
+    return msgspec.structs.replace(topic, partitions=Partitions((*topic.partitions, *added)))
 
 
 def _check(topic: Topic, nodes: tuple[NodeId, ...], incarnations: dict[NodeId, str]) -> None:

@@ -55,7 +55,7 @@ def evolve(topic: Topic, event: RowsLost) -> Topic:
         known = producers.get(batch.producer)
         if known is not None and known.batch_id == batch.batch_id:
             producers[batch.producer] = msgspec.structs.replace(known, rows_lost=known.rows_lost + batch.rows)
-    return with_partitions(topic, {event.partition: cut}.items(), producers=producers)
+    return with_partitions(topic, {event.partition: cut}, producers=producers)
 
 
 def _cut(partition: Partition, end: int) -> Partition:

@@ -7,38 +7,71 @@ rows, because it may be elected meanwhile. With replication.mode=quorum all repl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import high_watermark
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Iterable
 
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
-def write_targets(topic: Topic, acks: Acks, missing: Container[NodeId]) -> tuple[tuple[NodeId, ...], ...]:
+def write_targets(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> tuple[tuple[NodeId, ...], ...]:
     """Return the nodes of each partition: at least one, even if all are missing.
 
     Partitions on the same nodes get equal values, whichever node leads them: they share a file.
     """
-    return tuple(_of(topic, partition, acks, missing) for partition in topic.partitions)
+    return topic.partitions.fact_of_each(_TARGETS, _context(topic, acks, missing))
+
+
+def targets_of(topic: Topic, number: int, acks: Acks, missing: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    """Return the nodes of one partition."""
+    return _of(topic.partitions[number], _context(topic, acks, missing))
+
+
+def used_nodes(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> frozenset[NodeId]:
+    """Return the nodes of all partitions together."""
+    distinct = frozenset().union(*topic.partitions.facts(_TARGETS, _context(topic, acks, missing)))
+    return frozenset(itertools.chain.from_iterable(distinct))
 
 
 def enough(topic: Topic, acks: Acks) -> int | None:
     """Return the number of nodes that must have a file before the writer continues; None means all reachable ones."""
     if acks != "all" or topic.config.replication_mode != "quorum":
         return None
-    return max(high_watermark.majority(len(each.replicas)) for each in topic.partitions)
+    return high_watermark.majority(max(topic.partitions.facts(_REPLICAS)))
 
 
-def _of(topic: Topic, partition: Partition, acks: Acks, missing: Container[NodeId]) -> tuple[NodeId, ...]:
-    wanted = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
-    able = [node for node in wanted if node not in missing and node not in topic.fenced]
+class _Context(NamedTuple):
+    """What the targets of a partition depend on besides the partition."""
+
+    acks: Acks
+    is_quorum: bool
+    unusable: frozenset[NodeId]
+
+
+def _context(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> _Context:
+    return _Context(acks, topic.config.replication_mode == "quorum", frozenset((*missing, *topic.fenced)))
+
+
+def _of(partition: Partition, context: _Context) -> tuple[NodeId, ...]:
+    wanted = partition.replicas if context.is_quorum else partition.isr
+    able = [node for node in wanted if node not in context.unusable]
     if not able:
         return wanted[:1] or partition.replicas[:1]
-    if acks == "all":
+    if context.acks == "all":
         return tuple(sorted(able))
     return (partition.leader if partition.leader in able else able[0],)
+
+
+def _replicas(partition: Partition, _: object) -> int:
+    return len(partition.replicas)
+
+
+_TARGETS: Fact[frozenset[tuple[NodeId, ...]]] = Fact(_of, frozenset)
+_REPLICAS: Fact[int] = Fact(_replicas, max)

@@ -63,4 +63,4 @@ def evolve(topic: Topic, event: FirstOffsetsSet) -> Topic:
             log_end_offsets=dict.fromkeys(partition.replicas, offset),
             epoch_starts=((partition.epoch_starts[-1][0], offset),),
         )
-    return with_partitions(topic, begun.items())
+    return with_partitions(topic, begun)

@@ -4,12 +4,15 @@
     level 2    `MERGE_COUNT` neighbours of level 1, merged
     level 3    `MERGE_COUNT` neighbours of level 2, merged
 
-So each byte is rewritten at most three times, however long the log is. With segment.format=parquet a segment that will
-not be merged again is written as Parquet: one of level 3, or one so large that 16 like it exceed segment.bytes. A
-Parquet segment is never merged; smaller segments that one follows cannot become more, and are merged to Parquet as they
-are. Segments of chunks that will not be merged again, which a topic has whose segment.format was changed, are converted
-to Parquet, the oldest first; only maintenance with a budget of its own does so. A row that is too large for Parquet
-keeps its segment one of chunks, of level `KEPT_LEVEL`, which nothing rewrites.
+So each byte is rewritten at most three times, however long the log is. With segment.format=parquet a segment is written
+as Parquet if it is of level 3, or so large that 16 like it exceed segment.bytes. Such segments of chunks, which a topic
+has whose segment.format was changed, are converted to Parquet, the oldest first; only maintenance with a budget of its
+own does so. A row that is too large for Parquet keeps its segment one of chunks, of level `KEPT_LEVEL`.
+
+Such a topic is also a table, which must not lag behind the log. So all that follows the Parquet segments of a
+partition, its tail, is written as one Parquet segment when its oldest row was written parquet.max.lag.ms ago. Small
+ones are merged later: 16 of one tier, which is the power of 16 in their number of rows, and smaller ones that a larger
+one follows. So a partition has a few dozen of them at most, and a row is written at most `PARQUET_LEVEL_MAX` times.
 
 A job is bounded by a budget of bytes, so that inline maintenance does not delay a writer for long, and by the rows that
 one segment can hold.
@@ -17,18 +20,21 @@ one segment can hold.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
+from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Partition, SegmentRef
+from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
 from pyspark_log_coordinator.segments import retention
 from pyspark_log_storage.index import SEGMENT_ROWS_MAX
+from pyspark_log_storage.ranges import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
 
 ROLL_CHUNKS = 64
@@ -47,6 +53,12 @@ MERGE_COUNT = 16
 LEVEL_MAX = 3
 KEPT_LEVEL = LEVEL_MAX + 1
 """The level of segments after an attempt to convert them: those with a row too large for Parquet stay as they are."""
+_TIER_MAX = 64
+"""Above all tiers."""
+PARQUET_LEVEL_MAX = 6
+"""Parquet segments of this level are not merged, however small they are."""
+INLINE_LAG_MS = 3_600_000
+"""Writers make Parquet in passing of rows that are at least so old: a maintenance job may do it sooner, and better."""
 MERGE_LOOK_BACK = 128
 """Number of newest segments among which inline maintenance looks for neighbours to merge."""
 
@@ -62,6 +74,8 @@ class RollJob(msgspec.Struct, frozen=True):
     epoch_starts: tuple[tuple[int, int], ...]
     parquet: bool = False
     """Whether the segment is written as Parquet."""
+    since_ms: int = 0
+    """When the first row was written, see `SegmentRef`."""
 
     @property
     def base_offset(self) -> int:
@@ -78,7 +92,7 @@ class RollJob(msgspec.Struct, frozen=True):
         """What the job does to its rows, as a past participle."""
         if self.chunks:
             return "rolled"
-        return "converted to Parquet" if self.level == KEPT_LEVEL else "merged"
+        return "converted to Parquet" if self.parquet and not self.segments[0].is_parquet else "merged"
 
     @property
     def timestamp_reached(self) -> int:
@@ -91,51 +105,210 @@ class RollJob(msgspec.Struct, frozen=True):
         return sum(each.log_bytes for each in self.segments) + sum(each.length for each in self.chunks)
 
 
-def plan(topic: Topic, now: int, budget: int | None = None) -> list[RollJob]:
+def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[int] = ()) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
     Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
     has expired. A segment larger than the budget is converted alone. Partitions with the most unrolled chunks come
-    first.
+    first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever their age.
     """
     if budget is not None:
         topic = retention.retained(topic, now)
     jobs = []
-    for number, partition in enumerate(topic.partitions):
-        unrolled = sum(chunk.length for chunk in partition.chunks)
-        inline = min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
+    for number, partition in _perhaps_due(topic, now) if budget is None else enumerate(topic.partitions):
+        if partition.staged:
+            continue  # the newest segment is still being copied
         if budget is None:
-            job = _job(topic, number, now, inline, MERGE_LOOK_BACK)
+            job = _inline(topic, number, now)
         else:
-            job = _job(topic, number, now, budget, len(partition.segments)) or _conversion(topic, number, budget)
+            job = _thorough(topic, number, now, budget, at_once[number] if number < len(at_once) else 0)
         if job is not None:
             jobs.append(job)
     return sorted(jobs, key=lambda job: -len(job.chunks))
 
 
+def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
+    budget = _inline_budget(topic.partitions[number])
+    return (
+        _roll(topic, number, now, budget)
+        or _tail(topic, number, now, None)
+        or _merge(topic, number, budget, MERGE_LOOK_BACK)
+    )
+
+
+def _thorough(topic: Topic, number: int, now: int, budget: int, at_once: int) -> RollJob | None:
+    return (
+        _tail(topic, number, now, budget, at_once)
+        or _roll(topic, number, now, budget)
+        or _merge(topic, number, budget, len(topic.partitions[number].segments))
+        or _conversion(topic, number, budget)
+    )
+
+
+def will_stay(segment: SegmentRef, config: TopicConfig) -> bool:
+    """Return whether a segment will not be rewritten: its file is there until its rows expire."""
+    is_large = _is_large(segment.log_bytes, config)
+    return segment.level >= PARQUET_LEVEL_MAX or (is_large and (segment.is_parquet or segment.level >= KEPT_LEVEL))
+
+
+def parquet_end(partition: Partition) -> int:
+    """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on."""
+    end = partition.log_start
+    for segment in partition.segments:
+        if not segment.is_parquet:
+            break
+        end = segment.end_offset
+    return end
+
+
 def must_roll(topic: Topic) -> bool:
     """Return whether a partition has reached the hard cap and must be rolled before more is appended."""
-    return any(len(partition.chunks) >= UNROLLED_CHUNKS_MAX for partition in topic.partitions)
+    return max(topic.partitions.facts(_UNROLLED_CHUNKS)) >= UNROLLED_CHUNKS_MAX
 
 
-def _job(topic: Topic, number: int, now: int, budget: int, look_back: int) -> RollJob | None:
+def _unrolled_chunks(partition: Partition, _: object) -> int:
+    return len(partition.chunks)
+
+
+_UNROLLED_CHUNKS: Fact[int] = Fact(_unrolled_chunks, max)
+
+
+def _perhaps_due(topic: Topic, now: int) -> Iterator[tuple[int, Partition]]:
+    """Yield the partitions, with their numbers, that inline maintenance may have something to do for."""
+
+    def is_due(when: _Due) -> bool:
+        return when.time <= now or when.next_file <= topic.next_file
+
+    return topic.partitions.where(_DUE, is_due, topic.config, topic)
+
+
+class _Due(NamedTuple):
+    """When something is to be done: from a time (ms) on, and from a number of the topic's next file on."""
+
+    time: int
+    next_file: int
+
+
+_AT_ONCE, _NEVER = _Due(BEFORE_ALL_TIMES, 0), _Due(INT64_MAX, INT64_MAX)
+
+
+def _due(partition: Partition, config: TopicConfig, topic: Topic) -> _Due:
+    """Return when inline maintenance may have something to do. When a file was sequenced does not change."""
+    if _segments_to_merge(partition, config, _inline_budget(partition), MERGE_LOOK_BACK):
+        return _AT_ONCE
+    rolled = _roll_due(topic, partition)
+    return _Due(min(rolled.time, _tail_due(topic, partition, INLINE_LAG_MS)), rolled.next_file)
+
+
+def _earliest(of_each: list[_Due]) -> _Due:
+    times, files = zip(*of_each, strict=True)
+    return _Due(min(times), min(files))
+
+
+_DUE: Fact[_Due] = Fact(_due, _earliest)
+
+
+def _roll(topic: Topic, number: int, now: int, budget: int) -> RollJob | None:
+    chunks = _to_roll(topic, topic.partitions[number], now, budget)
+    return _job(topic, number, 1, (), chunks) if chunks else None
+
+
+def _merge(topic: Topic, number: int, budget: int, look_back: int) -> RollJob | None:
+    found = _segments_to_merge(topic.partitions[number], topic.config, budget, look_back)
+    if not found:
+        return None
+    level = max(each.level for each in found) + 1
+    if _is_kept(found[0]):
+        return _job(topic, number, min(level, PARQUET_LEVEL_MAX), found, parquet=found[0].is_parquet)
+    return _job(topic, number, level, found)
+
+
+def _inline_budget(partition: Partition) -> int:
+    """Return the most bytes of an inline job."""
+    unrolled = sum(chunk.length for chunk in partition.chunks)
+    return min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
+
+
+def _segments_to_merge(
+    partition: Partition, config: TopicConfig, budget: int, look_back: int
+) -> tuple[SegmentRef, ...]:
+    """Return the oldest neighbours to merge, of the newest `look_back` segments."""
+    newest = partition.segments[max(0, len(partition.segments) - look_back) :]
+    size_max = min(budget, config.segment_bytes)
+    found = _to_merge(newest, size_max)
+    if found or config.segment_format != "parquet":
+        return found
+    return _left_between(newest, size_max) or _small(newest, config, size_max)
+
+
+def _job(
+    topic: Topic,
+    number: int,
+    level: int,
+    segments: tuple[SegmentRef, ...],
+    chunks: tuple[ChunkRef, ...] = (),
+    *,
+    parquet: bool | None = None,
+) -> RollJob:
+    """Return a job; unless it is given, what the segment will be follows from its size and its place."""
     partition = topic.partitions[number]
-    if partition.staged:
-        return None  # the newest segment is still being copied
-    chunks = _to_roll(topic, partition, now, budget)
-    segments: tuple[SegmentRef, ...] = ()
-    level = 1
-    if not chunks:
-        newest = partition.segments[max(0, len(partition.segments) - look_back) :]
-        size_max = min(budget, topic.config.segment_bytes)
-        segments = _to_merge(newest, size_max)
-        if not segments and topic.config.segment_format == "parquet":
-            segments = _left_between(newest, size_max)
-        if not segments:
-            return None
-        level = max(each.level for each in segments) + 1
-    job = RollJob(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts)
-    return msgspec.structs.replace(job, parquet=_is_last(topic, partition, job))
+    since = segments[0].since_ms if segments else topic.file(chunks[0].file).sequenced_ms
+    job = RollJob(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts, since_ms=since)
+    parquet = _is_last(topic, partition, job) if parquet is None else parquet
+    if parquet and _is_large(job.bytes, topic.config):
+        level = PARQUET_LEVEL_MAX  # it may be small as Parquet
+    return msgspec.structs.replace(job, parquet=parquet, level=level)
+
+
+def _tail(topic: Topic, number: int, now: int, budget: int | None, at_once: int = 0) -> RollJob | None:
+    """Return the job that makes Parquet of a partition's tail, or of its oldest part, if its oldest row is due.
+
+    It is also due if it begins below the offset `at_once`. Without a budget the job is inline.
+    """
+    partition, config = topic.partitions[number], topic.config
+    if config.segment_format != "parquet":
+        return None
+    segments = _tail_segments(partition)
+    if not segments and not partition.chunks:
+        return None
+    base = (segments or partition.chunks)[0].base_offset
+    if base >= at_once and now < _tail_due(topic, partition, INLINE_LAG_MS if budget is None else 0):
+        return None
+    size_max = config.segment_bytes // MERGE_COUNT if budget is None else min(budget, config.segment_bytes)
+    taken: list[SegmentRef | ChunkRef] = []
+    size = 0
+    for each in partition.pieces_from(base):
+        size += each.length
+        is_too_large = size > size_max or each.end_offset - base > SEGMENT_ROWS_MAX
+        if each.end_offset > partition.high_watermark or (is_too_large and (taken or budget is None)):
+            break
+        taken.append(each)
+    if not taken:
+        return None
+    return _job(
+        topic,
+        number,
+        min(max((each.level for each in segments), default=0) + 1, KEPT_LEVEL),
+        tuple(each for each in taken if isinstance(each, SegmentRef)),
+        tuple(each for each in taken if isinstance(each, ChunkRef)),
+        parquet=True,
+    )
+
+
+def _tail_segments(partition: Partition) -> tuple[SegmentRef, ...]:
+    first = len(partition.segments)
+    while first > 0 and not _is_kept(partition.segments[first - 1]):
+        first -= 1
+    return partition.segments[first:]
+
+
+def _tail_due(topic: Topic, partition: Partition, lag_min: int) -> int:
+    """Return when a partition's tail is to become Parquet (ms), if its rows are to be so old at least."""
+    lag, segments = topic.config.parquet_max_lag_ms, _tail_segments(partition)
+    if topic.config.segment_format != "parquet" or lag == UNLIMITED or not (segments or partition.chunks):
+        return INT64_MAX
+    since = segments[0].since_ms if segments else topic.file(partition.chunks[0].file).sequenced_ms
+    return since + max(lag, lag_min)
 
 
 def _is_last(topic: Topic, partition: Partition, job: RollJob) -> bool:
@@ -150,7 +323,7 @@ def _is_last(topic: Topic, partition: Partition, job: RollJob) -> bool:
 
 def _is_grown(level: int, size: int, topic: Topic) -> bool:
     """Return whether a segment of a level and of `size` bytes is Parquet in a topic whose format that is."""
-    return level >= LEVEL_MAX or size * MERGE_COUNT >= topic.config.segment_bytes
+    return level >= LEVEL_MAX or _is_large(size, topic.config)
 
 
 def _is_kept(segment: SegmentRef) -> bool:
@@ -161,7 +334,7 @@ def _is_kept(segment: SegmentRef) -> bool:
 def _conversion(topic: Topic, number: int, budget: int) -> RollJob | None:
     """Return the job that converts a partition's oldest segments that will not be merged again to Parquet."""
     partition = topic.partitions[number]
-    if partition.staged or topic.config.segment_format != "parquet":
+    if topic.config.segment_format != "parquet":
         return None
     run: list[SegmentRef] = []
     size = 0
@@ -178,13 +351,13 @@ def _conversion(topic: Topic, number: int, budget: int) -> RollJob | None:
         run.append(segment)
     if not run:
         return None
-    return RollJob(number, partition.leader_epoch, KEPT_LEVEL, tuple(run), (), partition.epoch_starts, parquet=True)
+    return _job(topic, number, KEPT_LEVEL, tuple(run), parquet=True)
 
 
 def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:
     """Return the oldest unrolled chunks below the HW if it is time to roll them."""
-    chunks = partition.chunks
-    if not chunks or not _is_time_to_roll(topic, partition, now):
+    chunks, due = partition.chunks, _roll_due(topic, partition)
+    if not chunks or not (due.time <= now or due.next_file <= topic.next_file):
         return ()
     taken: list[ChunkRef] = []
     size = 0
@@ -197,20 +370,21 @@ def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple
     return tuple(taken)
 
 
-def _is_time_to_roll(topic: Topic, partition: Partition, now: int) -> bool:
+def _roll_due(topic: Topic, partition: Partition) -> _Due:
+    """Return when it is time to roll the oldest unrolled chunks."""
     chunks, config = partition.chunks, topic.config
+    if not chunks:
+        return _NEVER
     oldest = chunks[0]
-    if len(chunks) >= ROLL_CHUNKS or topic.next_file - oldest.file >= ROLL_FILES:
-        return True
-    if partition.log_end - oldest.base_offset >= config.flush_messages:
-        return True
+    if len(chunks) >= ROLL_CHUNKS or partition.log_end - oldest.base_offset >= config.flush_messages:
+        return _AT_ONCE
+    if sum(chunk.length for chunk in chunks) >= min(ROLL_BYTES, config.segment_bytes):
+        return _AT_ONCE
     # Rows can expire only after they are rolled.
     age_max = min(config.segment_ms, config.flush_ms)
     if config.retention_ms != UNLIMITED:
         age_max = min(age_max, config.retention_ms)
-    if now - topic.file(oldest.file).sequenced_ms >= age_max:
-        return True
-    return sum(chunk.length for chunk in chunks) >= min(ROLL_BYTES, config.segment_bytes)
+    return _Due(topic.file(oldest.file).sequenced_ms + age_max, oldest.file + ROLL_FILES)
 
 
 def _left_between(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
@@ -245,3 +419,71 @@ def _to_merge(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef
             size -= segments[first].log_bytes
             first += 1
     return ()
+
+
+def _small(segments: Sequence[SegmentRef], config: TopicConfig, size_max: int) -> tuple[SegmentRef, ...]:
+    """Return small neighbours to merge that nothing else rewrites: Parquet, or with a row too large for it.
+
+    The oldest of the lowest tier come first. Those that do not fit into `size_max` bytes are left out, and of a run
+    that is larger than a segment as many as fit are taken.
+    """
+    for run, is_followed in _runs(segments, config):
+        tiers = [_tier(each) for each in run] + [_TIER_MAX] * is_followed
+        for start, end in _joined(tiers):
+            taken = run[start:end]
+            while len(taken) > 1 and not _fits(taken, size_max):
+                del taken[-1]
+            if len(taken) == end - start or (
+                len(taken) > 1 and _is_large(sum(each.log_bytes for each in taken), config)
+            ):
+                return tuple(taken)
+    return ()
+
+
+def _runs(segments: Sequence[SegmentRef], config: TopicConfig) -> Iterator[tuple[list[SegmentRef], bool]]:
+    """Yield the neighbours of one format that only `_small` finds.
+
+    With each, whether one follows that is kept: the run gets no more neighbours.
+    """
+    run: list[SegmentRef] = []
+    for each in segments if config.segment_format == "parquet" else ():
+        is_one = _is_kept(each) and not will_stay(each, config)
+        if run and not (is_one and each.is_parquet == run[-1].is_parquet):
+            yield run, _is_kept(each)
+            run = []
+        if is_one:
+            run.append(each)
+    if run:
+        yield run, False
+
+
+def _joined(tiers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of the neighbours that are to be merged, by their tiers.
+
+    They are several that one of a higher tier follows, or those up to the 16th of a tier, with lower ones between them.
+    """
+    for tier in sorted({each for each in tiers if each < _TIER_MAX}):
+        start = count = 0
+        for number, each in enumerate(tiers):
+            if each > tier:
+                if number - start > 1:
+                    yield start, number
+                start, count = number + 1, 0
+            elif each == tier:
+                count += 1
+                if count == MERGE_COUNT:
+                    yield start, number + 1
+                    start, count = number + 1, 0
+
+
+def _tier(segment: SegmentRef) -> int:
+    return (segment.rows.bit_length() - 1) // (MERGE_COUNT.bit_length() - 1)
+
+
+def _fits(segments: Sequence[SegmentRef], size_max: int) -> bool:
+    rows = segments[-1].end_offset - segments[0].base_offset
+    return sum(each.log_bytes for each in segments) <= size_max and rows <= SEGMENT_ROWS_MAX
+
+
+def _is_large(size: int, config: TopicConfig) -> bool:
+    return size * MERGE_COUNT >= config.segment_bytes

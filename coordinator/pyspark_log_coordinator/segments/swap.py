@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Partition, SegmentRef
+from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.ranges import INT64_MAX, Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,7 @@ def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
     """Return the swaps of the staged segments that every member of the ISR now holds."""
     return [
         SegmentsSwapped(number, segment, now)
-        for number, partition in enumerate(topic.partitions)
+        for number, partition in topic.partitions.where(HAS_STAGED)
         for segment in partition.staged
         if _all_hold(topic, partition, segment)
     ]
@@ -132,7 +133,7 @@ def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
 
 def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
     """Return the topic with `keys` and the append files that are rolled in all partitions scheduled for deletion."""
-    needed = min((each.chunks[0].file for each in topic.partitions if each.chunks), default=topic.next_file)
+    needed = min((*topic.partitions.facts(_OLDEST_FILE), topic.next_file))
     rolled = topic.files[: needed - topic.first_file]
     pending = [PendingDeletion(key, at_ms) for key in (*keys, *(f"append/{file.name}" for file in rolled))]
     if not pending:
@@ -143,6 +144,21 @@ def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
         files=topic.files.drop(len(rolled)),
         pending_deletions=topic.pending_deletions.append(pending),
     )
+
+
+def _oldest_file(partition: Partition, _: object) -> int:
+    return partition.chunks[0].file if partition.chunks else INT64_MAX
+
+
+_OLDEST_FILE: Fact[int] = Fact(_oldest_file, min)
+"""The number of the oldest append file with unrolled chunks."""
+
+
+def _has_staged(partition: Partition, _: object) -> bool:
+    return bool(partition.staged)
+
+
+HAS_STAGED: Fact[bool] = Fact(_has_staged, any)
 
 
 def segment_key(partition: int, name: str) -> str:

@@ -27,13 +27,16 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
 SUSPICION_SECONDS = 2.0
 """The interval between looks while a node is missing or suspected."""
+
+ALONE_SECONDS = 60.0
+"""The interval in which a process looks for a second node, where that is not done all the time."""
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):
@@ -74,6 +77,7 @@ class Controller:
         """
         log, settings, now = self._log, self._settings, self._log.environment.monotonic()
         if len(log.cluster.state.nodes) == 1:
+            self._looked = now
             return ()
         elected: list[LeadershipMoved] = []
         if self._looked is None or now - self._looked >= self._interval():
@@ -85,8 +89,19 @@ class Controller:
             elected += self._balance(failed)
         return tuple(elected)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `round` has something to do."""
+        now = self._log.environment.monotonic()
+        settings = self._settings
+        balances = settings.auto_leader_rebalance_enable
+        balance_is_due = balances and now >= self._balanced + settings.leader_imbalance_check_interval_seconds
+        return self._looked is None or now - self._looked >= self._interval() or balance_is_due
+
     def _interval(self) -> float:
         """Return the seconds from one look to the next."""
+        if len(self._log.cluster.state.nodes) == 1:
+            return ALONE_SECONDS
         if self._log.missing_nodes or self._is_suspicious:
             return min(SUSPICION_SECONDS, self._settings.session_timeout_ms / 2000, self._lag_interval_ms / 1000)
         return self._lag_interval_ms / 1000
@@ -115,7 +130,7 @@ class Controller:
         return elected
 
     def _balance(self, failed: Callable[[str, LogError], object]) -> list[LeadershipMoved]:
-        partitions: dict[str, tuple[Partition, ...]] = {}
+        partitions: dict[str, Sequence[Partition]] = {}
 
         def note(handle: TopicHandle) -> None:
             partitions[handle.name] = handle.journal.state.partitions
@@ -139,9 +154,9 @@ class Controller:
         names: Iterable[str] | None = None,
     ) -> None:
         """Call `act` with the handle of each topic, refreshed; of those in `names` if given."""
-        for name in sorted(self._log.topics()) if names is None else names:
+        for name in sorted(self._log.topics(polls=True)) if names is None else names:
             try:
-                act(self._log.topic(name))
+                act(self._log.topic(name, polls=True))
             except UnknownTopic:
                 continue  # deleted meanwhile
             except LogError as error:

@@ -85,7 +85,7 @@ class FailureDetector:
         """
         log = handle.log
         missing = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
-        state = handle.refresh()
+        state = handle.look() if log.is_remote else handle.refresh()
         complete: dict[NodeId, bool] = {}
         for node in sorted(_leaders_and_isr(state)):
             complete[node] = node not in missing and has_required_files(handle, node)

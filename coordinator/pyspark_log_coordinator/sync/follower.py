@@ -15,8 +15,9 @@ from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores
 from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
-from pyspark_log_storage import layout
+from pyspark_log_storage import layout, reserve
 from pyspark_log_storage.node import require_marker
+from pyspark_log_storage.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,8 @@ class Follower:
         self._node_id = node_id
         self._written: dict[str, dict[str, bytes]] = {}
         """The checkpoints written last, by topic id."""
+        self._settled: dict[str, int] = {}
+        """The newest entry of each topic, by id, after which the node lacked nothing."""
 
     def behind(self) -> int:
         """Return about how many bytes the node has to copy now."""
@@ -57,12 +60,19 @@ class Follower:
         """
         objects = size = 0
         failures: list[str] = []
-        for handle in self._log.topics_on(self._node_id):
+        # A disk is asked again although nothing has changed: it may have been unmounted.
+        is_remote = is_object_store(self._log.node_store(self._node_id))
+        for handle in self._log.topics_on(self._node_id, polls=True):
+            number = handle.journal.number
+            if is_remote and self._settled.get(handle.topic_id) == number:
+                continue
             copied = catch_up.catch_up(handle, self._node_id, moved=moved)
             self._write_checkpoints(handle)
             objects += copied.objects
             size += copied.bytes
             failures += [f"topic {handle.name!r}: {each.message}" for each in copied.failures]
+            if not copied.failures and handle.journal.number == number:
+                self._settled[handle.topic_id] = number
         return FollowerRound(objects, size, tuple(failures))
 
     def _write_checkpoints(self, handle: TopicHandle) -> None:
@@ -86,4 +96,6 @@ def clean_up_node(log: Log, node_id: NodeId) -> int:
         node = ReachableStores({node_id: store}, is_single=True)
         count += topic_cleanup.delete_orphans(handle, node)
         delta_table.publish_on_nodes(handle, node)
-    return count + len(store.delete_unfinished())
+    count += len(store.delete_unfinished())
+    reserve.fill(store)
+    return count

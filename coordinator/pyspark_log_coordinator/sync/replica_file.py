@@ -61,12 +61,14 @@ def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
 
     The oldest rows of each partition come first, segments that only replace what the node has last.
     """
-    return _replica_files(handle, file_holders.missing(handle.journal.state, node_id))
+    state = handle.journal.state
+    return _replica_files(state, file_holders.missing(state, node_id))
 
 
 def held(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return the files that a node holds of its partitions, by the known state."""
-    return _replica_files(handle, file_holders.held(handle.journal.state, node_id))
+    state = handle.journal.state
+    return _replica_files(state, file_holders.held(state, node_id))
 
 
 def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
@@ -78,12 +80,11 @@ def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     return [file for file in files if file.stored_key not in stored]
 
 
-def _replica_files(handle: TopicHandle, found: file_holders.TopicFiles) -> list[ReplicaFile]:
-    state = handle.journal.state
+def _replica_files(state: Topic, found: file_holders.TopicFiles) -> list[ReplicaFile]:
     places = _places(state, {number for number, _ in found.files})
     append_files = [
         ReplicaFile(
-            key=handle.append_file(file.name),
+            key=layout.append_file(state.name, state.topic_id, file.name),
             number=number,
             holders=file.holders,
             bytes=max(each.position + each.length for each in places[number]),
@@ -91,7 +92,7 @@ def _replica_files(handle: TopicHandle, found: file_holders.TopicFiles) -> list[
         )
         for number, file in found.files
     ]
-    rolled, staged = ([_segment(handle, *each) for each in some] for some in (found.segments, found.staged))
+    rolled, staged = ([_segment(state, *each) for each in some] for some in (found.segments, found.staged))
     return [*rolled, *append_files, *staged]
 
 
@@ -105,10 +106,16 @@ def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -
 def all_files(handle: TopicHandle) -> list[ReplicaFile]:
     """Return all segments of a topic and its append files with unrolled chunks, by the known state."""
     state = handle.journal.state
-    segments = tuple((n, each) for n, one in enumerate(state.partitions) for each in (*one.segments, *one.staged))
+    staged = tuple((n, each) for n, one in enumerate(state.partitions) for each in one.staged)
+    return [*files_of(state), *_replica_files(state, file_holders.TopicFiles(staged, (), ()))]
+
+
+def files_of(state: Topic) -> list[ReplicaFile]:
+    """Return the files that have the rows of a topic: its segments, and its append files with unrolled chunks."""
+    segments = tuple((n, each) for n, one in enumerate(state.partitions) for each in one.segments)
     numbers = sorted({chunk.file for one in state.partitions for chunk in one.chunks})
     files = tuple((number, state.file(number)) for number in numbers)
-    return _replica_files(handle, file_holders.TopicFiles(segments, files, ()))
+    return _replica_files(state, file_holders.TopicFiles(segments, files, ()))
 
 
 def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = bool) -> bool:
@@ -143,8 +150,8 @@ def _as_stored(ref: SegmentRef) -> SegmentFile:
     )
 
 
-def _segment(handle: TopicHandle, partition: int, ref: SegmentRef) -> ReplicaFile:
-    key = handle.segment(partition, ref.name)
+def _segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:
+    key = f"{layout.topic_folder(state.name, state.topic_id)}{partition}/{ref.name}"
     return ReplicaFile(key, partition, ref.holders, ref.log_bytes, segment=ref)
 
 

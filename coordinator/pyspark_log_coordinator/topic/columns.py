@@ -1,6 +1,7 @@
 """The columns of a typed topic, as its journal knows them: which change is an entry, and which is refused.
 
     EvolveSchema -> SchemaEvolved    the columns wanted are merged with the newest ones; nothing if these hold them
+    AlterConfig  -> ConfigAltered    key.column is set once, by the first writer that names it or by an operator
 
 A writer submits the columns that it wants to write, not the topic's new schema. So the journal orders two writers that
 evolve a topic at once: the second's columns are merged with the first's result, or refused by name. The rules of
@@ -14,13 +15,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log_coordinator.model import topic_config
+from pyspark_log_storage.errors import InvalidOption, InvalidRecord
 from pyspark_log_storage.ranges import Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
     from pyspark_log_coordinator.model.batch import SequencedFile
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
 
 SCHEMAS_MAX = 1000
@@ -63,11 +68,37 @@ def decide(topic: Topic, command: EvolveSchema, now: int) -> list[SchemaEvolved]
         raise InvalidRecord(f"{where}: {error}") from error
     if merged.equals(known[0]):
         return []
+    if topic.config.key_column:
+        _check_key_type(where, topic.config.key_column, newest, merged)
     if len(topic.schemas) >= SCHEMAS_MAX:
         raise InvalidRecord(
             f"{where} has {SCHEMAS_MAX} schemas, the maximum; create a new topic with all columns, and write there"
         )
     return [SchemaEvolved(schema.encode(merged), now)]
+
+
+def _check_key_type(where: str, key: str, before: pa.Schema, after: pa.Schema) -> None:
+    """Raise `InvalidRecord` if values of the key column would have other bytes, and so be in other partitions."""
+    from pyspark_log_storage.column_types import type_name
+
+    old, new = before.field(key).type, after.field(key).type
+    if old != new:
+        raise InvalidRecord(
+            f"{where}: column '{key}' is the topic's key.column, and rows of a key would be in two partitions if it "
+            f"became {type_name(new)}; cast it to {type_name(old)} before the write"
+        )
+
+
+def with_new_key(topic: Topic, changed: TopicConfig) -> TopicConfig:
+    """Return a changed configuration whose key.column differs. Raises `InvalidOption` if it may not."""
+    before, after = topic.config.key_column, changed.key_column
+    if before and after.lower() != before.lower():
+        raise InvalidOption(
+            "key.column",
+            f"topic {topic.name!r} has key.column={before}, and rows of a key would be in two partitions with "
+            f"key.column={after or 'none'}; keep it, or write to another topic",
+        )
+    return topic_config.with_key_column(topic.name, changed, topic.schemas)
 
 
 def evolve(topic: Topic, event: SchemaEvolved) -> Topic:

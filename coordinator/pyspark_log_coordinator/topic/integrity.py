@@ -45,10 +45,9 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
         columns.check_evolution(before.schemas, after.schemas)
     if len(after.partitions) < len(before.partitions):
         raise ValueError("it removes partitions")
-    known = (*before.partitions, *[None] * (len(after.partitions) - len(before.partitions)))
-    for index, (old, new) in enumerate(zip(known, after.partitions, strict=True)):
-        if new is not old:
-            _check_partition(index, after, old, new)
+    known = len(before.partitions)
+    for index in after.partitions.changed_since(before.partitions):
+        _check_partition(index, after, before.partitions[index] if index < known else None, after.partitions[index])
 
 
 def check_snapshot(state: Topic, number: int) -> None:

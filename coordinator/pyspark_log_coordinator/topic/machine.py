@@ -31,6 +31,7 @@ from pyspark_log_coordinator.model import topic_config, topic_state
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 from pyspark_log_coordinator.replication.damage import ReportDamage
@@ -176,6 +177,8 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             changed = topic_config.alter(state.config, command.settings)
             if changed.min_insync_replicas != state.config.min_insync_replicas:
                 topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
+            if changed.key_column != state.config.key_column:
+                changed = columns.with_new_key(state, changed)
             return [] if changed == state.config else [ConfigAltered(changed)]
         case EvolveSchema():
             return list(columns.decide(state, command, now))
@@ -229,7 +232,7 @@ def evolve(state: Topic, event: Event) -> Topic:
 
 
 def _start(event: TopicStarted) -> Topic:
-    partitions = tuple(empty(nodes, nodes) for nodes in event.assignments)
+    partitions = Partitions(empty(nodes, nodes) for nodes in event.assignments)
     return Topic(
         name=event.name,
         topic_id=event.topic_id,
@@ -246,7 +249,7 @@ def _end(state: Topic, event: TopicDeleted) -> Topic:
     emptied = (msgspec.structs.replace(each, segments=(), chunks=AppendList(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
         state,
-        partitions=tuple(emptied),
+        partitions=Partitions(emptied),
         files=AppendList(),
         pending_deletions=AppendList(),
         producers={},

@@ -91,7 +91,10 @@ def may_need_follow_ups(topic: Topic, command: object) -> bool:
     """Return whether events may follow from those of a command; cheap for a batch."""
     if isinstance(command, Command):
         return True
-    return len(topic.incarnations) > 1 and any(each.staged or each.adding or each.removing for each in topic.partitions)
+    if len(topic.incarnations) == 1:
+        return False
+    partitions = topic.partitions
+    return True in partitions.facts(swap.HAS_STAGED) or True in partitions.facts(reassignment.IS_REASSIGNING)
 
 
 def evolve(topic: Topic, event: Event) -> Topic:

@@ -12,6 +12,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef, empty
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
@@ -74,7 +75,7 @@ def evolve(event: TopicRestored) -> Topic:
         restored=event.entry,
         started=True,
     )
-    return msgspec.structs.replace(topic, partitions=tuple(_partition(topic, each) for each in event.partitions))
+    return msgspec.structs.replace(topic, partitions=Partitions(_partition(topic, each) for each in event.partitions))
 
 
 def _partition(topic: Topic, found: RestoredPartition) -> Partition:

@@ -156,7 +156,7 @@ class Growth(msgspec.Struct, frozen=True):
     log_end_offsets: dict[NodeId, int]
 
 
-def lay_out(partitions: tuple[Partition, ...], files: Sequence[SequencedFile], first_file: int) -> dict[int, Growth]:
+def lay_out(partitions: Sequence[Partition], files: Sequence[SequencedFile], first_file: int) -> dict[int, Growth]:
     """Return what the files add to each partition. Files are numbered from `first_file`."""
     growths: dict[int, Growth] = {}
     for file_number, file in enumerate(files, first_file):
@@ -211,19 +211,18 @@ def evolve(topic: Topic, event: BatchSequenced) -> Topic:
     if any(chunk.schema_id >= schemas for file in event.files for chunk in file.chunks):
         raise ValueError(f"a chunk has a schema that the topic lacks, which has {schemas}")
     known = topic.producers
+    growths = lay_out(topic.partitions, event.files, topic.next_file)
     if event.claim is not None:
         born = min((born_of(file.name) for file in event.files), default=0)
-        moved = producers.move(known.get(event.claim.producer), event.claim, event.rows, born)
+        begins = {index: growth.chunks[0].base_offset for index, growth in growths.items()}
+        moved = producers.move(known.get(event.claim.producer), event.claim, event.rows, born, begins)
         known = {**known, event.claim.producer: moved}
-    grown = {
-        index: _grow(topic, topic.partitions[index], growth)
-        for index, growth in lay_out(topic.partitions, event.files, topic.next_file).items()
-    }
+    grown = {index: _grow(topic, topic.partitions[index], growth) for index, growth in growths.items()}
     producer, batch_id = (event.claim.producer, event.claim.batch_id) if event.claim is not None else ("", 0)
     files = topic.files.append(
         [FileRef(file.name, file.holders, event.at_ms, producer, batch_id) for file in event.files]
     )
-    topic = with_partitions(topic, grown.items(), files=files, producers=known)
+    topic = with_partitions(topic, grown, files=files, producers=known)
     return suspicion.without_suspicions(topic, (holder.node for file in event.files for holder in file.holders))
 
 

@@ -45,7 +45,7 @@ class GroupOffsets:
         If a store does not answer, return None unless the group is required. Raises `InvalidName`, `LogError`.
         """
         try:
-            return log.group(self._group_id, create=True)
+            return log.group(self._group_id, create=True, polls=not required)
         except LogError as error:
             if required or not error.retriable:
                 raise

@@ -1,5 +1,8 @@
 """Which rows of a batch read are in files that an engine reads by itself: Parquet segments on disks, or in S3.
 
+Small segments that maintenance will merge are left to the source, which finds their rows again: a frame may be used
+long after it was made.
+
 The rows of a partition are split at the offsets where such files begin and end; the source reads the rows between
 files. Rows below the high watermark never change, so these offsets need no lock, whatever rolls, merges or commits in
 the meantime.
@@ -13,6 +16,7 @@ import msgspec
 
 from pyspark_log.client.read.planning import Range
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
+from pyspark_log_coordinator.segments.roll_plan import will_stay
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreError
 from pyspark_log_storage.local import LocalStore
@@ -62,7 +66,9 @@ def _divided(handle: TopicHandle, wanted: Range, rack: str, *, in_s3: bool) -> t
     gaps: list[Range] = []
     is_cut, read = False, wanted.start
     for segment in partition.segments_between(wanted.start, wanted.end):
-        url = _url(handle, wanted.partition, segment, rack, in_s3=in_s3) if segment.is_parquet else None
+        if not segment.is_parquet or not will_stay(segment, handle.journal.state.config):
+            continue
+        url = _url(handle, wanted.partition, segment, rack, in_s3=in_s3)
         if url is None:
             continue
         if read < segment.base_offset:

@@ -31,7 +31,7 @@ from pyspark_log.options import (
     Timestamps,
 )
 from pyspark_log_coordinator.log.nearest_holders import nearest_first
-from pyspark_log_storage import segment
+from pyspark_log_storage import logs, segment
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 
 if TYPE_CHECKING:
@@ -71,24 +71,29 @@ class Subscribed:
         return self.handles[topic].journal.state.partitions[number]
 
 
-def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, rack: str = "") -> Subscribed:
-    """Return the partitions that a subscription names, refreshed.
+def subscribed(
+    log: Log, subscription: Subscription, *, missing_is_error: bool, rack: str = "", polls: bool = False
+) -> Subscribed:
+    """Return the partitions that a subscription names, refreshed; `polls` as in `Log.topic`.
 
-    Raises `UnknownTopic` for a named topic that does not exist; with `missing_is_error` false, skips it. Raises
-    `InvalidInput` for an assigned partition that does not exist.
+    Raises `UnknownTopic` for a named topic that does not exist, and warns of a pattern that matches no topic; with
+    `missing_is_error` false, skips it. Raises `InvalidInput` for an assigned partition that does not exist.
     """
     names: list[str]
     match subscription:
         case Subscribe(topics):
             names = list(topics)
         case SubscribePattern():
-            names = [name for name in log.topics() if subscription.matches(name)]
+            existing = log.topics()
+            names = [name for name in existing if subscription.matches(name)]
+            if not names and missing_is_error:
+                _warn_of_no_match(subscription, tuple(existing))
         case Assign(assigned):
             names = list(assigned)
     handles = {}
     for name in names:
         try:
-            handles[name] = log.topic(name)
+            handles[name] = log.topic(name, polls=polls)
         except UnknownTopic:
             # A topic that matched the pattern may be deleted by now.
             if missing_is_error and not isinstance(subscription, SubscribePattern):
@@ -104,6 +109,16 @@ def subscribed(log: Log, subscription: Subscription, *, missing_is_error: bool, 
             )
         partitions[name] = chosen
     return Subscribed(handles, partitions, rack)
+
+
+@functools.lru_cache(maxsize=16)  # once for the same topics
+def _warn_of_no_match(subscription: SubscribePattern, existing: tuple[str, ...]) -> None:
+    near = subscription.near(existing)
+    logs.warning(
+        "no topic matches subscribePattern %(pattern)r, which must match a whole name; %(hint)s",
+        pattern=subscription.pattern,
+        hint=f"did you mean {', '.join(near)}?" if near else f"the topics are: {', '.join(existing[:10]) or 'none'}",
+    )
 
 
 def resolve(

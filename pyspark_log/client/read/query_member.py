@@ -32,7 +32,7 @@ from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import NO_GENERATION
 from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import MemberSettings
+from pyspark_log_coordinator.membership.member_settings import MemberSettings, heartbeat_interval_ms
 from pyspark_log_coordinator.membership.query_partitions import QueryPartitions
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_storage import logs
@@ -97,12 +97,15 @@ class QueryMember:
         self._log = opening.own_log(path, storage_options)
         self._lock = threading.RLock()
         self._woken = threading.Event()
-        self._session = Session(self._log, group_id, options.heartbeat_interval_ms)
+        interval_ms = heartbeat_interval_ms(
+            options.heartbeat_interval_ms, options.session_timeout_ms, is_remote=self._log.is_remote
+        )
+        self._session = Session(self._log, group_id, interval_ms)
         self._partitions = QueryPartitions(self, keeps=options.keeps_partitions, is_member=self._is_member)
         settings = MemberSettings(
             instance_id=options.instance_id,
             session_timeout_ms=options.session_timeout_ms,
-            max_poll_interval_ms=REBALANCE_INTERVALS * options.heartbeat_interval_ms,
+            max_poll_interval_ms=REBALANCE_INTERVALS * interval_ms,
             client_id="spark",
             host=socket.gethostname(),
         )
@@ -149,7 +152,7 @@ class QueryMember:
         """
         with self._lock:
             try:
-                self._refresh()
+                self._refresh(polls=True)
             except LogError as error:
                 if not error.retriable:
                     raise
@@ -249,10 +252,11 @@ class QueryMember:
 
     # Steps
 
-    def _refresh(self) -> None:
+    def _refresh(self, *, polls: bool = False) -> None:
         if self._fenced is not None:
             raise self._fenced
-        self._session.refresh(create=True)
+        if not (polls and self._log.is_remote):  # there the member looks when it sends a heartbeat
+            self._session.refresh(create=True)
         self._member.poll()
 
     def _poll(self) -> None:

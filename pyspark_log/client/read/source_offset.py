@@ -10,6 +10,9 @@ compares offsets as JSON text, so topics and partitions are sorted.
 A query with a `group.id` also has `"group": [journal id, number]`: the id of the group's journal, and the number of its
 newest rewind that the query has followed. The partitions that it moved are in the `begin` of the batch that follows it.
 
+`"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
+not mounted.
+
 A query that shares its topics with others (`group.protocol=cooperative`) has only its own partitions, perhaps none, and
 `"member": [group.instance.id, generation]`: that generation of the group had given it these partitions.
 
@@ -19,11 +22,12 @@ for the initial offset again, when `latest` would be another offset.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, NewerFormat, NoCluster
 from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.ranges import Count
 
@@ -74,6 +78,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     initial: bool = False
     group: TakenRewinds | None = None
     member: Membership | None = None
+    cluster: str | None = None
 
     def only(self, chosen: Collection[TopicPartition]) -> SourceOffset:
         """Return the offset without partitions that were not chosen."""
@@ -83,6 +88,14 @@ class SourceOffset(msgspec.Struct, frozen=True):
             if end:
                 topics[name] = msgspec.structs.replace(topic, end=end)
         return msgspec.structs.replace(self, topics=topics)
+
+    def check_cluster(self, cluster_id: str, path: str) -> None:
+        """Raise `NoCluster` if the log at `path` is another cluster than the one that was read."""
+        if self.cluster not in {None, cluster_id}:
+            raise NoCluster(
+                f"the log at {path} is cluster {cluster_id}, and the checkpoint is of cluster {self.cluster}: is the "
+                "right disk mounted? To read this one, start with a new checkpoint"
+            )
 
     def ends(self) -> dict[TopicPartition, Position]:
         """Return where each partition ends."""
@@ -104,12 +117,16 @@ class SourceOffset(msgspec.Struct, frozen=True):
         return found
 
 
-def parse(value: dict[str, Any]) -> SourceOffset:
-    """Parse an offset from Spark's checkpoint. Raises `CorruptObject`, `NewerFormat`."""
-    if value.get("version") != VERSION:
-        if isinstance(value.get("version"), int):
-            raise NewerFormat(NAME, f"offset version {value['version']}")
-        raise CorruptObject(NAME, f"it is not an offset of this source: {str(value)[:200]}")
+def parse(value: object, *, is_done: bool = True) -> SourceOffset:
+    """Parse an offset from Spark's checkpoint. `is_done` says whether it is the end of a batch that Spark committed.
+
+    Raises `CorruptObject`, `NewerFormat`, and `InvalidOption` for an offset of another source.
+    """
+    version = value.get("version") if isinstance(value, dict) else None
+    if version != VERSION:
+        if isinstance(version, int):
+            raise NewerFormat(NAME, f"offset version {version}")
+        raise InvalidOption("checkpointLocation", _not_ours(value, is_done=is_done))
     try:
         found = msgspec.convert(value, SourceOffset, strict=False)
     except msgspec.ValidationError as error:
@@ -118,6 +135,26 @@ def parse(value: dict[str, Any]) -> SourceOffset:
         if not is_topic(topic):
             raise CorruptObject(NAME, f"it names {topic[:300]!r}, which cannot be a topic")
     return found
+
+
+def _not_ours(value: object, *, is_done: bool) -> str:
+    """Return an error's message for the offset of another source."""
+    topics = list(value.values()) if isinstance(value, dict) else []
+    is_kafkas = all(isinstance(each, dict) and all(isinstance(at, int) for at in each.values()) for each in topics)
+    if not topics or not is_kafkas:
+        return (
+            f"the checkpoint is that of a query with another source: its offset is {str(value)[:200]}; set a new "
+            "checkpointLocation"
+        )
+    refused = "the checkpoint is that of a query that read Kafka, and cannot be used here; set a new checkpointLocation"
+    if not is_done:
+        return refused
+    # Spark's Kafka source stores the next offsets to read, which is what startingOffsets takes.
+    text = json.dumps(value, separators=(",", ":"))
+    return (
+        f"{refused}. To continue with the next row, if the topics were imported with their offsets, also set "
+        f"option('startingOffsets', '{text}')"
+    )
 
 
 def to_json(offset: SourceOffset) -> dict[str, Any]:
@@ -130,7 +167,8 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
             topics[name]["begin"] = _positions(topic.begin)
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
     member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
-    return {"version": VERSION, "topics": topics, **group, **member}
+    cluster = {} if offset.cluster is None else {"cluster": offset.cluster}
+    return {"version": VERSION, **cluster, "topics": topics, **group, **member}
 
 
 def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:

@@ -25,12 +25,17 @@ if TYPE_CHECKING:
     from pyspark_log.options import SourceOptions
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partitions import Partitions
 
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
 ASSIGNMENT_WAIT_SECONDS = 60.0
 """How long a query that ends when it has read everything waits for its part of the group's partitions."""
 POLL_SECONDS = 0.005
+QUIET_SHARE = 8
+"""In an object store, the pause between two looks is this part of the time since the last rows ..."""
+LONGEST_PAUSE = 2.5
+"""... but no longer than this for each topic: the default of fetch.max.wait.ms, in seconds."""
 
 
 class _Begin(NamedTuple):
@@ -43,6 +48,20 @@ class _Begin(NamedTuple):
     """Whether it does not begin where its predecessor ended: it must be planned, even if it is empty."""
     member: Membership | None = None
     """Who owns these partitions, if they are shared with other queries."""
+
+
+class _Known(NamedTuple):
+    """All that the end of a batch follows from: its beginning, and the states of the topics and of the group."""
+
+    before: SourceOffset
+    topics: dict[str, Partitions]
+    group: int
+
+    def is_still(self, now: _Known) -> bool:
+        """Return whether nothing has changed since. Partitions are compared as objects, however many there are."""
+        if self.before is not now.before or self.group != now.group or self.topics.keys() != now.topics.keys():
+            return False
+        return all(partitions is now.topics[topic] for topic, partitions in self.topics.items())
 
 
 class StreamPlanner:
@@ -59,8 +78,16 @@ class StreamPlanner:
         self._available_now: SourceOffset | None = None
         """Where the query ends, with AvailableNow."""
         self._last_batch: float | None = None
+        self._active: float | None = None
+        """When there was a batch, or the query began."""
+        self._rest: tuple[SourceOffset, float] | None = None
+        """The offset after which there was nothing, and until when not to look again."""
         self._seen: tuple[Subscribed, dict[TopicPartition, int], dict[TopicPartition, int]] | None = None
         """The partitions that the last call of `end` saw, their newest offsets, and where the batch ends."""
+        self._parsed: tuple[dict[str, Any], SourceOffset] | None = None
+        """The offset that was parsed last: with many partitions that takes long, and idle queries repeat it."""
+        self._quiet: _Known | None = None
+        """What was known when there was nothing to read."""
 
     @property
     def _log(self) -> Log:
@@ -92,7 +119,12 @@ class StreamPlanner:
         """
         may_wait = self._available_now is None and not unlimited
         before = self._parse(start)
+        if self._rest is not None and self._rest[0] != before:
+            self._rest = None
+        if may_wait and self._is_resting():
+            return start
         log = self._log
+        before.check_cluster(log.cluster.state.cluster_id, self.options.path)
         if self._group is not None and not before.initial:
             self._group.commit(log, before)
         begun = log.environment.monotonic()
@@ -100,6 +132,7 @@ class StreamPlanner:
             found = self._next(log, before, unlimited=unlimited)
             if found is not None:
                 return found
+            self._begin_rest(log, before)
             patience = IDLE_WAIT_SECONDS if may_wait else 0.0
             if not may_wait and self._shared is not None and self._shared.is_waiting:
                 patience = ASSIGNMENT_WAIT_SECONDS
@@ -112,13 +145,45 @@ class StreamPlanner:
             log.environment.sleep(pause)
             log = self._log
 
+    def _begin_rest(self, log: Log, before: SourceOffset) -> None:
+        """Note how long the query need not look after this offset, in an object store."""
+        now = log.environment.monotonic()
+        if self._active is None:
+            self._active = now
+        self._rest = None
+        if self._seen is None or not log.is_remote or (self._shared is not None and self._shared.is_waiting):
+            return
+        subscribed_now, newest, ends = self._seen
+        if any(newest[key] > ends[key] for key in newest):
+            return  # there are rows, for which the query waits with minOffsetsPerTrigger
+        longest = self.options.longest_pause
+        if longest is None:
+            longest = LONGEST_PAUSE * max(1, len(subscribed_now.handles) + (self._group is not None))
+        self._rest = before, now + min((now - self._active) / QUIET_SHARE, longest)
+
+    def _is_resting(self) -> bool:
+        """Wait a moment and return true if there is no need to look yet.
+
+        Calls are kept short, so that the query can be stopped.
+        """
+        if self._rest is None:
+            return False
+        environment = opening.log_at(opening.canonical(self.options.path), self.options.storage_options).environment
+        left = self._rest[1] - environment.monotonic()
+        if left <= 0:
+            return False
+        environment.sleep(min(left, IDLE_WAIT_SECONDS))
+        return True
+
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
         """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
         if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
             return []
-        log, ended = self._log, self._parse(end)
+        begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
+        log = self._log
+        ended.check_cluster(log.cluster.state.cluster_id, self.options.path)
         handles, ranges = offset_ranges.between(
-            source_offset.parse(start),
+            begun,
             ended,
             lambda topic, positions: self._seen_topic(log, topic, positions) or log.topic(topic),
             fail_on_data_loss=self.options.fail_on_data_loss,
@@ -138,14 +203,17 @@ class StreamPlanner:
         has_all = all(n < len(found) and found[n].high_watermark >= at.offset for n, at in positions.end.items())
         return handle if has_all and not handle.journal.state.deleted else None
 
-    def _parse(self, offset: dict[str, Any]) -> SourceOffset:
-        parsed = source_offset.parse(offset)
+    def _parse(self, offset: dict[str, Any], *, is_done: bool = True) -> SourceOffset:
+        if self._parsed is not None and self._parsed[0] == offset:
+            return self._parsed[1]
+        parsed = source_offset.parse(offset, is_done=is_done)
         if parsed.member is not None and self._shared is None:
             raise InvalidOption(
                 "group.protocol",
                 f"the checkpoint is that of a member of a group, {parsed.member.instance_id!r}, which shares its topics"
                 " with other queries; set group.protocol=cooperative, or start with a new checkpoint",
             )
+        self._parsed = offset, parsed
         return parsed
 
     def _report(self, lost: str) -> None:
@@ -159,8 +227,16 @@ class StreamPlanner:
         handle = None if self._group is None else self._group.refresh(log, required=before.initial)
         if self._shared is not None:
             self._shared.look()  # before the topics, for the same reason
-        now = self._subscribed(log, before)
+        now = self._subscribed(log, before, polls=self._rest is not None and not unlimited)
         self._check_available(before, now)
+        known = _Known(
+            before,
+            {topic: each.journal.state.partitions for topic, each in now.handles.items()},
+            0 if handle is None else handle.journal.number,
+        )
+        if self._quiet is not None and self._quiet.is_still(known):
+            return None
+        self._quiet = None
         if self._shared is None:
             found = self._begin(handle, before, now)
         else:
@@ -175,14 +251,18 @@ class StreamPlanner:
         until = {key: max(begin[key], self._available(now, key)) for key in starts}
         ends = until if unlimited else self._limited(now, begin, until, log.environment.monotonic())
         self._seen = now, newest, ends
+        is_quiet = not found.is_moved and self._shared is None and self._available_now is None
+        if is_quiet and all(until[key] <= begin[key] for key in until):
+            self._quiet = known
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
-        self._last_batch = log.environment.monotonic()
-        return source_offset.to_json(_offset(now, starts, ends, found))
+        self._last_batch = self._active = log.environment.monotonic()
+        return source_offset.to_json(_offset(log.cluster.state.cluster_id, now, starts, ends, found))
 
-    def _subscribed(self, log: Log, before: SourceOffset) -> Subscribed:
+    def _subscribed(self, log: Log, before: SourceOffset, *, polls: bool = False) -> Subscribed:
         options = self.options
-        return subscribed(log, options.subscription, missing_is_error=before.initial, rack=options.client_rack)
+        missing_is_error, rack = before.initial, options.client_rack
+        return subscribed(log, options.subscription, missing_is_error=missing_is_error, rack=rack, polls=polls)
 
     def _available(self, now: Subscribed, key: TopicPartition) -> int:
         """Return up to where the query may read: the high watermark, or with AvailableNow its value at the beginning.
@@ -258,6 +338,7 @@ class StreamPlanner:
 
 
 def _offset(
+    cluster_id: str,
     now: Subscribed,
     starts: Mapping[TopicPartition, Start],
     ends: Mapping[TopicPartition, int],
@@ -271,7 +352,7 @@ def _offset(
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
         )
-    return SourceOffset(topics, group=begin.taken, member=begin.member)
+    return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
 
 
 def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:

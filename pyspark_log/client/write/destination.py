@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from pyspark_log.client.write.row_bytes import bytes_if_above
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.model.partition import NodeId
-from pyspark_log_coordinator.replication.write_targets import enough, write_targets
 from pyspark_log_storage import schema
-from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log_storage.errors import CopiedLog, InvalidRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +45,8 @@ class Destination(msgspec.Struct, frozen=True):
     """The newest known entry of the topic's journal; part of the names of files."""
     schemas: tuple[bytes, ...] = ()
     """Those of a typed topic, none of a topic of records."""
+    key_column: str = ""
+    """The topic's key.column, if it is typed and has one."""
 
     @property
     def partitions(self) -> int:
@@ -56,10 +57,14 @@ class Destination(msgspec.Struct, frozen=True):
 def destination_of(
     handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
 ) -> Destination:
-    """Return the topic as it is known now. `compression` None means the topic's own."""
+    """Return the topic as it is known now. `compression` None means the topic's own. Raises `CopiedLog`."""
+    from pyspark_log_coordinator.replication.write_targets import enough, used_nodes, write_targets  # not for tasks
+
     state, log = handle.journal.state, handle.log
+    if log.journals.refusal:
+        raise CopiedLog(log.journals.refusal)
     targets = write_targets(state, acks, log.missing_nodes)
-    used = {each for nodes in targets for each in nodes}
+    used = used_nodes(state, acks, log.missing_nodes)
     return Destination(
         name=handle.name,
         topic_id=handle.topic_id,
@@ -70,6 +75,7 @@ def destination_of(
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
         born=handle.journal.number,
         schemas=state.schemas if is_typed(handle) else (),
+        key_column=state.config.key_column,
     )
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 OWN_COLUMNS = ("topic", "partition", "timestamp")
 """A frame's columns that are not the user's, as in Spark's Kafka sink."""
-KEY_TYPES = (pa.string(), pa.binary(), pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 class TypedPlan(msgspec.Struct, frozen=True):
@@ -75,15 +74,17 @@ def needs_evolution(handle: TopicHandle, frame: pa.Schema) -> bool:
         raise InvalidRecord(f"topic {handle.name!r}: {error}") from error
 
 
-def plan(topic: str, stored: Sequence[bytes], frame: pa.Schema, key: str | None) -> TypedPlan:
-    """Return how rows of a frame are written with the newest of a topic's stored schemas. Raises `InvalidRecord`."""
+def plan(topic: str, stored: Sequence[bytes], frame: pa.Schema, key_column: str) -> TypedPlan:
+    """Return how rows of a frame are written with the newest of a topic's stored schemas. Raises `InvalidRecord`.
+
+    `key_column` is the topic's setting, empty if it has none.
+    """
     newest = schema.columns_of(schema.decode(stored[-1], f"topic {topic!r}"))
     try:
         names = _sources(newest, frame)
-        key = None if key is None else _key(newest, key)
     except InvalidRecord as error:
         raise InvalidRecord(f"topic {topic!r}: {error}") from error
-    return TypedPlan(TypedSchema(len(stored) - 1, stored[-1]), names, key)
+    return TypedPlan(TypedSchema(len(stored) - 1, stored[-1]), names, key_column or None)
 
 
 def arrow_columns(batch: pa.Schema, topic: str) -> pa.Schema:
@@ -114,15 +115,6 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def check_key(topic: str, columns: pa.Schema, key: str | None) -> None:
-    """Raise `InvalidRecord` if a topic with these columns cannot have this key."""
-    try:
-        if key is not None:
-            _key(columns, key)
-    except InvalidRecord as error:
-        raise InvalidRecord(f"topic {topic!r}: {error}") from error
-
-
 def _sources(newest: pa.Schema, frame: pa.Schema) -> tuple[str | None, ...]:
     given = {field.name.lower(): field for field in frame}
     sources = []
@@ -140,9 +132,11 @@ def _sources(newest: pa.Schema, frame: pa.Schema) -> tuple[str | None, ...]:
 
 def _unknown(names: list[str], known: pa.Schema | pa.StructType) -> str:
     has = column_types.ddl(known) if isinstance(known, pa.Schema) else ", ".join(field.name for field in known)
+    lacks = ("is no column", "it") if len(names) == 1 else ("are no columns", "them")
+    quoted = ", ".join(f"'{name}'" for name in names)
     return (
-        f"there is no column '{', '.join(names)}' (the columns are {has:.500}); drop it, or set mergeSchema=true to "
-        "add it to the topic"
+        f"there {lacks[0]} {quoted} (the columns are {has:.500}); drop {lacks[1]}, or set mergeSchema=true to add "
+        f"{lacks[1]} to the topic"
     )
 
 
@@ -192,15 +186,3 @@ def _check_nulls(source: pa.Field, wanted: pa.Field, where: str) -> None:
         raise InvalidRecord(
             f"column '{where}' is not null in the topic, and may be null in the frame; coalesce it before the write"
         )
-
-
-def _key(newest: pa.Schema, key: str) -> str:
-    found = next((field for field in newest if field.name.lower() == key.lower()), None)
-    if found is None:
-        raise InvalidRecord(f"key.column is {key!r}, and the columns are {column_types.ddl(newest):.500}; choose one")
-    if found.type not in KEY_TYPES:
-        raise InvalidRecord(
-            f"key.column {key!r} has type {column_types.type_name(found.type)}; choose a column of text, binary or "
-            "whole numbers, or write the partition of each row in a column 'partition'"
-        )
-    return str(found.name)

@@ -9,6 +9,7 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, verify, verify_cluster
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import layout, segment, transfer
@@ -314,7 +315,9 @@ def test_a_missing_node_does_not_keep_the_cluster_from_being_verified(topic):
 def replication(topic, **facts):
     state = topic.handle.refresh()
     partition = msgspec.structs.replace(state.partitions[0], **facts)
-    return [each.detail for each in _replication(msgspec.structs.replace(state, partitions=(partition,)), 0)]
+    return [
+        each.detail for each in _replication(msgspec.structs.replace(state, partitions=Partitions((partition,))), 0)
+    ]
 
 
 def test_a_journal_that_is_right_about_its_replicas_is_sound(topic):

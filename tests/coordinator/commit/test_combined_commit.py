@@ -1,5 +1,8 @@
 """Commits of several processes to one topic, which carry out each other's batches."""
 
+import copy
+
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.commit.commit import Batch, commit
@@ -11,11 +14,11 @@ from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic.machine import CommitBatch
-from pyspark_log_storage.errors import OutcomeUnknown, StoreUnavailable
+from pyspark_log_storage.errors import OutcomeUnknown, StaleFile, StoreRefused, StoreUnavailable
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.coordinator.troubled_store import TroubledStore
 
-NO_RETRIES = RetryPolicy(retries=0)
+NO_RETRIES, ONE_RETRY = RetryPolicy(retries=0), RetryPolicy(retries=1, retry_backoff_ms=1)
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +33,8 @@ def topic():
     return topic
 
 
-def batch(topic, producer, *rows, claims=True):
-    claim = ProducerClaim(producer, producer, "r", 0) if claims else None
+def batch(topic, producer, *rows, claims=True, expires=False):
+    claim = ProducerClaim(producer, producer, "r", 0, expires=expires) if claims else None
     return Batch(claim, (StagedFile("t", topic.handle.topic_id, topic.stage({0: list(rows)})),), swaps=())
 
 
@@ -44,6 +47,33 @@ def another_process(topic):
 
 def row(topic):
     return CommitBatch(None, (topic.stage({0: [b"of another"]}),))
+
+
+def carry_out(topic, batch):
+    """Carry out a batch that is in the inbox, as another process does: without its maintenance."""
+    another_process(topic).submit(CommitBatch(batch.claim, tuple(each.file for each in batch.files)))
+
+
+def leave_in_the_inbox(topic, batch):
+    """Leave a batch in the inbox, as another process does that waits."""
+    other = another_process(topic)
+    command = CommitBatch(batch.claim, tuple(each.file for each in batch.files))
+    other.inbox.put(other.journal.place, topic.handle.journal.number, command)
+
+
+def of_another_process(topic):
+    """Return the topic with which a test acts as another process."""
+    other = copy.copy(topic)
+    other.handle = another_process(topic)
+    return other
+
+
+def forget_expired_producers(topic):
+    """Raise the orphan floor above all files that there are."""
+    other = of_another_process(topic)
+    for _ in range(2):
+        other.fill(1)
+        topic_cleanup.clean_up_topic(other.handle)
 
 
 def lose_an_entry(topic):
@@ -65,22 +95,38 @@ def after_put(topic, act):
     topic.handle.inbox.put = put_and_act
 
 
+def fail_once(topic):
+    """Let the next read fail, so that the commit begins again with the newest entry."""
+
+    def fail(key, *_):
+        del topic.store.read
+        raise StoreUnavailable(topic.store.url, key, "the test made this up")
+
+    topic.store.read = fail
+
+
 def waiting(topic):
     return topic.keys("journal/inbox/")
 
 
-def test_a_batch_that_another_process_carries_out_returns_its_offsets(topic):
-    mine, theirs, third = batch(topic, "mine", b"a", b"b"), batch(topic, "theirs", b"c"), row(topic)
-    other, offsets = another_process(topic), []
+def carried_out_by_another(topic, theirs):
+    """Return what makes another process carry out the batches in the inbox, and a list for the offsets of its own."""
+    third, other, offsets = row(topic), another_process(topic), []
     other.submit(row(topic))
 
-    def carry_out():
+    def act():
         another_process(topic).submit(third)
         other.refresh()
         offsets.append(commit(other, theirs, NO_RETRIES))
 
+    return act, offsets
+
+
+def test_a_batch_that_another_process_carries_out_returns_its_offsets(topic):
+    mine, theirs = batch(topic, "mine", b"a", b"b"), batch(topic, "theirs", b"c")
+    act, offsets = carried_out_by_another(topic, theirs)
     lose_an_entry(topic)
-    after_put(topic, carry_out)
+    after_put(topic, act)
     entries = topic.handle.journal.number
     assert commit(topic.handle, mine, NO_RETRIES) == {0: (7, 9)}
     assert offsets == [{0: (6, 7)}]
@@ -88,15 +134,74 @@ def test_a_batch_that_another_process_carries_out_returns_its_offsets(topic):
     assert waiting(topic) == []
 
 
-def test_an_error_after_others_may_have_the_batch_leaves_its_outcome_unknown(topic, monkeypatch):
+def test_a_batch_whose_maintenance_shares_an_entry_with_other_batches_returns_the_offsets_of_its_own_rows(topic):
+    topic.fill(3)
+    mine = msgspec.structs.replace(batch(topic, "mine", b"a", b"b"), swaps=(topic.carry_out(topic.job(2)),))
+    act, offsets = carried_out_by_another(topic, batch(topic, "theirs", b"c"))
+    fourth = batch(topic, "fourth", b"d")
+
+    def act_and_leave_another():
+        act()
+        leave_in_the_inbox(topic, fourth)
+
+    lose_an_entry(topic)
+    after_put(topic, act_and_leave_another)
+    assert commit(topic.handle, mine, NO_RETRIES) == {0: (16, 18)}
+    assert offsets == [{0: (15, 16)}]
+    (partition,) = topic.handle.journal.state.partitions
+    assert partition.segments, "the other process left the maintenance to this one"
+    assert partition.log_end == 19, "the fourth batch is in the entry of the maintenance"
+
+
+def test_the_claim_tells_the_offsets_of_rows_that_others_have_carried_out_and_rolled(topic):
+    mine = batch(topic, "mine", b"a", b"b", expires=True)
+
+    def act():
+        carry_out(topic, mine)
+        other = of_another_process(topic)
+        other.roll()
+        fail_once(topic)
+
+    lose_an_entry(topic)
+    after_put(topic, act)
+    assert commit(topic.handle, mine, ONE_RETRY) == {0: (4, 6)}
+    (partition,) = topic.handle.journal.state.partitions
+    assert partition.segments[0].end_offset == 6
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreRefused])
+def test_an_error_after_others_may_have_the_batch_leaves_its_outcome_unknown(topic, monkeypatch, error):
     def fail(key, *_):
-        raise StoreUnavailable(topic.store.url, key, "the test made this up")
+        raise error(topic.store.url, key, "the test made this up")
 
     lose_an_entry(topic)
     after_put(topic, lambda: monkeypatch.setattr(topic.store, "read", fail))
     with pytest.raises(OutcomeUnknown, match="another process may still append the batch"):
         commit(topic.handle, batch(topic, "mine", b"a"), NO_RETRIES)
     assert waiting(topic) == []
+
+
+def test_a_batch_that_others_may_have_is_not_called_stale_after_its_producer_was_forgotten(topic):
+    mine = batch(topic, "mine", b"a", expires=True)
+
+    def act():
+        carry_out(topic, mine)
+        forget_expired_producers(topic)
+        fail_once(topic)
+
+    lose_an_entry(topic)
+    after_put(topic, act)
+    with pytest.raises(OutcomeUnknown, match=r"longer than orphan\.retention\.ms.*look for its rows") as caught:
+        commit(topic.handle, mine, ONE_RETRY)
+    assert "write the batch again" not in str(caught.value)
+
+
+def test_a_batch_that_nobody_can_have_appended_is_called_stale(topic):
+    mine = batch(topic, "mine", b"a", expires=True)
+    forget_expired_producers(topic)
+    topic.handle.refresh()
+    with pytest.raises(StaleFile, match="write the batch again"):
+        commit(topic.handle, mine, NO_RETRIES)
 
 
 def test_a_batch_without_a_claim_is_never_put_into_the_inbox(topic):

@@ -13,6 +13,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     run_inline,
 )
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_storage import layout
@@ -119,7 +120,7 @@ def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypa
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     handle = log.log.topic("t")
     stuck = msgspec.structs.replace(handle.journal.state.partitions[0], high_watermark=0)
-    handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=(stuck,))
+    handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=Partitions((stuck,)))
     roll_past_the_cap(handle)
     assert roll_plan.must_roll(handle.journal.state)
 

@@ -5,7 +5,9 @@ import threading
 import pytest
 
 from pyspark_log_coordinator.journal import single_store
+from pyspark_log_coordinator.journal.pace import REFRESH_SECONDS_REMOTE
 from pyspark_log_storage.errors import StoreUnavailable
+from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.item_list import open_list
 from tests.coordinator.journal_objects import ENTRIES, EVERY, add, entry_key, fill
 from tests.coordinator.spares import is_spare
@@ -108,3 +110,34 @@ def test_a_snapshot_after_the_newest_known_entry_is_noticed_if_no_entry_is_left(
 def test_there_are_no_spares(bucket):
     fill(open_list(bucket), 10)
     assert not [key for key in bucket.list("") if is_spare(key)]
+
+
+def test_a_process_that_polls_asks_for_the_next_entry_by_name(bucket):
+    journal = open_list(bucket)
+    fill(journal, 6)
+    bucket.requests.clear()
+    assert [journal.look() for _ in range(3)] == [journal.state] * 3
+    assert bucket.requests == ["exists"] * 3
+
+
+def test_a_process_that_polls_finds_what_others_have_written(bucket):
+    journal, other = open_list(bucket), open_list(bucket)
+    fill(journal, 6)
+    other.refresh()
+    add(journal, "more")
+    assert other.look() == journal.state
+
+
+def test_a_process_that_polls_and_slept_while_its_next_entry_was_trimmed_finds_the_newest_state_after_a_minute(bucket):
+    environment = fake_environment()
+    journal, sleeper = open_list(bucket), open_list(bucket, environment)
+    fill(journal, 5)
+    sleeper.refresh()
+    fill(journal, 5)
+    journal.create_snapshot()
+    for key in list(bucket.list(ENTRIES)):
+        bucket.delete(key)
+    environment.sleep(REFRESH_SECONDS_REMOTE - 1)
+    assert sleeper.look() != journal.state, "it shows what it knows"
+    environment.sleep(1)
+    assert sleeper.look() == journal.state

@@ -31,6 +31,7 @@ def assert_holds(result):
     "bounds",
     [
         {"proposers": 2, "ballots": 1, "losses": 1},
+        {"proposers": 2, "ballots": 1, "damages": 1},
         {"proposers": 2, "ballots": 2},
         {"proposers": 3, "ballots": 1},
         {"proposers": 2, "ballots": 1, "readers": 1, "leader_claims": False},
@@ -48,6 +49,7 @@ def test_one_value_at_most_is_decided_and_answers_stay_true(bounds):
     "bounds",
     [
         {"proposers": 2, "ballots": 2, "losses": 1},
+        {"proposers": 2, "ballots": 2, "damages": 1},
         {"proposers": 2, "ballots": 3},
         {"proposers": 3, "ballots": 1, "losses": 1},
         {"proposers": 2, "ballots": 1, "readers": 1, "losses": 1},
@@ -65,6 +67,8 @@ FLAWS = {
     "everybody may fill vote 0": ({}, Flaws(everybody_leads=True)),
     "the value found is not proposed again": ({}, Flaws(highest=lambda _: None)),
     "a wiped store counts": ({"losses": 1}, Flaws(marker_is_not_read=True)),
+    "a damaged register counts as an empty one": ({"damages": 1}, Flaws(damaged_is_empty=True)),
+    "a register is mended from one other store": ({"damages": 1}, Flaws(mended_from=1)),
     "a restored store keeps its marker": ({"losses": 1}, Flaws(backup_keeps_its_marker=True)),
 }
 

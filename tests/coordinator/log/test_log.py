@@ -64,6 +64,14 @@ def test_a_cluster_is_found_by_the_next_process(log, store):
     assert open_log(store).cluster.state == log.cluster.state
 
 
+def test_a_new_cluster_is_a_warning_that_names_the_address_once(store, caplog):
+    open_log(store, create=True)
+    open_log(store, create=True)
+    (warning,) = caplog.messages
+    assert f"created a new log at {store.url} " in warning
+    assert "if there was one before, its disk is not mounted" in warning
+
+
 def test_opening_to_create_leaves_an_existing_cluster_unchanged(log, store):
     assert open_log(store, create=True).cluster.number == log.cluster.number
 
@@ -86,11 +94,12 @@ def test_a_lost_answer_for_the_marker_is_settled_by_the_next_process(store):
     open_log(store, create=True)
 
 
-def test_two_processes_that_create_a_cluster_at_once_get_the_same_one(store):
+def test_two_processes_that_create_a_cluster_at_once_get_the_same_one_and_one_warns(store, caplog):
     others = []
     store.be_slow(layout.MARKER, meanwhile=lambda: others.append(open_log(TroubledStore(store.inner), create=True)))
     log = open_log(store, create=True)
     assert log.cluster.state == others[0].cluster.state
+    assert len(caplog.messages) == 1
 
 
 def test_a_root_without_its_marker_is_refused(log, store):

@@ -297,6 +297,37 @@ def test_each_node_has_a_table_of_what_it_holds():
     assert rows() == {"0": 12, "1": 12, "2": 0}
 
 
+def test_a_version_that_is_hidden_below_a_mount_point_is_published_again_before_files_are_deleted(monkeypatch):
+    topic = ReplicatedTopic(**NOW)
+    for _ in range(4):
+        topic.append({0: [b"a"] * 3}, on=ALL, acks="all")
+    topic.roll(4, on="0")
+    for node in ALL[1:]:
+        catch_up(topic.handle, node)
+    topic_cleanup.clean_up_topic(topic.handle)
+    folder, hiding = topic_folder("t", topic.handle.topic_id), [topic.log.node_store("2")]
+    assert len(rows_in(hiding[0], folder)) == 12
+    publish, delete, deleted = delta_log.publish, topic_cleanup.delete_all, []
+
+    def hidden(store, *arguments):
+        if store in hiding:
+            hiding.remove(store)
+            return True  # it was written, and then the disk was mounted over it
+        return publish(store, *arguments)
+
+    def delete_all(store, keys):
+        named = delta_log.read(store, folder).files
+        deleted.extend(key.removeprefix(folder) in named for key in keys if key.endswith(".parquet"))
+        delete(store, keys)
+
+    monkeypatch.setattr(delta_log, "publish", hidden)
+    monkeypatch.setattr(topic_cleanup, "delete_all", delete_all)
+    topic.handle.submit(DeleteRecords(0, 12))
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert hiding == []
+    assert deleted == [False] * 3
+
+
 def test_the_columns_of_the_table_are_those_of_the_rows(topic):
     clean_up(topic)
     columns = json.loads(table_of(topic).metadata.schema_string)["fields"]

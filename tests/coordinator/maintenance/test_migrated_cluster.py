@@ -150,7 +150,7 @@ def test_the_remains_on_former_journal_nodes_do_not_prevent_a_rebuild(six, told)
 @pytest.mark.parametrize("left", [(), URLS[1:]], ids=["nothing is left", "there is something where they were before"])
 def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six, left):
     log = six.log()
-    move(six, "0", "3", "4", log=log)
+    move(six, "0", "3", "5", log=log)
     number = log.topic("t").journal.number
     for url in six.at.keys() - left:
         for key in list(six.at[url].list("")):

@@ -9,7 +9,7 @@ from pyspark_log.client.read.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import roll_job, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL
+from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, PARQUET_LEVEL_MAX
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
@@ -137,6 +137,7 @@ def test_a_segment_that_no_entry_names_is_deleted(topic):
 def test_maintenance_writes_parquet_for_what_it_will_not_merge_again(monkeypatch):
     monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 4)
     monkeypatch.setattr(roll_plan, "MERGE_COUNT", 2)
+    monkeypatch.setattr(roll_plan, "PARQUET_LEVEL_MAX", 3)
     topic = StoredTopic(**NOW)
     topic.parquet = False
     for _ in range(9):
@@ -171,7 +172,7 @@ def test_maintenance_converts_the_segments_of_a_topic_whose_format_was_changed()
     topic = altered(partitions=2)
     assert topic_roll.roll_and_merge(topic.handle, between=deletion(topic))["segments"] == 10
     for partition in topic.handle.refresh().partitions:
-        assert [(each.is_parquet, each.level) for each in partition.segments] == [(True, KEPT_LEVEL)] * 5
+        assert [(each.is_parquet, each.level) for each in partition.segments] == [(True, PARQUET_LEVEL_MAX)] * 5
     assert not any(key.endswith(".log") for key in topic.store.list(topic.folder))
     topic.check()
     assert verify(topic.handle).findings == []
@@ -195,7 +196,7 @@ def test_a_row_too_large_for_parquet_keeps_its_segment_a_log_and_is_tried_once(m
     topic.roll()
     assert topic_roll.roll_and_merge(topic.handle)["segments"] == 3
     found = [(each.is_parquet, each.level) for each in topic.handle.refresh().partitions[0].segments]
-    assert found == [(True, KEPT_LEVEL), (False, KEPT_LEVEL), (True, KEPT_LEVEL)]
+    assert found == [(True, PARQUET_LEVEL_MAX), (False, KEPT_LEVEL), (True, PARQUET_LEVEL_MAX)]
     assert topic_roll.roll_and_merge(topic.handle)["segments"] == 0
     topic.check()
 
@@ -266,3 +267,79 @@ def test_a_follower_copies_a_parquet_segment_and_a_damaged_copy_is_replaced():
     assert damage_reports.report(topic.handle, "1", file)
     catch_up(topic.handle, "1")
     assert verify(topic.handle).findings == []
+
+
+# Small Parquet segments
+
+
+def test_small_parquet_segments_are_merged_and_their_rows_are_one_row_group(topic):
+    for with_headers in (False, True, False):
+        topic.append({0: [b"x", b"y"]}, with_headers=with_headers)
+        topic.roll()
+    topic.merge(3)
+    [entry] = topic.entries()
+    assert (entry.rows, entry.schema_id) == (6, schema.RECORD_WITH_HEADERS_ID)
+    assert [key.rpartition(".")[2] for key in topic.keys("0/")].count("log") == 0
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_a_damaged_parquet_segment_fails_its_merge_and_leaves_nothing(topic):
+    for _ in range(2):
+        topic.fill(2)
+        topic.roll()
+    before = topic.keys("0/")
+    topic.damage(f"{topic.segment_key(1)}", position=10)
+    with pytest.raises(CorruptObject, match="its checksum does not match"):
+        topic.merge(2)
+    assert topic.keys("0/") == before
+
+
+def test_a_parquet_segment_that_is_damaged_on_one_node_is_merged_from_another():
+    topic = ReplicatedTopic(**NOW)
+    for _ in range(2):
+        topic.append(on=ALL, acks="all")
+        topic_roll.roll_and_merge(topic.handle, at_once=True)
+    one = topic.partition()
+    store, key = topic.log.node_store("0"), layout.segment_file(topic.handle.segment(0, one.segments[1].name))
+    data = bytearray(store.read(key))
+    data[10] ^= 1
+    store.put(key, bytes(data))
+    job = roll_plan.RollJob(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts, parquet=True)
+    swap = roll_run.run_roll(topic.log.store_at, roll_job.roll_task_of(topic.handle, job), topic.log.environment)
+    topic.handle.submit(MaintainSegments((swap,)))
+    assert [each.rows for each in topic.partition().segments] == [2]
+    assert verify(topic.handle).findings == []
+
+
+def test_a_topic_that_gets_a_few_rows_at_a_time_is_a_table_without_many_files(monkeypatch):
+    topic = StoredTopic(**NOW | {"parquet_max_lag_ms": "1000"})
+    for _ in range(40):
+        topic.fill(2)
+        assert topic_roll.roll_and_merge(topic.handle)["segments"] == 0
+        topic.clock.now_ms += 1000
+        topic_roll.roll_and_merge(topic.handle)
+        assert roll_plan.parquet_end(topic.handle.journal.state.partitions[0]) == len(topic.expected[0])
+    found = topic.handle.journal.state.partitions[0].segments
+    assert len(found) < roll_plan.MERGE_COUNT
+    assert topic_roll.roll_and_merge(topic.handle)["segments"] == 0
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_at_once_ends_although_rows_are_written_all_the_time(topic):
+    topic.fill(2)
+    done = topic_roll.roll_and_merge(topic.handle, between=lambda: topic.fill(1), at_once=True)
+    assert done["segments"] == 1
+    assert roll_plan.parquet_end(topic.handle.refresh().partitions[0]) == 6
+    topic.check()
+
+
+def test_a_node_rolls_what_it_leads_of_topics_of_parquet():
+    topic = ReplicatedTopic(**NOW | {"parquet_max_lag_ms": "0"})
+    topic.append(on=ALL, acks="all")
+    topic_roll.roll_led_by(topic.log, "1", pytest.fail)
+    assert topic.partition().segments == ()
+    topic_roll.roll_led_by(topic.log, "0", pytest.fail)
+    assert [each.is_parquet for each in topic.partition().segments] == [True]
+    assert not list(topic.log.node_store("1").list(f"{layout.topic_folder('t', topic.handle.topic_id)}append/"))

@@ -109,6 +109,23 @@ def test_cleaning_up_applies_retention():
 # Orphans
 
 
+def test_without_a_delay_what_expires_is_deleted_at_once_even_if_its_entry_takes_a_while(monkeypatch):
+    topic = StoredTopic(retention_ms="0", file_delete_delay_ms="0")
+    topic.fill(2)
+    topic.roll()
+    submit = topic.handle.submit
+
+    def slow(command):
+        topic.clock.now_ms += 5
+        return submit(command)
+
+    monkeypatch.setattr(topic.handle, "submit", slow)
+    topic.clock.now_ms += 100_000
+    deleted, (expired,) = topic_cleanup.expire(topic.handle)
+    assert (expired.log_start, topic.keys("0/")) == (expired.rows, [])
+    assert deleted >= 2
+
+
 def test_a_file_of_a_dead_task_is_deleted_when_the_floor_has_passed_it():
     topic = StoredTopic(retention_ms="-1", orphan_retention_ms=str(HOUR))
     topic.fill(1)
@@ -190,6 +207,28 @@ def test_inline_maintenance_lists_all_files_only_when_the_floor_has_risen():
         topic_cleanup.clean_up_topic(topic.handle, thorough=False)
         seen.append(files in listed)
     assert seen == [False, False, False, True, False]
+
+
+def test_an_object_store_is_listed_once_for_all_partitions():
+    class Bucket(PlainStore):
+        is_object_store = True
+
+        def list(self, prefix, after=""):
+            listed.append(prefix)
+            return super().list(prefix, after)
+
+    listed = []
+    topic = StoredTopic(Bucket(), partitions=20, **AT_ONCE)
+    topic.fill(2, partitions=range(20))
+    late = topic.stage({3: [b"late"]})
+    late_swap = topic.carry_out(topic.job(1, partition=7))
+    topic.fill(1)
+    raise_floor(topic)
+    listed.clear()
+    found = topic_cleanup.orphans(topic.store, topic.handle)
+    segment = topic.handle.segment(7, late_swap.segment.name)
+    assert found == [topic.handle.append_file(late.name), f"{segment}.index", f"{segment}.log"]
+    assert listed == [topic.folder]
 
 
 # Readers

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance.topic_roll import SWAPS_MAX
 from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.local import LocalStore
@@ -36,6 +37,18 @@ def test_rolling_returns_what_it_did_and_reports_its_progress(topic):
     assert done == {"segments": 1, "bytes": size}
     assert told == [size]
     assert topic_roll.roll_and_merge(topic.handle) == NOTHING
+
+
+def test_small_segments_of_many_partitions_share_journal_entries():
+    topic = StoredTopic(partitions=SWAPS_MAX + 1, flush_messages="1", **AT_ONCE)
+    topic.fill(1, partitions=range(SWAPS_MAX + 1))
+    before = topic.handle.journal.number
+    told = []
+    done = topic_roll.roll_and_merge(topic.handle, told.append)
+    assert done["segments"] == SWAPS_MAX + 1
+    assert topic.handle.journal.number == before + 2
+    assert (len(told), sum(told)) == (2, done["bytes"])
+    topic.check()
 
 
 class MeanwhileStore(PlainStore):

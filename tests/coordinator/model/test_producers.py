@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.producers import BEGINS_MAX, ProducerClaim
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
@@ -41,6 +41,18 @@ def test_the_batch_of_a_forgotten_producer_is_not_appended_again():
     state = with_floor(after(started(), commit(one_process(0), born(5))), 6)
     with pytest.raises(StaleFile):
         decide(state, commit(one_process(0), born(5)))
+
+
+def test_the_log_remembers_where_the_last_batch_of_a_producer_begins():
+    state = after(started(3), commit(one_process(0), file({0: 3, 2: 1}), file({0: 2})))
+    state = after(state, commit(one_process(1), file({0: 4, 1: 1})))
+    assert state.producers["process-1"].begins == {0: 5, 1: 0}
+
+
+@pytest.mark.parametrize(("partitions", "is_kept"), [(BEGINS_MAX, True), (BEGINS_MAX + 1, False)])
+def test_it_does_so_for_a_bounded_number_of_partitions(partitions, is_kept):
+    state = after(started(partitions), commit(one_process(0), file(dict.fromkeys(range(partitions), 1))))
+    assert (state.producers["process-1"].begins is not None) == is_kept
 
 
 def test_the_oldest_file_of_a_batch_decides():

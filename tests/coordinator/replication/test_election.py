@@ -219,12 +219,15 @@ def test_a_disk_that_was_set_back_is_no_leader_in_another_life_or_when_it_is_fen
     assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))[-1].leader is None
 
 
-def test_no_leader_is_elected_while_the_disk_of_a_member_may_still_be_restored():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A",))))
-    state, gone = lost(state)
-    leads = ElectLeaders(holders("B"), (), unclean=True, set_back=(back("A", 0),))
-    assert decide(state, leads) == []
-    assert decide(state, msgspec.structs.replace(leads, unreachable=gone))[-1].leader == "A", "both have nothing"
+def test_no_leader_is_elected_while_the_disk_of_a_suspected_member_may_still_be_restored():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
+    state, gone = lost(after(state, commit(None, file({0: 2}, on=("A",)))))
+    state = after(state, ElectLeaders((), gone))
+    assert (state.partitions[0].leader, set(state.suspects)) == (None, {"A"})
+    restoring = ElectLeaders(holders("B"), (), unclean=True, set_back=(back("A", 0, 1),))
+    assert decide(state, restoring) == []
+    cut, elected = decide(state, msgspec.structs.replace(restoring, unreachable=gone))
+    assert (cut.start, elected.leader) == (2, "B"), "the suspicion has stood for its period"
 
 
 def test_a_staged_segment_that_the_new_leader_lacks_does_not_come_into_the_place_of_rows_that_it_has():

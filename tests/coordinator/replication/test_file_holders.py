@@ -1,5 +1,7 @@
 """A node records the files that it has copied, and finds those that it lacks."""
 
+import random
+
 import pytest
 
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, missing, newest_held
@@ -115,6 +117,17 @@ def test_the_newest_file_that_a_node_is_said_to_hold_tells_a_restored_disk():
     assert newest_held(started(), "A") is None
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
+def test_the_newest_of_all_partitions_files_tells_a_disk_that_was_restored_between_them(order):
+    state = started(3, ("A", "B"))
+    for partition in order:
+        state = after(state, commit(None, file({partition: 1}, on=("A", "B"))))
+    assert newest_held(state, "B") == f"append/{state.file(2).name}"
+    for born, partition in enumerate(order, start=1):
+        state = rolled(state, 0, 1, partition=partition, on=("A", "B"), born=born)
+    assert newest_held(state, "B") == f"{order[-1]}/{state.partitions[order[-1]].segments[0].name}.log"
+
+
 def test_what_others_can_copy_from_the_leader_alone_are_its_files_above_the_high_watermark():
     state = started(1, ("A", "B"))
     for on in (("A", "B"), ("A",), ("A",)):
@@ -123,3 +136,15 @@ def test_what_others_can_copy_from_the_leader_alone_are_its_files_above_the_high
     assert held_alone(state, "A") == tuple(f"append/{state.file(number).name}" for number in (1, 2))
     assert held_alone(state, "B") == ()
     assert held_alone(after(state, holds("B", 1)), "A") == (f"append/{state.file(2).name}",)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_newest_file_of_a_node_is_found_among_many_partitions(seed):
+    chance = random.Random(seed)
+    state = started(100, ("A", "B", "C"), min_insync=1)
+    for _ in range(30):
+        rows = dict.fromkeys(chance.sample(range(100), 2), 1)
+        state = after(state, commit(None, file(rows, on=chance.choice([("A",), ("A", "B"), ("A", "C")]))))
+    for node in ("A", "B", "C"):
+        held = {chunk.file for one in state.partitions for chunk in one.chunks if node in held_by(state, chunk.file)}
+        assert newest_held(state, node) == f"append/{state.file(max(held)).name}"

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords, MaintainSegments
@@ -104,6 +105,14 @@ def test_retention_that_finds_nothing_is_no_event():
     state = aged(1, retention_ms=10 * SECOND)
     expired = at(state, ApplyRetention(), 60 * SECOND)
     assert at(expired, ApplyRetention(), 60 * SECOND) is expired
+
+
+def test_a_batch_may_remain_in_part_because_writers_with_other_clocks_have_written_to_one_of_its_partitions():
+    state = configured(filled(1, partitions=2), retention_ms=10 * SECOND)
+    for partition, newest in ((0, 1), (1, 50)):
+        state = rolled(state, 0, 10, partition=partition, max_timestamp=newest * SECOND_US)
+    state = at(state, ApplyRetention(), 20 * SECOND)
+    assert [each.log_end - each.log_start for each in state.partitions] == [0, 10]
 
 
 def test_each_partition_has_its_own_log_start():
@@ -210,7 +219,7 @@ def test_a_swap_after_the_log_start_moved_inside_its_range_keeps_the_rows_behind
 def test_epochs_before_the_log_start_go_and_the_first_left_begins_there(before, kept):
     state = filled(3)
     one = msgspec.structs.replace(state.partitions[0], epoch_starts=((0, 0), (1, 10), (3, 20)), leader_epoch=3)
-    state = msgspec.structs.replace(state, partitions=(one,))
+    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
     assert after(state, DeleteRecords(0, before)).partitions[0].epoch_starts == kept
 
 

@@ -23,7 +23,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
     plan,
 )
 from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments, SequencedFile
 from pyspark_log_storage.index import SEGMENT_ROWS_MAX
 from tests.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
 
@@ -96,6 +96,13 @@ def test_age_is_that_of_the_oldest_unrolled_chunk():
 def test_a_partition_with_flush_messages_unrolled_rows_is_rolled():
     assert plan(filled(2, flush_messages=21), 0) == []
     assert ranges(plan(filled(2, flush_messages=20), 0)) == [(0, 1, 0, 20)]
+
+
+def test_a_changed_setting_counts_for_partitions_that_have_not_changed_since():
+    state = filled(2, partitions=40)
+    assert plan(state, 0) == []
+    state = after(state, AlterConfig({"flush.messages": "20"}))
+    assert len(plan(state, 0)) == 40
 
 
 def test_a_partition_that_holds_many_old_files_is_rolled():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles, MaintainSegments
@@ -235,7 +236,7 @@ def test_a_replica_that_lacks_the_segment_goes_back_to_its_base_and_never_before
 def test_a_segment_waits_until_it_is_on_a_majority_that_has_what_a_quorum_committed():
     state = after(started(replicas=("A", "B", "C"), replication_mode="quorum"), commit(None, file({0: 10}, on="ABC")))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "C"))
-    state = msgspec.structs.replace(state, partitions=(one,))
+    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
     # A and B commit it: B is out of the ISR, for it does not have the last rows, and C lags.
     state = after(state, commit(None, file({0: 10}, on="AB"), file({0: 10}, on="A"), acks="1"))
     one = state.partitions[0]

@@ -252,10 +252,10 @@ def test_a_topic_that_fails_is_reported_and_the_others_go_on(monkeypatch):
     topic.log.create_topic("a", 1, replicas=[["0", "2"]])
     real = topic.log.topic
 
-    def failing(name):
+    def failing(name, **given):
         if name == "a":
             raise StoreUnavailable("/cluster", name, "the test made this up")
-        return real(name)
+        return real(name, **given)
 
     monkeypatch.setattr(topic.log, "topic", failing)
     topic.take_away("1")

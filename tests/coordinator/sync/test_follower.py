@@ -10,6 +10,7 @@ from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteTopic,
 from pyspark_log_storage import checkpoints, layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
 from tests.coordinator.replicated_topic import ReplicatedTopic, write
+from tests.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -173,3 +174,17 @@ def test_nothing_is_removed_from_a_disk_that_is_another():
         following.clean_up_node(topic.log, "1")
     node_admin.renew(topic.log, "1")
     assert following.clean_up_node(topic.log, "1") == 0
+
+
+def test_on_an_object_store_a_topic_without_new_entries_costs_one_look(monkeypatch):
+    monkeypatch.setattr(MemoryStore, "is_object_store", True, raising=False)
+    topic = ReplicatedTopic()
+    topic.append()
+    follower = Follower(topic.log, "1")
+    follower.round()
+    follower.round()
+    with monkeypatch.context() as settled:
+        settled.setattr(following.catch_up, "catch_up", None)
+        assert follower.round() == FollowerRound(0, 0, ())
+    topic.append(on=["0"])
+    assert follower.round().objects == 1

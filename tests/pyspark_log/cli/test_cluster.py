@@ -1,6 +1,7 @@
 """`pyspark-log cluster`: a cluster on several journal nodes, created and described, with one of them away."""
 
 import json
+import shutil
 import time
 
 import pytest
@@ -67,6 +68,33 @@ def test_a_description_says_which_journal_node_is_away(disks):
     assert not disks[0].exists()
 
 
+def test_all_who_look_at_a_renewed_journal_node_learn_that_the_journals_must_be_migrated(disks):
+    create(disks)
+    cli = CommandLine(disks[0])
+    cli.run("topics", "create", "t")
+    said = (
+        "pyspark-log: node 1 does not vote in the journals, because the disk was replaced; migrate the journals with: "
+        "pyspark-log cluster migrate-journals --to 0,1,2\n"
+    )
+    assert [each["journals"] for each in cli.documents("nodes", "list")] == ["votes"] * 3
+    shutil.rmtree(disks[1])
+    assert cli.run("nodes", "renew", "1", "--yes").stderr.endswith(said)
+    assert cli.run("node", "run", "1", "--once").stderr == said
+    listed = cli.run("nodes", "list")
+    assert listed.stderr == said
+    assert [line.split()[3:] for line in listed.stdout.splitlines()[2:]] == [
+        ["live", "votes"],
+        ["live", "does", "not", "vote"],
+        ["live", "votes"],
+    ]
+    described = cli.run("cluster", "describe")
+    assert described.stderr == said
+    assert described.stdout.count("live") == 2
+    cli.run("cluster", "migrate-journals", "--to", "0,1,2")
+    assert cli.out("nodes", "list").count("votes") == 3
+    assert cli.out("cluster", "describe").count("live") == 3
+
+
 def test_a_cluster_on_one_store_is_described_too(tmp_path):
     cli = CommandLine(tmp_path / "log")
     cli.run("topics", "create", "t")
@@ -105,7 +133,7 @@ def test_a_move_that_was_cut_short_is_seen_and_finished(disks, tmp_path):
     cli.run("nodes", "add", tmp_path / "d")
     log = open_log(str(disks[0]))
     log.cluster.submit(StartJournalMigration(("0", "1", "3"), log.journals.nodes.nodes))
-    assert "finish with: pyspark-log cluster migrate-journals --to 0,1,3" in cli.out("cluster", "describe")
+    assert "finish with: pyspark-log cluster migrate-journals --to 0,1,3" in cli.run("cluster", "describe").stdout
     [told] = cli.documents("cluster", "describe")
     assert told["journals_migrate_from"] == [str(disk) for disk in disks]
     assert "finish it first, with --to 0,1,3" in cli.error("cluster", "migrate-journals", "--to", "1,2,3")
@@ -163,3 +191,19 @@ def test_an_address_has_one_form_and_gives_one_log(disks, monkeypatch):
     monkeypatch.chdir(disks[0].parent)
     assert canonical("a, b") == f"{disks[0]},{disks[1]}"
     assert open_log("a,b") is open_log(f"{disks[0]},{disks[1]}")
+
+
+def test_a_cluster_on_one_store_is_created_and_stays_when_it_is_created_again(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    first, again = (cli.documents("cluster", "create")[0] for _ in range(2))
+    assert (first.pop("created"), again.pop("created")) == (True, False)
+    assert first == again
+    assert f"cluster {first['cluster']} already exists" in cli.out("cluster", "create", "--path", cli.path)
+    cli.run("produce", "t", "--create", stdin="v\n")
+    assert cli.out("consume", "t") == "v\n"
+
+
+def test_a_cluster_needs_one_address_or_those_of_its_journal_nodes(disks, monkeypatch):
+    several = ",".join(map(str, disks))
+    assert "give the address of one store, or --journal-nodes" in CommandLine(several).misuse("cluster", "create")
+    assert not disks[0].exists()

@@ -99,6 +99,7 @@ def test_members_are_shown_with_their_partitions(cli):
     assert "partitions" not in only
     assert "earliest" not in cli.out("groups", "describe", "other", "--members")
     [only] = cli.documents("groups", "describe", "other", "--state")
+    assert only["member_count"] == 1
     assert only["leader"] == "m-1"
     assert only["journal"].startswith(f"{cli.path}/groups/")
     assert only.keys().isdisjoint({"members", "partitions"})

@@ -47,10 +47,10 @@ def test_a_command_that_is_not_there_suggests_one(cli):
             [],
             (
                 "cluster nodes topics produce consume offsets groups delete-records metrics maintain node verify "
-                "recover dump export import"
+                "recover backup restore dump export import"
             ),
         ),
-        (["cluster"], "create describe migrate-journals rebuild"),
+        (["cluster"], "create describe adopt migrate-journals rebuild check-store"),
         (["nodes"], "add list describe alter fence unfence drain renew remove"),
         (["topics"], "create list describe alter add-partitions reassign elect-leaders delete"),
         (["node"], "run"),

@@ -279,3 +279,77 @@ def test_a_lost_entry_is_made_again(cli):
     newest.unlink()
     cli.run("maintain")
     assert newest.read_bytes() == whole
+
+
+# Parquet by age
+
+
+def parquet(cli: CommandLine) -> list[Path]:
+    return sorted(cli.path.glob("topics/*/*/*/*.parquet"))
+
+
+def young(cli: CommandLine, **settings: str) -> PlainLog:
+    """A topic of Parquet of few, new rows, in two partitions."""
+    log = PlainLog(cli.path)
+    log.create("t", 2, segment_format="parquet", file_delete_delay_ms=0)
+    log.append("t", {p: [b"%d" % row for row in range(5)] for p in range(2)})
+    if settings:
+        log.log.topic("t").submit(AlterConfig(settings))
+    return log
+
+
+def test_new_rows_become_parquet_at_once_if_they_are_to(cli):
+    log = young(cli)
+    assert cli.documents("maintain", "t")[0]["segments"] == 0
+    assert not parquet(cli)
+    assert cli.documents("maintain", "t", "--now", "--dry-run")[0]["segments"] == 2
+    assert cli.documents("maintain", "t", "--now")[0]["segments"] == 2
+    assert len(parquet(cli)) == 2
+    assert rows(log, "t") == [b"%d" % row for row in range(5)]
+    before = files(cli)
+    assert cli.documents("maintain", "t", "--now")[0]["segments"] == 0
+    assert {name for name in files(cli) if name.endswith(".parquet")} <= set(before)
+
+
+def test_rows_that_are_old_enough_become_parquet(cli):
+    young(cli, **{"parquet.max.lag.ms": "0"})
+    assert cli.documents("maintain", "t")[0]["segments"] == 2
+    assert len(parquet(cli)) == 2
+
+
+def test_at_once_and_repeatedly_exclude_each_other(cli):
+    young(cli)
+    assert "give only one of these" in cli.misuse("maintain", "--now", "--watch")
+
+
+def described(cli: CommandLine) -> list[str]:
+    """What is said of the table, each line without what is before it."""
+    lines = cli.out("topics", "describe", "t").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("table "))
+    return [line[15:] for line in lines[first : lines.index("", first)]]
+
+
+def test_it_is_said_how_many_rows_the_table_has_and_why_not_more(cli):
+    log = young(cli)
+    later = "pyspark-log maintain and pyspark-log node run add newer rows when they are 300 s old (parquet.max.lag.ms)"
+    assert described(cli) == ["0 of 10 rows", f"{later}, pyspark-log maintain --now at once"]
+    cli.out("maintain", "--now")
+    assert described(cli) == ["10 of 10 rows"]
+    assert [each["table_end"] for each in cli.documents("topics", "describe", "t")[0]["partitions"]] == [5, 5]
+    log.append("t", {1: [b"x"]})
+    handle = log.log.topic("t")
+    handle.submit(AlterConfig({"parquet.max.lag.ms": "-1"}))
+    waits = "parquet.max.lag.ms is -1: newer rows wait for more, or for pyspark-log maintain --now"
+    assert described(cli) == ["10 of 11 rows", waits]
+    handle.submit(AlterConfig({"segment.format": "log"}))
+    assert described(cli)[1].startswith("segment.format is log;")
+
+
+def test_a_row_that_cannot_be_parquet_is_said_to_end_the_table(cli, monkeypatch):
+    log = young(cli)
+    cli.out("maintain", "--now")
+    monkeypatch.setattr("pyspark_log_storage.parquet_segment.ROW_GROUP_BYTES", 5_000)
+    monkeypatch.setattr("pyspark_log_storage.parquet_segment.ROW_BYTES_MAX", 10_000)
+    log.append("t", {1: [bytes(20_000)]})
+    cli.out("maintain", "--now")
+    assert described(cli)[:2] == ["10 of 11 rows", "partition 1 ends at offset 5: a later row is too large for Parquet"]

@@ -74,6 +74,37 @@ def test_an_endpoint_measures_at_each_request_until_it_is_interrupted(cli, monke
     assert [each["pyspark_log_topic_journal_entries_total"] for each in scraped] == [2, 3]
 
 
+def test_an_endpoint_starts_while_the_cluster_is_away_and_measures_it_when_it_is_back(cli, monkeypatch, capsys):
+    elsewhere = cli.path.with_name("unmounted")
+    cli.path.rename(elsewhere)
+    scraped, said = [], []
+
+    def scrape_before_and_after():
+        (port,) = re.findall(r"http://127.0.0.1:(\d+)/metrics", said[-1])
+        for _ in range(2):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                scraped.append(samples(answer.read().decode()))
+            if elsewhere.exists():
+                elsewhere.rename(cli.path)
+        raise KeyboardInterrupt
+
+    echo = metrics.typer.echo
+    monkeypatch.setattr(metrics.typer, "echo", lambda text, **how: (said.append(text), echo(text, **how)))
+    monkeypatch.setattr(metrics, "_wait", scrape_before_and_after)
+    metrics._serve(str(cli.path), "127.0.0.1", 0)
+    assert "pyspark_log_up is 0 until the cluster can be read" in capsys.readouterr().err
+    assert [each["pyspark_log_up"] for each in scraped] == [0, 1]
+    assert "pyspark_log_partition_high_watermark" not in scraped[0]
+    assert scraped[1]["pyspark_log_partition_high_watermark"] == 2
+
+
+def test_a_cluster_that_is_away_is_measured_as_down(cli):
+    (cli.path / "node").unlink()  # the marker
+    done = cli.run("metrics", code=1)
+    assert samples(done.stdout)["pyspark_log_up"] == 0
+    assert "the cluster could not be measured: " in done.stderr
+
+
 @pytest.mark.parametrize("text", ["9308", "host", "host:", "host:70000", "ho st:1", "http://host:1"])
 def test_an_endpoint_needs_a_host_and_a_port(cli, text):
     assert f"'{text}' is not HOST:PORT" in cli.misuse("metrics", "--listen", text)

@@ -131,7 +131,7 @@ def test_it_follows_until_it_is_interrupted(cli, tmp_path):
             process.kill()
     assert (process.returncode, errors) == (130, b"")
     assert printed.startswith(b"node 1: copied 1 file, ")
-    assert not list((tmp_path / "disk1" / ".tmp").iterdir())
+    assert [each.name for each in (tmp_path / "disk1" / ".tmp").iterdir()] == ["reserve"]
 
 
 def test_it_waits_for_a_disk_that_is_not_there(cli, tmp_path):

@@ -46,6 +46,7 @@ def test_the_configuration_has_kafkas_names(cli):
         "max.message.bytes": 99,
         "segment.bytes": 1024**3,
         "segment.format": "log",
+        "parquet.max.lag.ms": 300_000,
         "segment.ms": week,
         "flush.messages": 2**63 - 1,
         "flush.ms": 2**63 - 1,
@@ -56,6 +57,7 @@ def test_the_configuration_has_kafkas_names(cli):
         "unclean.leader.election.enable": False,
         "replication.mode": "isr",
         "replica.lag.time.max.ms": 30_000,
+        "key.column": "",
     }
 
 
@@ -176,12 +178,21 @@ def test_a_name_that_is_no_topic_name_reaches_no_path(cli, tmp_path, name):
         ["topics", "describe", "t"],
         ["topics", "delete", "t"],
         ["produce", "t"],
+        ["produce", "t", "--create"],
         ["consume", "t"],
+        ["consume", "t", "--group", "g"],
+        ["groups", "list"],
+        ["nodes", "list"],
+        ["node", "run", "0", "--once"],
+        ["verify"],
         ["offsets", "t"],
     ],
 )
 def test_where_there_is_no_cluster_none_is_made(cli, command):
-    there_is_none = f"there is no log at {cli.path}; check the path, or create a topic there"
+    there_is_none = (
+        f"there is no log at {cli.path}: check the address, and whether its disk is mounted. To begin a new log: "
+        f"pyspark-log topics create NAME --path {cli.path}"
+    )
     assert cli.error(*command) == there_is_none
     assert not cli.path.exists()
 
@@ -262,6 +273,7 @@ def test_describe_shows_each_partition(cli):
         "log_end": 0,
         "high_watermark": 0,
         "rows": 0,
+        "table_end": 0,
         "log_end_offsets": {"0": 0},
     }
     assert full == empty | {

@@ -185,3 +185,26 @@ def test_a_missing_journal_node_is_named_once(tmp_path):
     lose_folder(disks[2])
     first, _ = cli.run("verify", code=1).stdout.splitlines()
     assert first.startswith(f"the cluster: journal node '2' at {disks[2]} has no marker: ")
+
+
+def test_a_copy_in_the_place_of_the_next_entry_on_one_journal_node_is_replaced_after_that_is_written(
+    tmp_path,
+):
+    disks = [tmp_path / name for name in "abc"]
+    cli = CommandLine(disks[0])
+    cli.run("cluster", "create", "--journal-nodes", ",".join(map(str, disks)))
+    cli.run("topics", "create", "t")
+    cli.run("produce", "t", stdin="one\n")
+    newest = PlainLog(cli.path).newest_entry("t")
+    number, _, ballot = newest.name.partition(".")
+    astray = newest.with_name(f"{int(number) + 1:020d}.{ballot}")
+    astray.write_bytes(newest.read_bytes())
+    first, *_ = cli.run("verify", "t", code=1).stdout.splitlines()
+    assert f"{astray}: it is a copy of another object, and no other store tells what belongs here" in first
+    cli.run("produce", "t", stdin="two\n")
+    assert cli.out("consume", "t") == "one\ntwo\n"
+    first, *_ = cli.run("verify", "t", code=1).stdout.splitlines()
+    assert first.endswith("it is a copy of another object; other stores have it intact (verify --repair can fix this)")
+    assert cli.out("verify", "t", "--repair").splitlines()[-1].startswith("t: no problems")
+    other = disks[1] / astray.relative_to(disks[0])
+    assert astray.read_bytes() == other.read_bytes()

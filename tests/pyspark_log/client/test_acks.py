@@ -12,6 +12,7 @@ from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import (
     BatchMismatch,
     NotEnoughReplicasAfterAppend,
+    OutcomeUnknown,
     StoreUnavailable,
     StoreUnwritable,
 )
@@ -80,6 +81,17 @@ def test_a_batch_is_acknowledged_even_if_failure_detection_fails(monkeypatch, ca
     topic.commit(topic.stage(b"a", acks="1"), "1", patience=RetryPolicy(retries=0))
     assert topic.partition.log_end == 1
     assert "failure detection for topic 't' failed: the test made this up" in caplog.text
+
+
+def test_an_error_after_the_entry_of_a_batch_leaves_its_outcome_unknown(monkeypatch):
+    def fails(*_):
+        raise StoreUnavailable("/cluster", "key", "the test made this up")
+
+    topic = ThreeNodes()
+    monkeypatch.setattr(commit_catch_up, "follow_up", fails)
+    with pytest.raises(OutcomeUnknown, match=r"the batch may be in the log.*the test made this up"):
+        topic.commit(topic.stage(b"a", acks="1"), "1", batch=0, patience=RetryPolicy(retries=0))
+    assert topic.partition.log_end == 1
 
 
 def test_a_replayed_batch_with_acks_all_is_acknowledged_once_all_have_it():

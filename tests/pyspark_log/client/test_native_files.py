@@ -1,14 +1,18 @@
 """Which files are handed over to Spark: whole ones, of the nearest node that has them. The rest is for the source."""
 
+import random
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pyspark_log.client.read import native_files
-from pyspark_log.client.read.planning import Range
+from pyspark_log.client.read.fetch import fetch
+from pyspark_log.client.read.planning import Range, split_of
 from pyspark_log.client.read.positions import Subscribed
 from tests.command_line import CommandLine
 from tests.plain_log import PlainLog
+from tests.spark.rolled import roll
 
 pytestmark = pytest.mark.on_disk("only files on disks are handed over")
 ROWS = Range("t", 0, 0, 400)
@@ -68,3 +72,34 @@ def test_a_file_that_is_not_whole_is_taken_from_the_next_node_or_left_to_the_sou
     break_(other)
     [found], rest = divided(cli)
     assert (paths(found), rest) == ([second], [Range("t", 0, 0, 200)])
+
+
+def test_files_and_source_have_each_row_of_any_range_once(tmp_path):
+    log, ends, rng = PlainLog(tmp_path / "log"), [0], random.Random(24)
+    log.create("t", segment_format="parquet")
+    for _ in range(8):
+        size = rng.randint(1, 5)
+        log.append("t", {0: [b"%d" % (ends[-1] + row) for row in range(size)]})
+        ends.append(ends[-1] + size)
+        roll(log, "t", 0, 1, parquet=rng.random() < 0.7)
+    handle = log.log.topic("t")
+    now = Subscribed({"t": handle}, {})
+    bounds = [(start, end) for start in range(ends[-1]) for end in range(start + 1, ends[-1] + 1)]
+    of_source = {
+        offset: value
+        for first, batch in fetch(log.log.store_at, split_of(handle, Range("t", 0, 0, ends[-1])))
+        for offset, value in enumerate(batch.column("value").to_pylist(), first)
+    }
+    in_file = {}
+    for start, end in bounds:
+        native, rest = native_files.divide(now, [Range("t", 0, start, end)], in_s3=False)
+        found = [(offset, of_source[offset]) for each in rest for offset in range(each.start, each.end)]
+        for each in native:
+            for path in paths(each):
+                rows = in_file.setdefault(path, pq.read_table(path, columns=["offset", "value"]).to_pydict())
+                found += [
+                    (offset, value)
+                    for offset, value in zip(rows["offset"], rows["value"], strict=True)
+                    if not each.is_cut or start <= offset < end
+                ]
+        assert sorted(found) == [(offset, b"%d" % offset) for offset in range(start, end)]

@@ -5,10 +5,12 @@ import warnings
 import pytest
 
 from pyspark_log.client.read.data_loss import warn_of_loss
+from pyspark_log.client.read.positions import offset_for_time
 from pyspark_log.options import IgnoredOptionWarning
-from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
+from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.direct import Stream, read, values
 from tests.elsewhere import new_root
 from tests.plain_log import NOON_MS, PlainLog
@@ -234,6 +236,18 @@ def test_a_time_is_found_if_the_log_starts_in_the_middle_of_a_chunk(root, second
     log.append("t", {0: A}, [NOON_MS + 1000 * i for i in range(len(A))])
     log.log.topic("t").submit(DeleteRecords(0, 2))
     assert found(root, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
+
+
+def test_a_time_that_only_rows_above_the_high_watermark_have_reached_is_not_found():
+    topic = ReplicatedTopic()
+    topic.append({0: [b"deleted"] * 2}, on=ALL, acks="all")
+    topic.handle.submit(DeleteRecords(0, 2))
+    topic.append({0: [b"of the leader alone"]}, on=["0"], acks="1")
+    assert (topic.partition().high_watermark, topic.partition().log_end) == (2, 3)
+    assert offset_for_time(topic.handle, 0, 0) is None
+    catch_up.catch_up(topic.handle, "1")
+    catch_up.catch_up(topic.handle, "2")
+    assert offset_for_time(topic.handle, 0, 0) == 2
 
 
 BEGINS_BEHIND = {"startingOffsets": '{"t":{"0":4,"1":2,"2":0}}', "endingTimestamp": NOON_MS + 1000}

@@ -7,6 +7,7 @@ from pyspark_log.client.read.planning import Range, find_again, split_of
 from pyspark_log.client.read.positions import offset_for_time
 from pyspark_log_coordinator.cluster.machine import FenceNode
 from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_storage.errors import LogError
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
@@ -52,7 +53,7 @@ def test_the_leader_comes_first_unless_a_node_is_in_the_readers_rack(racks):
 
 def test_the_leader_of_the_rack_comes_first_in_it(racks):
     partition = msgspec.structs.replace(racks.partition(), leader="3")
-    state = msgspec.structs.replace(racks.handle.journal.state, partitions=(partition,))
+    state = msgspec.structs.replace(racks.handle.journal.state, partitions=Partitions((partition,)))
     racks.handle.journal.state = state
     range_ = Range("t", 0, 0, 1)
     assert [each.node for each in split_of(racks.handle, range_, "east").nodes] == ["3", "1", "0", "2"]

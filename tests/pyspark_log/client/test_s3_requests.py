@@ -75,12 +75,15 @@ def test_a_micro_batch_costs_a_put_for_each_task_and_one_and_two_lists_and_the_r
 
 def test_an_idle_reader_makes_one_request_a_trigger(topic):
     topic.write(1)
-    stream = Stream(topic.url, subscribe="t", startingOffsets="earliest", **topic.text)
+    options = {"startingOffsets": "earliest", "fetch.max.wait.ms": 1}
+    stream = Stream(topic.url, subscribe="t", **options, **topic.text)
     assert len(stream.batch()) == 1000
     topic.requests()
+    assert stream.batch() is None
+    assert topic.requests() == (0, 1, 0)
     for _ in range(5):
         assert stream.batch() is None
-        assert topic.requests() == (0, 1, 0)
+        assert topic.requests() == (0, 0, 1), "it asks for the next entry by name, which is cheaper than a list"
 
 
 def test_a_micro_batch_that_is_read_costs_one_list(topic):

@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log.client.read import source_offset
 from pyspark_log.client.read.source_offset import INITIAL, Position, SourceOffset, TopicPositions, parse, to_json
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, NewerFormat
 
 OFFSET = SourceOffset(
     {
@@ -56,8 +56,6 @@ def test_an_offset_of_a_newer_version_is_not_guessed_at():
 @pytest.mark.parametrize(
     "foreign",
     [
-        {"t": {"0": 5}},
-        {"version": "one"},
         {"version": 1, "topics": {"t": {"end": {}}}},
         {"version": 1, "topics": {"t": {"id": "x", "end": {"0": [1]}}}},
         {"version": 1, "topics": {"t": {"id": "x", "end": {"zero": [1, 0]}}}},
@@ -65,6 +63,12 @@ def test_an_offset_of_a_newer_version_is_not_guessed_at():
         {"version": 1, "topics": {"t": {"id": "x", "end": {"0": [-1, 0]}}}},
     ],
 )
-def test_an_offset_of_another_source_is_refused(foreign):
+def test_an_offset_that_is_incomplete_or_impossible_is_damaged(foreign):
     with pytest.raises(CorruptObject, match="the offset in the checkpoint is damaged"):
+        parse(foreign)
+
+
+@pytest.mark.parametrize("foreign", [{"t": {"0": 5}}, {"version": "one"}])
+def test_an_offset_of_another_source_is_refused(foreign):
+    with pytest.raises(InvalidOption, match="the checkpoint is that of a query"):
         parse(foreign)

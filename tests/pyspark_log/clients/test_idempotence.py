@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
+from tests.plain_log import PlainLog
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 200
@@ -59,6 +60,27 @@ def test_when_the_time_is_over_the_outcome_stays_unknown(cluster):
             future.result(60)
 
 
+@pytest.mark.parametrize("first_attempt", ["lose_answers", "be_silent"])
+def test_what_refuses_a_repetition_does_not_replace_an_unknown_outcome(cluster, first_attempt):
+    with cluster.producer(delivery_timeout_ms=LONG) as (producer, store):
+        getattr(store, first_attempt)(cluster.entries, times=PATIENCE)
+        store.refuse(cluster.entries)
+        with pytest.raises(OutcomeUnknown) as caught:
+            producer.send("t", b"second").result(60)
+        assert isinstance(caught.value.__cause__, StoreRefused)
+
+
+def test_an_unexpected_error_after_an_entry_was_written_leaves_the_outcome_unknown(cluster):
+    def fail():
+        raise OSError("the clock cannot sleep")
+
+    with cluster.producer() as (producer, store):
+        store.lose_answers(cluster.entries, meanwhile=fail)
+        with pytest.raises(OutcomeUnknown, match=r"the clock cannot sleep.*look for its rows"):
+            producer.send("t", b"second").result(60)
+    assert cluster.values() == [b"first", b"second"]
+
+
 def unwritable(store, times):
     """Let the store fail the next writes of files."""
     write, left = store.open_write, iter(range(times))
@@ -97,6 +119,7 @@ def test_retries_end_with_the_delivery_timeout(cluster):
 
 
 def test_a_producer_that_is_killed_between_staging_and_commit_leaves_nothing(root):
+    PlainLog(root)
     program = """
         import os, signal, sys
         from pyspark_log import Producer
@@ -120,6 +143,7 @@ def test_a_producer_that_is_killed_between_staging_and_commit_leaves_nothing(roo
 
 
 def test_a_producer_that_is_killed_at_any_time_leaves_whole_batches(root):
+    PlainLog(root)
     program = """
         import sys, itertools
         from pyspark_log import Producer

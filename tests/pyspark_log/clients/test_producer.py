@@ -70,17 +70,22 @@ class TestARow:
             producer.flush()
             assert {each.result(GUARD).partition for each in later} != {futures[0].result().partition}
 
-    def test_creates_its_topic(self, root):
-        with Producer(root / "new", num_partitions=4) as producer:
+    def test_creates_its_topic(self, log):
+        with Producer(log.path, num_partitions=4) as producer:
             producer.send("fresh", b"")
             assert producer.partitions_for("fresh") == 4
 
-    def test_creates_no_topic_if_the_options_say_so(self, log, root):
+    def test_creates_no_topic_if_the_options_say_so(self, log):
         with Producer(log.path, auto_create_topics_enable=False) as producer, pytest.raises(UnknownTopic):
             producer.send("missing", b"")
-        nowhere = Producer(root / "nowhere", auto_create_topics_enable=False, max_block_ms=0)
-        with nowhere as producer, pytest.raises(NoCluster):
+
+    @pytest.mark.parametrize("creates_topics", [True, False])
+    def test_never_creates_a_log(self, root, creates_topics):
+        (root / "nowhere").mkdir()  # where a disk is to be mounted
+        nowhere = Producer(root / "nowhere", auto_create_topics_enable=creates_topics)
+        with nowhere as producer, pytest.raises(NoCluster, match="whether its disk is mounted"):
             producer.send("missing", b"")
+        assert not list((root / "nowhere").iterdir())
 
     @pytest.mark.parametrize(
         ("row", "reason"),

@@ -8,8 +8,12 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Producer
+from pyspark_log.client.write.staging import Staging
 from pyspark_log.clients import housekeeper
+from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.sender import Sender
+from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import (
     BufferExhausted,
     StoreUnavailable,
@@ -61,6 +65,63 @@ class TestTheSender:
             finally:
                 go.set()
         assert staged.qsize() == 1
+
+    def test_stages_rows_again_whose_file_became_stale_before_its_commit(self, log, monkeypatch):
+        log.create("stale", orphan_retention_ms=0)
+        stale, commit = [True], Sender._commit
+
+        def commit_late(sender, staged):
+            if stale and staged.request.batches[0].counts.sum() == 2:
+                stale.clear()
+                for _ in range(3):
+                    log.append("stale", {0: [b"of another writer"]})
+                    topic_cleanup.clean_up_topic(log.log.topic("stale"))
+            return commit(sender, staged)
+
+        monkeypatch.setattr(Sender, "_commit", commit_late)
+        with Producer(log.path) as producer:
+            producer.send("stale", b"first").result(GUARD)
+            with producer.batch() as batch:
+                late = [batch.send("stale", value) for value in (b"a", b"b")]
+        assert not stale
+        assert [each.result(GUARD).offset for each in late] == [4, 5]
+        assert values_of(log, "stale")[0][4:] == [b"a", b"b"]
+
+    def test_keeps_the_partitions_of_rows_that_are_staged_again_after_some_were_added(self, log, monkeypatch):
+        failures = [StoreUnavailable("", "", "made up by the test")]
+
+        class FailingStaging(Staging):
+            def finish(self):
+                if failures:
+                    reassigner.add_partitions(log.log.topic("one"), 4)
+                    raise failures.pop()
+                return super().finish()
+
+        monkeypatch.setattr("pyspark_log.clients.sender.Staging", FailingStaging)
+        with Producer(log.path) as producer:
+            sent = {b"%d" % number: producer.send("one", b"%d" % number, key=b"%d" % number) for number in range(20)}
+        assert producer._sender._topics["one"].destination.partitions == 4
+        rows = values_of(log, "one")
+        for value, future in sent.items():
+            _, partition, offset, _ = future.result(GUARD)
+            assert rows[partition][offset] == value
+
+    def test_takes_all_batches_of_a_request_if_partitions_are_added_between_two_of_them(self, log, monkeypatch):
+        go, take, rows = threading.Event(), Sender._next_request, ArrowBatch.rows
+        monkeypatch.setattr(Sender, "_next_request", lambda self: (go.wait(GUARD), take(self))[1])
+
+        def rows_and_add(batch, *given):
+            found, handle = rows(batch, *given), log.log.topic("one")
+            reassigner.add_partitions(handle, len(handle.refresh().partitions) + 1)
+            producer._sender._refresh("one")
+            return found
+
+        with Producer(log.path) as producer:
+            record = pa.record_batch({"value": [b"a", b"b"], "key": [b"1", b"2"]})
+            sent = [producer.send_batch("one", record) for _ in range(2)]
+            monkeypatch.setattr(ArrowBatch, "rows", rows_and_add)
+            go.set()
+            assert [each.result(GUARD).offsets for each in sent] == [{0: (0, 2)}, {0: (2, 4)}]
 
     def test_leaves_the_maintenance_to_a_thread_of_its_own(self, log, monkeypatch):
         monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)

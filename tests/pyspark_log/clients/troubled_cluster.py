@@ -18,6 +18,7 @@ class TroubledCluster:
     def __init__(self, monkeypatch):
         self.inner = PlainStore("/cluster")
         self.stores = []
+        Log(self.inner, fake_environment()).open(create=True)
         for module in ("producer", "consumer", "housekeeper"):
             monkeypatch.setattr(f"pyspark_log.clients.{module}.own_log", self.log)
         monkeypatch.setattr("pyspark_log.clients.housekeeper.own_stores_at", lambda *_: lambda _: self.inner)

@@ -14,6 +14,7 @@ from pyspark_log.kafka import row_export, row_import
 from pyspark_log.kafka.row_export import RowExport
 from pyspark_log_storage.errors import LogError
 from tests.command_line import CommandLine
+from tests.plain_log import PlainLog
 from tests.servers import kafka as server
 from tests.servers.kafka import Unavailable
 
@@ -34,6 +35,7 @@ def kafka(tmp_path_factory):
 
 @pytest.fixture
 def transfer(tmp_path, kafka):
+    PlainLog(tmp_path / "log")
     return Transfer(CommandLine(tmp_path / "log"), kafka)
 
 
@@ -77,6 +79,15 @@ def test_a_second_import_adds_what_was_written_since(kafka, transfer):
     assert transfer.places(topic) == [(0, n, str(n)) for n in range(5)]
 
 
+def test_an_import_creates_no_log(kafka, transfer, tmp_path):
+    topic = kafka.create()
+    kafka.write(topic, [b"v"])
+    transfer.cli.path = tmp_path / "nowhere"
+    for options in ((), ("--execute",)):
+        assert "whether its disk is mounted" in transfer.cli.error(*transfer.words("import", topic, *options))
+    assert not transfer.cli.path.exists()
+
+
 def test_without_execute_an_import_only_says_what_it_would_do(kafka, transfer):
     topic = kafka.create()
     kafka.write(topic, values(3))
@@ -85,7 +96,7 @@ def test_without_execute_an_import_only_says_what_it_would_do(kafka, transfer):
     partition = {"partition": 0, "next": 0, "end": 3, "offset": 0, "is_resumed": False, "rows_max": 3}
     assert (plan["partitions"], plan["groups"]) == ([partition], [{"group": "g", "partition": 0, "kafka": 2}])
     assert "nothing was changed" in transfer.cli.out(*transfer.words("import", topic, "--all-groups"))
-    assert not transfer.cli.path.exists()
+    assert not transfer.cli.documents("topics", "list")
 
 
 def test_an_import_begins_at_the_first_row_of_a_time(kafka, transfer):

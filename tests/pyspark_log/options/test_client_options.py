@@ -4,12 +4,13 @@ import warnings
 
 import pytest
 
+from pyspark_log import Consumer, Producer
 from pyspark_log.options import consumer_table, producer_table
 from pyspark_log.options.consumer import parse_consumer
 from pyspark_log.options.given import IgnoredOptionWarning
 from pyspark_log.options.producer import parse_producer
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster
 
 EACH = [*producer_table.OPTIONS, *consumer_table.OPTIONS]
 
@@ -44,6 +45,22 @@ def test_options_are_given_in_a_dict_or_as_keywords():
     for found in (producer({"linger.ms": "20", "ACKS": "1"}), producer(linger_ms=20, acks=1)):
         assert (found.linger, found.acks) == (0.02, "1")
     assert producer({"linger.ms": 20}, enable_idempotence=False).idempotent is False
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer])
+def test_the_arguments_of_a_kafka_client_are_refused_with_those_that_are_wanted(client):
+    with pytest.raises(InvalidInput, match="the first argument is dict instead of the address of a log"):
+        client({"bootstrap.servers": "broker:9092"})
+    with pytest.raises(InvalidInput, match="the second argument is 'orders' instead of a dict of options"):
+        client("/data/log", "orders")
+
+
+def test_a_topic_in_place_of_the_address_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Consumer("orders", group_id="g") as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(NoCluster, match=r"orders.*A Consumer takes the log's address; topics are for subscribe"):
+            consumer.poll()
 
 
 @pytest.mark.parametrize(

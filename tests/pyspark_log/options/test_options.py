@@ -59,6 +59,7 @@ class TestDefaults:
             txn_app_id=None,
             txn_version=None,
             txn_take_over=False,
+            checkpoint=None,
             retry=RetryPolicy(
                 retries=2147483647, retry_backoff_ms=100, delivery_timeout_ms=120_000, session_timeout_ms=9_000
             ),

@@ -20,6 +20,18 @@ from pyspark_log.options import (
 from tests.pyspark_log.parsed_options import batch, refusal, stream
 
 
+def test_values_may_be_numbers_and_booleans_as_in_sparks_option():
+    given = {
+        "minPartitions": 8,
+        "failOnDataLoss": False,
+        "startingTimestamp": 5_000,
+        "maxRecordsPerPartition": None,
+    }
+    parsed = parse_source({"path": "/r", "subscribe": "t", **given}, streaming=False)
+    assert (parsed.min_partitions, parsed.fail_on_data_loss) == (8, False)
+    assert (parsed.starting, parsed.max_records_per_partition) == (GlobalTimestamp(5_000), None)
+
+
 class TestSubscription:
     def test_is_a_list_without_blanks_and_doubles(self):
         assert stream(subscribe=" b, a,,b ").subscription == Subscribe(("b", "a"))

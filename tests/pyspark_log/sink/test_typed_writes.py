@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, NullType, StringType, StructField, StructType
 
+from pyspark_log import Producer
 from pyspark_log.client.write.partitioner import murmur2
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 from tests.direct import read, source
@@ -195,10 +196,46 @@ def test_the_key_column_chooses_the_partition_as_kafkas_serializers_would(path, 
     assert sorted(rows(path, "partition", "k"), key=str) == sorted([(expected, value)] * 3 + [(0, None)], key=str)
 
 
+def partitions_of_keys(path):
+    """The partitions in which each key has rows."""
+    found = {}
+    for partition, key in rows(path, "partition", "k"):
+        found.setdefault(key, set()).add(partition)
+    return found
+
+
+def test_writes_that_name_no_key_column_use_that_of_the_first(path):
+    batch = [{"k": f"key {number}"} for number in range(20)]
+    write(path, "k STRING", batch, schema="columns", num__partitions=16, key__column="K")
+    write(path, "k STRING", batch)
+    with Producer(path) as producer:
+        producer.send_batch("t", pa.RecordBatch.from_pylist(batch)).result()
+    assert all(len(found) == 1 for found in partitions_of_keys(path).values())
+    assert sum(len(found) for found in partitions_of_keys(path).values()) == 20
+    assert len(rows(path, "k")) == 60
+
+
+def test_a_topic_without_a_key_column_keeps_the_first_one_that_a_write_names(path):
+    write(path, "k STRING, v STRING", [{"k": "a", "v": "b"}], schema="columns", num__partitions=16)
+    write(path, "k STRING, v STRING, w STRING", [{"k": "a"}], mergeSchema="true", key__column="w")
+    with pytest.raises(InvalidOption, match=r"topic 't' has key.column=w, .* two partitions with key.column=k"):
+        write(path, "k STRING, x STRING", [{"k": "a"}], mergeSchema="true", key__column="k")
+    assert PlainLog(path).log.topic("t").journal.state.config.key_column == "w"
+    assert len(PlainLog(path).log.topic("t").schemas) == 2  # the refused write added no column
+    assert len(rows(path, "k")) == 2
+
+
+def test_a_key_column_does_not_become_wider(path):
+    write(path, "k INT, v INT", [{"k": 1, "v": 1}], schema="columns", key__column="k")
+    write(path, "k INT, v BIGINT", [{"k": 1, "v": 2**40}], mergeSchema="true")
+    with pytest.raises(InvalidRecord, match=r"topic 't': column 'k' is the topic's key.column.*cast it to int"):
+        write(path, "k BIGINT, v BIGINT", [{"k": 1, "v": 1}], mergeSchema="true")
+
+
 def test_a_key_column_that_does_not_exist_or_has_no_bytes_is_refused(typed):
-    with pytest.raises(InvalidRecord, match=r"topic 't': key.column is 'nope', and the columns are id INT"):
+    with pytest.raises(InvalidOption, match=r"topic 't': key.column is 'nope', and the columns are id INT"):
         write(typed, "id INT", key__column="nope")
-    with pytest.raises(InvalidRecord, match=r"topic 'n': key.column 'x' has type double; choose a column of text"):
+    with pytest.raises(InvalidOption, match=r"topic 'n': key.column 'x' has type double; choose a column of text"):
         write(typed, "x DOUBLE", topic="n", schema="columns", key__column="x")
     assert "n" not in PlainLog(typed).log.topics()
 

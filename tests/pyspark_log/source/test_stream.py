@@ -1,16 +1,20 @@
 """The micro-batches of a streaming read, planned and read step by step."""
 
 import json
+import re
 import time
+import types
 
 import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_log.client.opening import open_log
+from pyspark_log.client.read.source_offset import SourceOffset
+from pyspark_log.source.foreach_batch import _Batches
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
-from pyspark_log_storage.errors import DataLoss, UnknownTopic
+from pyspark_log_storage.errors import DataLoss, InvalidOption, NoCluster, UnknownTopic
 from tests.direct import Stream, values
 from tests.plain_log import PlainLog
 
@@ -27,6 +31,10 @@ def log(root):
 
 def earliest(log, **options):
     return Stream(log.path, **{"subscribe": "t", "startingOffsets": "earliest"} | options)
+
+
+def earliest_from(log, start):
+    return Stream(log.path, start, subscribe="t", startingOffsets="earliest")
 
 
 def poll(stream):
@@ -49,6 +57,42 @@ def test_an_idle_stream_keeps_its_offset(log):
     stream = earliest(log)
     stream.batch()
     assert stream.reader.latestOffset(stream.start, stream.limit) is stream.start
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("options", [{}, {"subscribe": None, "subscribePattern": "none.*"}, {"group.id": "g"}])
+def test_another_log_at_the_address_is_refused_and_its_groups_stay_as_they_are(log, root, fail, options):
+    chosen = {"subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": fail} | options
+    given = {name: value for name, value in chosen.items() if value is not None}
+    stream = Stream(log.path, **given)
+    stream.batch()
+    (first,) = stream.ends or [json.loads(json.dumps(stream.start))]
+    other = PlainLog(root / "other")
+    other.create("t", 2)
+    other.append("t", {0: [b"other"]})
+    restarted = Stream(other.path, stream.start, **given)
+    for call in (restarted.batch, lambda: restarted.between(stream.reader.initialOffset(), first)):
+        with pytest.raises(NoCluster, match=f"the log at {other.path} is cluster .*is the right disk mounted"):
+            call()
+    assert not other.log.groups()
+
+
+def test_foreach_batch_repeats_no_batch_of_another_log(log, monkeypatch):
+    # Spark's own frame, which would compare the logs, is not planned if the rows are in Parquet segments.
+    offset = SourceOffset(cluster="another")
+    monkeypatch.setattr("pyspark_log.source.checkpoint.offsets_of", lambda *_: (offset, offset))
+    batches = _Batches(log.path, {"subscribe": "t", "failOnDataLoss": "false"}, "checkpoint")
+    with pytest.raises(NoCluster, match="the checkpoint is of cluster another"):
+        batches.frame(types.SimpleNamespace(sparkSession=None), 0)
+
+
+def test_an_offset_of_an_older_version_without_a_cluster_is_continued(log):
+    stream = earliest(log)
+    stream.batch()
+    start = {name: value for name, value in stream.start.items() if name != "cluster"}
+    assert start != stream.start
+    log.append("t", {1: [b"new"]})
+    assert values(earliest_from(log, start).batch()) == {1: [b"new"]}
 
 
 def test_a_first_batch_may_be_empty(root):
@@ -157,6 +201,34 @@ def test_a_pattern_that_matches_nothing_yet_waits_for_a_topic(log):
     log.create("later")
     log.append("later", {0: [b"x"]})
     assert values(stream.batch()) == {0: [b"x"]}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("fligh", "did you mean Flights-2, flights\\?"),
+        (r"flihgts\..*", "did you mean flights"),
+        ("x+", "the topics are: "),
+    ],
+)
+def test_a_pattern_that_matches_nothing_warns_and_names_near_topics(log, caplog, pattern, hint):
+    for name in ("flights", "Flights-2"):
+        log.create(name)
+    Stream(log.path, subscribePattern=pattern).batch()
+    [message] = [each.message for each in caplog.records if "subscribePattern" in each.message]
+    assert re.search(hint, message)
+
+
+def test_a_checkpoint_of_kafka_is_named_with_the_offsets_that_continue_it(log):
+    stream = earliest(log)
+    with pytest.raises(InvalidOption, match="the checkpoint is that of a query that read Kafka") as raised:
+        stream.reader.latestOffset({"t": {"0": 5, "1": 2}}, ReadAllAvailable())
+    with pytest.raises(InvalidOption, match=r"startingOffsets', '{\"t\":{\"0\":5,\"1\":2}}'"):
+        stream.reader.partitions({"t": {"0": 5, "1": 2}}, {"t": {"0": 8, "1": 2}})
+    with pytest.raises(InvalidOption, match=r"set a new checkpointLocation$"):  # batch 0 was not committed
+        stream.reader.partitions(stream.reader.initialOffset(), {"t": {"0": 8, "1": 2}})
+    (starting,) = re.findall(r"option\('startingOffsets', '(.*)'\)", raised.value.message)
+    assert values(earliest(log, startingOffsets=starting).batch()) == {0: [b"a5", b"a6", b"a7"]}
 
 
 def test_a_named_topic_that_does_not_exist_is_an_error(log):

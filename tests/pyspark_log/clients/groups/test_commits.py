@@ -31,6 +31,10 @@ class TestCommits:
         consumer.commit({("t", 5): OffsetAndMetadata(3, "why"), T[4]: 2})
         assert consumer.committed(("t", 5)) == OffsetAndMetadata(3, "why")
         assert consumer.committed(T[4]).offset == 2
+        several = consumer.committed([T[4], ("t", 5), T[0]])
+        assert several == {key: consumer.committed(key) for key in (T[4], T[5], T[0])}
+        with pytest.raises(InvalidInput, match="'t' is not a partition"):
+            consumer.committed("t")
 
     def test_in_an_iteration_end_after_the_row_that_was_returned_last(self, log, programs):
         fill(log, 10, partitions=[0])

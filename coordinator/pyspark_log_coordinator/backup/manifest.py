@@ -1,0 +1,143 @@
+"""A backup: the states of a log's journals at one entry each, and so the names of the files that it consists of.
+
+    backups/<number, 20 digits>    envelope b"PLBK", version 1, body: msgpack map
+
+The files are beside it, with the keys that they have on the nodes of the log. They never change, so all backups in a
+store share them, and a backup copies only what the ones before it have not copied. Its manifest is created last: as
+long as there is none, there is no backup.
+
+The states of the groups are older than those of the topics, so no committed offset is above the end of its partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.cluster.groups import GroupRecord
+from pyspark_log_coordinator.cluster.groups import check as check_record
+from pyspark_log_coordinator.cluster.nodes import FormerNode
+from pyspark_log_coordinator.group import integrity as group_integrity
+from pyspark_log_coordinator.group.state import Group
+from pyspark_log_coordinator.model import topic_state
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.topic import integrity as topic_integrity
+from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.ranges import Count, Int64
+
+if TYPE_CHECKING:
+    from pyspark_log_storage.store import Readable, Store
+
+_MAGIC = b"PLBK"
+_VERSION = 1
+
+
+class SavedTopic(msgspec.Struct, frozen=True):
+    """A topic as of an entry of its journal."""
+
+    entry: int
+    created_ms: int
+    state: Topic
+
+
+class SavedGroup(msgspec.Struct, frozen=True):
+    """A group as of an entry of its journal."""
+
+    entry: int
+    record: GroupRecord
+    state: Group
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """A log as of an entry of each of its journals."""
+
+    number: int
+    at_ms: int
+    """When it was begun, by the clock of the process that made it."""
+    cluster: str
+    entry: int
+    """The entry of the cluster's journal."""
+    nodes: tuple[FormerNode, ...]
+    """The nodes that the cluster has or had, with their incarnations."""
+    topics: tuple[SavedTopic, ...]
+    groups: tuple[SavedGroup, ...]
+
+
+class _StoredTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entry: Count
+    created_ms: Int64
+    state: bytes
+
+
+class _StoredGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entry: Count
+    record: GroupRecord
+    state: Group
+
+
+class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    number: Count
+    at_ms: Int64
+    cluster: str
+    entry: Count
+    nodes: tuple[FormerNode, ...]
+    topics: tuple[_StoredTopic, ...]
+    groups: tuple[_StoredGroup, ...]
+
+
+_decoder = msgspec.msgpack.Decoder(_Stored)
+
+
+def encode(backup: Backup) -> bytes:
+    """Return the stored bytes."""
+    stored = _Stored(
+        backup.number,
+        backup.at_ms,
+        backup.cluster,
+        backup.entry,
+        backup.nodes,
+        tuple(_StoredTopic(each.entry, each.created_ms, topic_state.encode(each.state)) for each in backup.topics),
+        tuple(_StoredGroup(each.entry, each.record, each.state) for each in backup.groups),
+    )
+    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(stored))
+
+
+def decode(data: bytes, name: str) -> Backup:
+    """Return the backup in `data`. Raises `CorruptObject`, `NewerFormat`."""
+    stored = decoding.decode(_decoder.decode, unseal(_MAGIC, _VERSION, data, name), name)
+
+    def checked(encoded: bytes | msgspec.Raw, entry: int) -> Topic:
+        state = topic_state.decode(encoded)
+        check_topic(state.name)
+        if not layout.is_id(state.topic_id):
+            raise ValueError(f"topic {state.name!r} has the id {state.topic_id[:300]!r}")
+        topic_integrity.check_snapshot(state, entry)
+        return state
+
+    def saved(each: _StoredTopic) -> SavedTopic:
+        state = decoding.decode(lambda encoded: checked(encoded, each.entry), each.state, name)
+        return SavedTopic(each.entry, each.created_ms, state)
+
+    def check_group(each: _StoredGroup) -> SavedGroup:
+        check_record(each.state.group_id, each.record)
+        group_integrity.check_snapshot(each.state, each.entry)
+        return SavedGroup(each.entry, each.record, each.state)
+
+    groups = decoding.decode(lambda _: tuple(map(check_group, stored.groups)), b"", name)
+    topics = tuple(map(saved, stored.topics))
+    return Backup(stored.number, stored.at_ms, stored.cluster, stored.entry, stored.nodes, topics, groups)
+
+
+def numbers(store: Store) -> list[int]:
+    """Return the numbers of the backups in a store, oldest first."""
+    found = (layout.number_of_backup(key) for key in store.list(layout.BACKUPS))
+    return [each for each in found if each is not None]
+
+
+def read(store: Readable, number: int) -> Backup:
+    """Return a backup. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`."""
+    key = layout.backup(number)
+    return decode(store.read(key), f"{store.url}/{key}")

@@ -1,0 +1,182 @@
+"""The Python `Worker`: shares named tasks with the other workers of its group, as the workers of Kafka Connect do."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyspark_log.client.opening import own_log
+from pyspark_log.clients.arguments import address_of
+from pyspark_log.clients.member_thread import MemberThread
+from pyspark_log.options.worker import parse_worker
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import heartbeat_interval_ms
+from pyspark_log_coordinator.membership.session import Session
+from pyspark_log_coordinator.membership.shared_tasks import SharedTasks
+from pyspark_log_storage import logs
+from pyspark_log_storage.errors import InvalidInput, LogError
+from pyspark_log_storage.names import check_group
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+Tasks: TypeAlias = "Mapping[str, int] | Iterable[str]"
+
+
+class TaskRunner:
+    """Give an object of a subclass to a `Worker`, whose `poll` and `close` call the methods.
+
+    If a method raises, so does that call, and the next one repeats it. The names are sorted.
+    """
+
+    def start(self, tasks: list[str]) -> None:
+        """Start tasks that the worker got. No other worker runs them."""
+
+    def stop(self, tasks: list[str]) -> None:
+        """Stop tasks, and return when they have stopped: another worker may start them then."""
+
+
+class Worker:
+    """A member of a group that shares named tasks, such as files to tail or tables to copy.
+
+        class Copies(TaskRunner):
+            def start(self, tasks): ...
+            def stop(self, tasks): ...
+
+        with Worker("/data/log", "copies", ["orders", "flights"], Copies()) as worker:
+            worker.run()
+
+    Each task runs in one worker of the group. If a worker joins, the others stop only the tasks that it gets. If one is
+    gone, its tasks wait `scheduled.rebalance.max.delay.ms` (5 minutes) for it to return; then the others get them
+    (KIP-415). A worker that was suspended for longer than its session may still run a task that another one has
+    started: nothing but `stop` ends a task. Tasks keep what they have done by themselves, for example as the committed
+    offsets of a group of their own.
+
+    `tasks` are the names of all tasks of the group, the same in each worker, or a function that returns them and is
+    called again and again: tasks may come and go. A dict also says since which version of the configuration each task
+    exists, a number that grows with each change: new tasks then start at once. Without it, a new task cannot be told
+    from one whose worker is gone, and waits as long.
+
+    A Worker is for one thread at a time, except `close`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        group_id: str,
+        tasks: Tasks | Callable[[], Tasks],
+        runner: TaskRunner,
+        config: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> None:
+        """Take the address of a cluster and options by name, as a dict or with `_` for `.`.
+
+        Reads nothing yet. docs/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
+        """
+        address = address_of(path, config, "tasks are the third argument")
+        parsed = parse_worker(config, options)
+        check_group(group_id)
+        self._tasks = tasks
+        configured = self._configured()
+        log = own_log(address, parsed.storage_options)
+        self._group_id = group_id
+        self._shared = SharedTasks(
+            runner,
+            self._configured if callable(tasks) else lambda: configured,
+            log.environment,
+            parsed.scheduled_rebalance_max_delay_ms,
+        )
+        timeout_ms = parsed.member.session_timeout_ms
+        interval_ms = heartbeat_interval_ms(parsed.heartbeat_interval_ms, timeout_ms, is_remote=log.is_remote)
+        session = Session(log, group_id, interval_ms)
+        self._member = GroupMember(session, self._shared, parsed.member, log.environment)
+        self._thread = MemberThread()
+        weakref.finalize(self, self._thread.stop)
+        self._in_use = threading.RLock()
+        self._is_polling = self._is_left = False
+        self._closed = threading.Event()
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        """Return the tasks that run in this worker."""
+        return self._shared.running
+
+    def poll(self, timeout_ms: float = 0) -> frozenset[str]:
+        """Do what is due for `timeout_ms`: join, start and stop tasks; return those that run.
+
+        Call it at least once in `max.poll.interval.ms`. Raises `FencedInstance` if another process has this one's
+        `group.instance.id`, `NoCluster`, `LogError`, and what the runner raises. If a store does not answer, it tries
+        again.
+        """
+        if not self._in_use.acquire(blocking=False):
+            raise InvalidInput("this Worker is in use by another thread; use one Worker for each thread")
+        try:
+            if self._is_polling:
+                raise InvalidInput("a TaskRunner cannot poll; return, and poll afterwards")
+            if self._closed.is_set():
+                raise InvalidInput("this Worker is closed; make a new one")
+            self._is_polling = True
+            self._thread.keep(self._member)
+            deadline = monotonic() + timeout_ms / 1000
+            while True:
+                self._member.poll()
+                left = deadline - monotonic()
+                if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
+                    return self.tasks
+        finally:
+            self._is_polling = False
+            if self._closed.is_set():
+                self._leave()
+            self._in_use.release()
+
+    def run(self) -> None:
+        """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
+        while not self._closed.is_set():
+            self.poll(timeout_ms=1000)
+
+    def close(self) -> None:
+        """Stop all tasks and leave the group, unless the worker is a static member. For any thread.
+
+        If another thread polls, it does so, and this call waits for it. Called by the runner, it happens after `poll`.
+        """
+        self._closed.set()
+        with self._in_use:
+            if not self._is_polling:
+                self._leave()
+
+    def _leave(self) -> None:
+        if self._is_left:
+            return
+        self._shared.lose()
+        self._is_left = True
+        self._thread.stop()
+        try:
+            self._member.leave()
+        except LogError as error:
+            logs.warning(
+                "leaving group %(group)r failed, and its session will expire: %(error)s",
+                group=self._group_id,
+                error=error,
+            )
+
+    def _configured(self) -> dict[str, int]:
+        given = self._tasks() if callable(self._tasks) else self._tasks
+        if not isinstance(given, str):
+            found = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, 0)
+            if all(isinstance(name, str) and isinstance(version, int) for name, version in found.items()):
+                return found
+        raise InvalidInput(f"the tasks are {given!r}; give their names, or a dict with the version of each")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

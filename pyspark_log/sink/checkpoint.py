@@ -1,0 +1,191 @@
+"""What the checkpoint of a query says about its sink: the ids of the cluster and of the topic to which it writes.
+
+    <checkpoint>/sinks/pyspark_log/<hash>    envelope b"PLSK", version 1, body: JSON
+
+Spark stores nothing about a sink. So the driver does, before the first rows are committed, and compares the ids
+whenever it plans: if another cluster is at the address, the disk is not mounted, and somebody else began a log in the
+empty folder. The hash is that of the query, the address and the topic, so a query may be pointed to another topic or
+another log, as with Kafka.
+
+This needs the option checkpointLocation, and a folder or the kind of object store that the log is in: Spark opens
+others with settings that are not known here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log.client.opening import canonical, checkpoint_store
+from pyspark_log_storage import decoding, logs
+from pyspark_log_storage.addresses import absolute_url
+from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.errors import InvalidOption, NoCluster, ObjectMissing, StoreError, UnknownTopic
+from pyspark_log_storage.store import is_object_store
+
+if TYPE_CHECKING:
+    from pyspark_log.sink_options import SinkOptions
+    from pyspark_log_storage.store import Store
+
+FOLDER = "sinks/pyspark_log"
+_MAGIC = b"PLSK"
+_VERSION = 1
+
+
+class SinkRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To what a query writes."""
+
+    path: str
+    cluster_id: str
+    topic: str
+    """Empty if each row names its topic; then `topic_id` is empty, too."""
+    topic_id: str
+
+
+_decoder = msgspec.json.Decoder(SinkRecord)
+_compared: dict[str, SinkRecord] = {}
+"""What this process has found equal in object stores, where each look is a request, by the record's address."""
+
+
+def encode(record: SinkRecord) -> bytes:
+    """Return the stored bytes."""
+    return seal(_MAGIC, _VERSION, msgspec.json.encode(record))
+
+
+def decode(data: bytes, name: str) -> SinkRecord:
+    """Return the record in `data`. Raises `CorruptObject`, `NewerFormat`."""
+    return decoding.decode(_decoder.decode, unseal(_MAGIC, _VERSION, data, name), name)
+
+
+def query_of(metadata: bytes) -> str:
+    """Return the query id in Spark's own file `metadata` of a checkpoint, or "" if it has none."""
+    try:
+        found = json.loads(metadata)
+    except (ValueError, RecursionError):
+        return ""
+    return str(found.get("id", "")) if isinstance(found, dict) else ""
+
+
+def check(options: SinkOptions, cluster_id: str, topic_id: str) -> None:
+    """Compare the ids with those in the query's checkpoint, or store them there if there are none yet.
+
+    Raises `NoCluster` and `UnknownTopic` for another cluster or topic; `CorruptObject`, `NewerFormat`.
+    """
+    address = address_of(options)
+    if address is None:
+        return
+    path, topic = canonical(options.path), options.topic or ""
+    now = SinkRecord(path, cluster_id, topic, topic_id)
+    if _compared.get(f"{address}/{path}/{topic}") == now:
+        return
+    with _unless_unreadable(address):
+        found = _find(options, address)
+        if found is None:
+            return
+        store, key, stored = found
+        if stored is None and store.create(key, encode(now)):
+            stored = now
+        known = stored or _read(store, key) or now  # another process may have stored it meanwhile
+        if known.cluster_id != cluster_id:
+            raise NoCluster(
+                f"the log at {path} is cluster {cluster_id}, and the query with the checkpoint {address} has written "
+                f"to cluster {known.cluster_id}: is the right disk mounted? {_advice(store, key)}"
+            )
+        if known.topic_id != topic_id:
+            raise UnknownTopic(
+                topic,
+                f"topic {topic!r} at {path} has the id {topic_id}, and the query with the checkpoint {address} has "
+                f"written to {known.topic_id}, which was deleted. {_advice(store, key)}",
+            )
+        if is_object_store(store):
+            _compared[f"{address}/{path}/{topic}"] = now
+
+
+def check_absent(options: SinkOptions, absent: NoCluster | UnknownTopic) -> None:
+    """Raise an error if a query has written to the log or the topic which `absent` says does not exist."""
+    address = address_of(options)
+    if address is None:
+        return
+    with _unless_unreadable(address):
+        found = _find(options, address)
+        if found is None:
+            return
+        store, key, known = found
+        if known is None:
+            return
+        if isinstance(absent, UnknownTopic):
+            raise UnknownTopic(
+                absent.topic,
+                f"topic {absent.topic!r} does not exist, and the query with the checkpoint {address} has written to "
+                f"it: it was deleted. {_advice(store, key)}",
+            )
+        raise NoCluster(
+            f"there is no log at {known.path}, and the query with the checkpoint {address} has written there, to "
+            f"cluster {known.cluster_id}: is the disk mounted? {_advice(store, key)}"
+        )
+
+
+def _advice(store: Store, key: str) -> str:
+    return (
+        f"If the old one is gone for good, start with a new checkpoint; or delete {store.url}/{key} to go on with the "
+        "next rows"
+    )
+
+
+def address_of(options: SinkOptions) -> str | None:
+    """Return the canonical address of the checkpoint if it can be read here, else None."""
+    if options.checkpoint is None:
+        return None
+    try:
+        address = absolute_url(options.checkpoint)
+    except InvalidOption:
+        return None
+    scheme, separator, _ = address.partition("://")
+    is_known = not separator or canonical(options.path).startswith(f"{scheme}://")
+    return address if is_known else None
+
+
+def _find(options: SinkOptions, address: str) -> tuple[Store, str, SinkRecord | None] | None:
+    """Return where the record is, and the record if it exists; None if the address is not a checkpoint of Spark's.
+
+    It is none if Spark's default file system is HDFS, and the address is a folder there.
+    """
+    try:
+        query_id = query_of(checkpoint_store(address, options.storage_options).read("metadata"))
+    except ObjectMissing:
+        return None
+    if not query_id:
+        return None
+    text = "\n".join((query_id, canonical(options.path), options.topic or ""))
+    key = hashlib.sha256(text.encode()).hexdigest()[:32]
+    store = checkpoint_store(f"{address}/{FOLDER}", options.storage_options)
+    return store, key, _read(store, key)
+
+
+def _read(store: Store, key: str) -> SinkRecord | None:
+    try:
+        return decode(store.read(key), f"{store.url}/{key}")
+    except ObjectMissing:
+        return None
+
+
+class _unless_unreadable(contextlib.AbstractContextManager[None]):  # noqa: N801 -- read as a word
+    """Ends the block with a warning if the checkpoint cannot be read or written here: Spark may have other rights."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if not isinstance(error, StoreError):
+            return False
+        logs.warning(
+            "the log is not compared with the one to which the query wrote before: the checkpoint %(checkpoint)s "
+            "cannot be used here: %(error)s",
+            checkpoint=self._address,
+            error=error,
+        )
+        return True

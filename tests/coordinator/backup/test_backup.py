@@ -1,0 +1,378 @@
+"""Backups of a topic with real bytes: whatever happens meanwhile, a backup is one moment of the log, and whole."""
+
+import itertools
+import random
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_coordinator.backup import backup, manifest
+from pyspark_log_coordinator.backup.restore import restore
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_storage import layout
+from pyspark_log_storage.addresses import open_store
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, ObjectMissing
+from pyspark_log_storage.self_test import self_test
+from tests import fsspec_kinds
+from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.memory_store import MemoryStore
+
+
+class Killed(BaseException):
+    """Ends a process."""
+
+
+class Target(MemoryStore):
+    """A store that calls `meanwhile` before each large object."""
+
+    def __init__(self, meanwhile=lambda: None):
+        super().__init__("the target")
+        self.meanwhile = meanwhile
+
+    def open_write(self, key, *, durable=True, replace=False):
+        if key.startswith(layout.TOPICS):
+            self.meanwhile()
+        return super().open_write(key, durable=durable, replace=replace)
+
+
+def restored(target, number=None, *, as_new=True, to=None):
+    """The log of a backup, on a new store."""
+    root = to or MemoryStore("restored")
+    found = manifest.read(target, number or manifest.numbers(target)[-1])
+    restore(found, target, root, real_environment(), as_new=as_new)
+    log = Log(root, real_environment(), open_node=MemoryStore)
+    log.open(create=False)
+    return log
+
+
+def rows_in(topic, log, partition=0):
+    """The values in a partition of the restored log, from its log start."""
+    was = topic.log
+    topic.log = log  # the stores that `read` reads
+    try:
+        return topic.read(partition, handle=log.topic("t"))
+    finally:
+        topic.log = was
+
+
+def commit(topic, offset, partition=0):
+    group = topic.log.group("g", create=True)
+    group.submit(OffsetCommit({topic.handle.topic_id: {partition: Offset(offset)}}))
+
+
+@given(seed=st.integers(0, 2**32), setup=st.integers(1, 12))
+@settings(max_examples=25)
+def test_a_backup_is_a_moment_of_each_topic_whatever_writers_and_maintenance_do_meanwhile(seed, setup):
+    choice = random.Random(seed)
+    topic = StoredTopic(partitions=2, **AT_ONCE)
+
+    def act():
+        topic.clock.now_ms += 1000
+        partition = choice.randrange(2)
+        one = topic.handle.refresh().partitions[partition]
+        what = choice.randrange(6)
+        if what == 0 and one.chunks:
+            topic.roll(choice.randint(1, len(one.chunks)), partition)
+        elif what == 1 and len(one.segments) > 1:
+            topic.merge(choice.randint(2, len(one.segments)), partition)
+        elif what == 2:
+            topic_cleanup.clean_up_topic(topic.handle)
+        elif what == 3 and one.log_end:
+            topic.handle.submit(DeleteRecords(partition, choice.randint(one.log_start, one.log_end)))
+        elif what == 4:
+            commit(topic, one.high_watermark, partition)
+        else:
+            topic.fill(1, choice.randint(1, 3), (partition,))
+
+    def sometimes():
+        for _ in range(choice.randint(0, 3) if next(calls) < 40 else 0):
+            act()
+
+    calls = itertools.count()
+    for _ in range(setup):
+        act()
+    target = Target(sometimes)
+    for _ in range(2):
+        before = [each.log_end for each in topic.handle.refresh().partitions]
+        made, _ = backup.back_up(topic.open(), target)
+        ends = [each.log_end for each in made.topics[0].state.partitions]
+        assert all(map(int.__le__, before, ends))
+        assert backup.check(made, target) == []
+        log = restored(target)
+        for number, partition in enumerate(log.topic("t").journal.state.partitions):
+            values = topic.expected[number][partition.log_start : ends[number]]
+            assert rows_in(topic, log, number) == values
+        for group in made.groups:
+            for number, each in group.state.offsets.get(topic.handle.topic_id, {}).items():
+                assert each.offset <= ends[number]
+
+
+def test_a_file_that_maintenance_deletes_while_it_is_awaited_is_replaced_by_what_replaced_it():
+    topic = StoredTopic(**AT_ONCE)
+    topic.fill(3)
+
+    def roll_and_delete():
+        target.meanwhile = lambda: None
+        topic.roll()
+        topic_cleanup.clean_up_topic(topic.handle)
+
+    target = Target(roll_and_delete)
+    made, _ = backup.back_up(topic.open(), target)
+    assert [len(each.segments) for each in made.topics[0].state.partitions] == [1]
+    assert rows_in(topic, restored(target)) == topic.expected[0]
+
+
+def test_a_file_that_is_lost_ends_the_backup_with_its_name_and_there_is_none():
+    topic, target = StoredTopic(), Target()
+    topic.fill(2)
+    (lost, _) = topic.keys("append/")
+    topic.store.delete(f"{topic.folder}{lost}")
+    with pytest.raises(ObjectMissing, match=lost):
+        backup.back_up(topic.open(), target)
+    assert manifest.numbers(target) == []
+
+
+def test_what_is_damaged_in_the_log_is_not_backed_up():
+    topic, target = StoredTopic(), Target()
+    topic.fill(1)
+    (damaged,) = topic.keys("append/")
+    topic.damage(f"{topic.folder}{damaged}")
+    with pytest.raises(CorruptObject):
+        backup.back_up(topic.open(), target)
+    assert list(target.list("")) == []
+
+
+def test_a_second_backup_copies_only_what_is_new():
+    topic, target = StoredTopic(), Target()
+    topic.fill(3)
+    _, first = backup.back_up(topic.open(), target)
+    assert (first.files, first.bytes) == (
+        3,
+        sum(topic.store.size(f"{topic.folder}{key}") for key in topic.keys("append/")),
+    )
+    _, none = backup.back_up(topic.open(), target)
+    assert (none.files, none.bytes) == (0, 0)
+    known = set(topic.keys("append/"))
+    topic.fill(1)
+    (new,) = set(topic.keys("append/")) - known
+    _, second = backup.back_up(topic.open(), target)
+    assert (second.files, second.bytes) == (1, topic.store.size(f"{topic.folder}{new}"))
+    assert manifest.numbers(target) == [1, 2, 3]
+    assert len(rows_in(topic, restored(target, 1))) == 9
+    assert len(rows_in(topic, restored(target))) == 12
+
+
+@pytest.mark.parametrize("survived", range(4))
+def test_a_backup_that_is_killed_is_none_and_the_next_one_continues_it(survived):
+    topic = StoredTopic()
+    topic.fill(4)
+    left = itertools.count()
+
+    def kill():
+        if next(left) == survived:
+            raise Killed
+
+    target = Target(kill)
+    with pytest.raises(Killed):
+        backup.back_up(topic.open(), target)
+    assert manifest.numbers(target) == []
+    target.meanwhile = lambda: None
+    _, copied = backup.back_up(topic.open(), target)
+    assert copied.files == 4 - survived
+    assert rows_in(topic, restored(target)) == topic.expected[0]
+
+
+class Failing(MemoryStore):
+    """A store at which a process is killed at its n-th write."""
+
+    def __init__(self):
+        super().__init__("restored")
+        self.left = -1
+
+    def _count(self, key):
+        self.left -= not key.startswith(layout.SELF_TEST)  # its threads wait for each other
+        if self.left == 0:
+            self.left = -1
+            raise Killed
+
+    def create(self, key, data):
+        self._count(key)
+        return super().create(key, data)
+
+    def put(self, key, data):
+        self._count(key)
+        super().put(key, data)
+
+    def open_write(self, key, *, durable=True, replace=False):
+        self._count(key)
+        return super().open_write(key, durable=durable, replace=replace)
+
+
+def test_a_restore_that_is_killed_anywhere_is_no_log_and_the_next_one_continues_it():
+    topic, target = StoredTopic(), Target()
+    topic.fill(2)
+    commit(topic, 3)
+    backup.back_up(topic.open(), target)
+    for calls in itertools.count(1):
+        root = Failing()
+        root.left = calls
+        try:
+            restored(target, to=root)
+        except Killed:
+            pass
+        else:
+            break
+        log = Log(root, real_environment()) if _is_log(root) else restored(target, to=root)
+        log.open(create=False)
+        assert rows_in(topic, log) == topic.expected[0]
+        assert log.group("g").journal.state.committed(topic.handle.topic_id, 0).offset == 3
+    assert calls > 10
+
+
+def _is_log(root):
+    return Log(root, real_environment()).cluster.refresh().cluster_id != ""
+
+
+def test_what_is_damaged_or_lost_in_a_backup_is_noticed_and_never_restored():
+    topic, target = StoredTopic(), Target()
+    topic.fill(3)
+    topic.roll(2)
+    made, _ = backup.back_up(topic.open(), target)
+    files = [key for key in target.list(layout.TOPICS) if not key.endswith(".index")]
+    assert len(files) == 2
+    for key in files:
+        data = target.read(key)
+        for changed in (data[:-1], data[:40] + bytes([data[40] ^ 1]) + data[41:], b""):
+            target.put(key, changed)
+            assert len(backup.check(made, target)) == 1
+            with pytest.raises(CorruptObject):
+                restored(target)
+        target.delete(key)
+        (lost,) = backup.check(made, target)
+        assert key in lost.message
+        with pytest.raises(ObjectMissing):
+            restored(target)
+        target.put(key, data)
+    assert backup.check(made, target) == []
+    stored = bytearray(target.read(layout.backup(1)))
+    stored[-1] ^= 1
+    target.put(layout.backup(1), bytes(stored))
+    with pytest.raises(CorruptObject):
+        restored(target)
+
+
+def test_a_restored_original_continues_its_producers_and_its_offsets():
+    topic, target = StoredTopic(), Target()
+    topic.fill(2)
+    commit(topic, 4)
+    backup.back_up(topic.open(), target)
+    log = restored(target, as_new=False)
+    assert log.cluster.state.cluster_id == topic.log.cluster.state.cluster_id
+    state = log.topic("t").journal.state
+    assert (state.topic_id, state.producers["q"].batch_id) == (topic.handle.topic_id, 1)
+    partition = state.partitions[0]
+    assert (partition.leader_epoch, partition.epoch_starts) == (1, ((0, 0), (1, 6)))
+    assert log.group("g").journal.state.committed(state.topic_id, 0).offset == 4
+
+
+def test_a_log_of_its_own_has_another_id_and_no_former_nodes():
+    topic, target = StoredTopic(), Target()
+    topic.fill(1)
+    backup.back_up(topic.open(), target)
+    new = restored(target).cluster.state
+    assert new.cluster_id != topic.log.cluster.state.cluster_id
+    assert (list(new.nodes), new.former_nodes) == (["0"], ())
+
+
+def test_the_nodes_of_the_original_are_never_taken_for_those_of_the_log_that_replaces_it():
+    topic, target = StoredTopic(), Target()
+    backup.back_up(topic.open(), target)
+    log = restored(target, as_new=False)
+    assert list(log.cluster.state.nodes) == ["1"]
+    with pytest.raises(InvalidOption, match="ids are never reused"):
+        node_admin.join(log, "/disk", "0")
+
+
+def test_parquet_segments_are_backed_up_and_the_restored_topic_is_a_delta_table_again():
+    topic, target = StoredTopic(segment_format="parquet", retention_ms="-1"), Target()
+    topic.fill(3)
+    topic.roll(2)
+    backup.back_up(topic.open(), target)
+    log = restored(target)
+    handle = log.topic("t")
+    topic_cleanup.clean_up_topic(handle)
+    (name,) = (each.name for each in handle.journal.state.partitions[0].segments)
+    (version,) = (key for key in log.store.list(layout.TOPICS) if key.endswith(".json"))
+    assert layout.is_parquet(name)
+    assert name.encode() in log.store.read(version)
+    assert verify(handle).sound
+    assert rows_in(topic, log) == topic.expected[0]
+
+
+def test_a_backup_is_restored_only_where_nothing_is():
+    topic, target = StoredTopic(), Target()
+    topic.fill(1)
+    backup.back_up(topic.open(), target)
+    full = MemoryStore("full")
+    full.put("a file", b"")
+    for root, why in ((full, "it is not empty"), (topic.store, "there is a log already")):
+        before = {key: root.read(key) for key in root.list("")}
+        with pytest.raises(InvalidOption, match=why):
+            restored(target, to=root)
+        assert {key: root.read(key) for key in root.list("")} == before
+
+
+def test_a_target_is_of_one_log_and_no_part_of_it():
+    topic, target = StoredTopic(), Target()
+    backup.back_up(topic.open(), target)
+    with pytest.raises(InvalidOption, match="backups of another cluster"):
+        backup.back_up(StoredTopic().open(), target)
+    with pytest.raises(InvalidOption, match="overlap"):
+        backup.back_up(topic.open(), MemoryStore(f"{topic.store.url}/backups"))
+    other = StoredTopic(MemoryStore("other"))
+    with pytest.raises(InvalidOption, match="is a node of a log"):
+        backup.back_up(topic.open(), other.store)
+
+
+def test_of_older_backups_only_what_newer_ones_do_not_need_is_deleted():
+    topic, target = StoredTopic(**AT_ONCE), Target()
+    topic.fill(2)
+    backup.back_up(topic.open(), target)
+    topic.roll()
+    topic.fill(1)
+    backup.back_up(topic.open(), target)
+    target.put("topics/mine", b"")
+    assert backup.keep(target, 2) == ([], 0)
+    assert backup.keep(target, 1) == ([1], 2)
+    assert rows_in(topic, restored(target)) == topic.expected[0]
+    assert target.read("topics/mine") == b""
+
+
+def test_a_backup_may_be_in_a_bucket_and_be_restored_to_one():
+    topic, target, root = (
+        StoredTopic(),
+        open_store(f"{fsspec_kinds.Once.protocol}://{uuid.uuid4().hex}/b"),
+        open_store(f"{fsspec_kinds.Once.protocol}://{uuid.uuid4().hex}/l"),
+    )
+    topic.fill(3)
+    topic.roll(2)
+    made, _ = backup.back_up(topic.open(), target)
+    assert backup.check(made, target) == []
+    assert rows_in(topic, restored(target, to=root)) == topic.expected[0]
+
+
+def test_the_store_of_the_backups_is_tested_first(monkeypatch):
+    tested = []
+    monkeypatch.setattr(backup, "self_test", lambda store, *rest: (tested.append(store.url), self_test(store, *rest)))
+    topic, target = StoredTopic(), Target()
+    backup.back_up(topic.open(), target)
+    backup.back_up(topic.open(), target)
+    assert tested == ["the target"]

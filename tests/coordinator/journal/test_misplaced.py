@@ -1,0 +1,173 @@
+"""An object of a journal under the key of another one is damage of its store, and is mended from the others."""
+
+import pytest
+
+from pyspark_log_coordinator.journal import journal as journal_module
+from pyspark_log_coordinator.journal import registers, snapshot, spare_repair
+from pyspark_log_coordinator.journal.journal_entry import NO_HASH
+from pyspark_log_coordinator.journal.paxos import NIL, Register
+from pyspark_log_coordinator.journal.trimming import trim
+from pyspark_log_storage import spare
+from pyspark_log_storage.envelope import HEADER_BYTES, seal
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.layout import newest_first
+from tests.coordinator.item_list import FOLDER, open_list
+from tests.coordinator.journal.conftest import TroubledBucket
+from tests.coordinator.journal_objects import ENTRIES, SNAPSHOTS, add, entry_key, fill, raw_entry
+from tests.coordinator.three_stores import ThreeStores
+from tests.coordinator.troubled_store import TroubledStore
+
+pytestmark = pytest.mark.no_faults("damages single stores")
+three_stores = pytest.mark.parametrize("store", [ThreeStores], indirect=True, ids=["three stores"])
+no_bucket = pytest.mark.parametrize(
+    "store", [TroubledStore, ThreeStores], indirect=True, ids=["one store", "three stores"]
+)
+
+
+def vote(n, ballot=0):
+    return f"{ENTRIES}{n:020d}.{ballot}"
+
+
+def of_version_1(data):
+    """Return a vote as older versions stored it."""
+    return seal(b"PLRG", 1, b"V" + registers.decode(Register(0), data, "it"))
+
+
+def found(store):
+    return [(each.key, each.is_repairable) for each in spare_repair.damage(open_list(store))]
+
+
+def disk(store):
+    """Return the one store, or the first of three."""
+    return store.inner[0] if isinstance(store, ThreeStores) else store
+
+
+@three_stores
+def test_an_entry_under_the_next_number_of_one_store_is_no_vote_there(journal, store):
+    fill(journal, 3)
+    first, second, _ = store.inner
+    first.create(vote(4), first.read(vote(3)))
+    assert open_list(store).refresh() == journal.refresh()
+    assert found(store) == [(vote(4), False)], "told before the next entry is written, which alone shows what belongs"
+    for name in ("by a process that does not lead", "and by another one"):
+        add(open_list(store), name)
+    assert len(open_list(store).refresh().items) == 5
+    assert found(store) == [(vote(4), True)]
+    assert spare_repair.repair(open_list(store), contents=True) == [
+        f"{first.url}/{vote(4)}",
+        f"{first.url}/{spare.key(FOLDER, vote(4))}",
+    ]
+    assert first.read(vote(4)) == second.read(vote(4))
+    assert found(store) == []
+
+
+@three_stores
+def test_a_store_whose_register_is_damaged_gets_what_the_others_decided_and_no_more(journal, store):
+    fill(journal, 3)
+    first, second, third = store.inner
+    for key in (vote(2), spare.key(FOLDER, vote(2))):
+        first.put(key, first.read(vote(3)))
+        second.delete(key)
+    assert found(store) == [(vote(2), False)], "one of three is no majority"
+    second.put(vote(2), of_version_1(third.read(vote(2))))
+    assert found(store) == [(vote(2), True)], "the same vote, written by another version"
+    spare_repair.repair(open_list(store), contents=True)
+    assert first.read(vote(2)) == third.read(vote(2))
+
+
+@three_stores
+@pytest.mark.parametrize("register", [Register(1, is_claim=True), Register(1), Register(0)])
+def test_a_claim_or_a_closed_vote_of_another_entry_is_none_of_this_one(store, register):
+    content = b"f" * 32 if register.is_claim else NIL
+    first = store.inner[0]
+    entries = store.place().entries(FOLDER, open_list(store)._environment, 1000)
+    key, other = entries.key(1, register), entries.key(2, register)
+    data = registers.encode(register, content, key)
+    assert registers.decode(register, data, "it", key) == content
+    with pytest.raises(CorruptObject, match=f"it was written as {key}"):
+        registers.decode(register, data, "it", other)
+    first.put(other, data)
+    fill(open_list(store), 3)
+    assert len(open_list(store).refresh().items) == 3
+
+
+def test_an_entry_of_an_older_version_is_read_and_followed(journal, store):
+    store.create(entry_key(1), seal(b"PLJE", 1, raw_entry(NO_HASH, ["ItemAdded", "old"])[HEADER_BYTES:]))
+    add(journal, "new")
+    assert open_list(store).refresh().items == journal.refresh().items
+    assert len(journal.refresh().items) == 2
+
+
+@no_bucket
+def test_a_copy_under_a_later_number_shows_no_gap_before_it(journal, store):
+    fill(journal, 3)
+    name = vote if isinstance(store, ThreeStores) else entry_key
+    disk(store).create(name(6), disk(store).read(name(3)))
+    for name_of_item in ("more", "and more"):
+        add(open_list(store), name_of_item)
+    assert len(open_list(store).refresh().items) == 5
+    assert [key for key, _ in found(store)] == [name(6)]
+
+
+@no_bucket
+def test_two_entries_that_were_swapped_on_one_store_are_read_from_their_other_copies(journal, store):
+    fill(journal, 4)
+    name = vote if isinstance(store, ThreeStores) else entry_key
+    one, other = disk(store).read(name(2)), disk(store).read(name(3))
+    disk(store).put(name(2), other)
+    disk(store).put(name(3), one)
+    assert open_list(store).refresh() == journal.refresh()
+    assert len(spare_repair.repair(open_list(store), contents=True)) == 2
+    assert (disk(store).read(name(2)), disk(store).read(name(3))) == (one, other)
+
+
+@pytest.mark.parametrize("store", [TroubledStore], indirect=True, ids=["one store"])
+def test_a_copy_in_the_place_of_the_next_entry_of_the_one_store_is_refused_until_it_is_deleted(journal, store):
+    fill(journal, 3)
+    store.create(entry_key(4), store.read(entry_key(3)))
+    assert open_list(store).refresh() == journal.refresh()
+    for process in (journal, open_list(store)):
+        with pytest.raises(CorruptObject, match=r"copy of another object, in the place of the next entry.*--repair"):
+            add(process, "more")
+    assert found(store) == [(entry_key(4), True)]
+    spare_repair.repair(open_list(store), contents=True)
+    add(journal, "more")
+    assert len(open_list(store).refresh().items) == 4
+
+
+@pytest.mark.parametrize("store", [TroubledBucket], indirect=True, ids=["a bucket"])
+def test_a_copy_in_the_place_of_an_entry_in_a_bucket_is_an_error_as_the_entry_may_have_been_there(journal, store):
+    fill(journal, 3)
+    store.put(entry_key(3), store.read(entry_key(2)))
+    with pytest.raises(CorruptObject, match="it does not belong here"):
+        open_list(store).refresh()
+
+
+@no_bucket
+@pytest.mark.parametrize("beside", [-1, 1])
+def test_a_snapshot_under_the_key_of_its_neighbour_is_none(store, snapshots_are_close, beside):
+    fill(open_list(store), 8)
+    key = f"{SNAPSHOTS}{newest_first(8 + beside)}"
+    disk(store).create(key, disk(store).read(snapshot.key(FOLDER, 8)))
+    running = open_list(store)
+    running.refresh()
+    assert found(store) == [(key, True)]
+    fill(open_list(store), 12)
+    add(running, "one more")
+    trim(open_list(store))
+    state = open_list(store).refresh()
+    assert (len(state.items), state) == (21, running.refresh())
+    spare_repair.repair(open_list(store), contents=True)
+    assert key not in set(disk(store).list(SNAPSHOTS))
+
+
+@no_bucket
+def test_a_journal_whose_only_snapshot_is_that_of_another_one_is_read_from_its_first_entry(store, monkeypatch):
+    fill(open_list(store), 2)
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    other = open_list(type(store)())
+    fill(other, 2)
+    key = snapshot.key(FOLDER, 2)
+    stray = snapshot.encode(snapshot.decode(other.objects.read(key, lambda data, _: data), key), f"x/{key}")
+    disk(store).create(key, stray)
+    assert len(open_list(store).refresh().items) == 2

@@ -1,0 +1,162 @@
+"""Programs that share named tasks: KIP-415's promises through `Worker`, by processes that poll in turn."""
+
+import threading
+from time import monotonic
+
+import pytest
+
+from pyspark_log import TaskRunner, Worker
+from pyspark_log_coordinator.group.leaving import ExpireMember
+from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_storage.errors import InvalidInput, NoCluster
+from tests.pyspark_log.clients.group_programs import GUARD, QUICK
+
+TASKS = ["a", "b", "c", "d"]
+LONG_MS = 3_600_000
+
+
+class Runner(TaskRunner):
+    def __init__(self, failures=0):
+        self.running = set()
+        self.calls = []
+        self.failures = failures
+
+    def start(self, tasks):
+        self.calls.append(("start", tasks))
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("it cannot start")
+        self.running |= set(tasks)
+
+    def stop(self, tasks):
+        self.calls.append(("stop", tasks))
+        self.running -= set(tasks)
+
+
+class Pool:
+    """The workers of group `w` of one log."""
+
+    def __init__(self, log):
+        self.log = log
+        self.tasks = TASKS
+        self.running = {}
+        log.log.group("w", create=True).submit(AlterGroupConfig(QUICK))
+
+    def start(self, runner=None, **options):
+        runner = runner or Runner()
+        options = {"heartbeat_interval_ms": 100, "scheduled_rebalance_max_delay_ms": LONG_MS} | options
+        worker = Worker(self.log.path, "w", lambda: self.tasks, runner, **options)
+        self.running[worker] = runner
+        return worker
+
+    def poll(self, until):
+        deadline = monotonic() + GUARD
+        while not until():
+            assert monotonic() < deadline, self.log.log.group("w").journal.state
+            for worker, runner in self.running.items():
+                assert worker.poll(2) == runner.running
+
+    def shares(self):
+        return sorted(sorted(runner.running) for runner in self.running.values())
+
+    def kill(self, worker):
+        """End a worker as the death of its process does, and let its session expire."""
+        handle = self.log.log.group("w")
+        runner = self.running.pop(worker)
+        member_id = worker._member.member_id
+        worker._thread.stop()
+        handle.submit(ExpireMember(member_id, handle.journal.refresh().members[member_id].acted))
+        return runner
+
+    def close(self):
+        for each in self.running:
+            each.close()
+
+
+@pytest.fixture
+def pool(log):
+    made = Pool(log)
+    yield made
+    made.close()
+
+
+def test_tasks_are_shared_and_only_those_that_move_are_stopped(pool):
+    first = pool.start()
+    pool.poll(lambda: first.tasks == set(TASKS))
+    pool.start()
+    pool.poll(lambda: pool.shares() == [["a", "b"], ["c", "d"]])
+    assert pool.running[first].calls == [("start", TASKS), ("stop", ["c", "d"])]
+
+
+def test_tasks_of_a_worker_that_is_gone_wait_for_it(pool):
+    lasting, dying = pool.start(), pool.start()
+    pool.poll(lambda: sorted(map(len, pool.shares())) == [2, 2])
+    kept = set(lasting.tasks)
+    pool.kill(dying)
+    pool.poll(lambda: not pool.log.log.group("w").journal.refresh().members.keys() - {lasting._member.member_id})
+    for _ in range(20):
+        lasting.poll(5)
+    assert lasting.tasks == kept
+
+
+def test_tasks_of_a_worker_that_does_not_return_go_to_the_others_after_the_delay(pool):
+    lasting, dying = (pool.start(scheduled_rebalance_max_delay_ms=1) for _ in range(2))
+    pool.poll(lambda: sorted(map(len, pool.shares())) == [2, 2])
+    pool.kill(dying)
+    pool.poll(lambda: lasting.tasks == set(TASKS))
+    assert [what for what, _ in pool.running[lasting].calls].count("stop") <= 1
+
+
+def test_a_task_whose_start_fails_is_started_again(pool):
+    worker = pool.start(Runner(failures=1))
+    with pytest.raises(RuntimeError, match="it cannot start"):
+        pool.poll(lambda: worker.tasks)
+    assert worker.tasks == frozenset()
+    pool.poll(lambda: worker.tasks == set(TASKS))
+    assert pool.running[worker].calls == [("start", TASKS)] * 2
+
+
+def test_a_worker_that_is_closed_stops_its_tasks_and_leaves(pool):
+    worker = pool.start()
+    pool.poll(lambda: worker.tasks)
+    runner = pool.running.pop(worker)
+    worker.close()
+    worker.close()
+    assert (worker.tasks, runner.running) == (frozenset(), set())
+    assert not pool.log.log.group("w").journal.refresh().members
+    with pytest.raises(InvalidInput, match="this Worker is closed"):
+        worker.poll()
+
+
+def test_run_ends_when_another_thread_closes_the_worker(pool):
+    worker = pool.start()
+    runner = pool.running.pop(worker)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    deadline = monotonic() + GUARD
+    while not worker.tasks:
+        assert monotonic() < deadline
+    worker.close()
+    thread.join(GUARD)
+    assert not thread.is_alive()
+    assert runner.calls == [("start", TASKS), ("stop", TASKS)]
+
+
+def test_a_runner_may_close_its_worker(pool):
+    class Closing(Runner):
+        def start(self, tasks):
+            super().start(tasks)
+            worker.close()
+
+    worker = pool.start(Closing())
+    runner = pool.running.pop(worker)
+    worker.run()
+    assert runner.calls == [("start", TASKS), ("stop", TASKS)]
+
+
+def test_what_cannot_be_tasks_is_refused(log, tmp_path):
+    for tasks in ("abc", [1], {"a": "new"}):
+        with pytest.raises(InvalidInput, match=r"the tasks are .*; give their names"):
+            Worker(log.path, "w", tasks, Runner())
+    with Worker(tmp_path / "none", "w", ["a"], Runner()) as worker, pytest.raises(NoCluster, match="there is no log"):
+        worker.poll()

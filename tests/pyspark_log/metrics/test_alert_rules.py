@@ -1,0 +1,98 @@
+"""The alerts in examples/operations/prometheus-rules.yml: each is evaluated with what a cluster in trouble measures."""
+
+import operator
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pyspark_log.metrics.cluster_metrics import measure
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
+from tests.coordinator.migrated_journals import cluster_of_six
+from tests.elsewhere import wipe
+from tests.pyspark_log.three_nodes import ThreeNodes
+
+FILE = Path(__file__).parents[3] / "examples" / "operations" / "prometheus-rules.yml"
+COMPARISONS = {"==": operator.eq, ">": operator.gt}
+RULES = [rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]]
+
+
+def fires(expression, families):
+    """Evaluate an expression, as Prometheus does. The rules have but two kinds of them."""
+    if found := re.fullmatch(r"absent\((\w+)\)", expression):
+        return not families[found[1]].samples
+    name, comparison, number = expression.split()
+    return any(COMPARISONS[comparison](each.value, float(number)) for each in families[name].samples)
+
+
+def alerts(log):
+    """Return the alerts that fire for a cluster, without the first part of their names."""
+    families = {each.name: each for each in measure(log, lambda *_: None)}
+    return {rule["alert"].removeprefix("PysparkLog") for rule in RULES if fires(rule["expr"], families)}
+
+
+def test_a_cluster_that_is_well_raises_no_alert():
+    assert alerts(ThreeNodes().log) == set()
+    assert alerts(cluster_of_six().log()) == set()
+
+
+def test_a_cluster_that_cannot_be_read_is_down(monkeypatch):
+    log = ThreeNodes().log
+
+    def away(**_):
+        raise StoreUnavailable("/log", "", "it is away")
+
+    monkeypatch.setattr(log, "open", away)
+    assert alerts(log) == {"Down"}
+
+
+def test_a_node_that_is_lost_raises_its_alert_before_any_row_is_written():
+    nodes = ThreeNodes()
+    nodes.disk("1").broken = StoreUnavailable
+    assert alerts(nodes.log) == {"NodeDown"}
+
+
+def test_replicas_out_of_sync_raise_theirs():
+    nodes = ThreeNodes(min_insync_replicas=3)
+    node_admin.set_fenced(nodes.log, "1", fenced=True)
+    assert alerts(nodes.log) == {"UnderReplicatedPartitions", "UnderMinIsrPartitions"}
+
+
+def test_partitions_without_a_leader_raise_theirs():
+    nodes = ThreeNodes(replicas=[("1",), ("0",)])
+    node_admin.set_fenced(nodes.log, "1", fenced=True)
+    assert "OfflinePartitions" in alerts(nodes.log)
+
+
+def test_a_journal_node_that_was_renewed_raises_an_alert_until_the_journals_are_migrated():
+    six = cluster_of_six()
+    six.log().create_topic("replicated", 1, replicas=[("0", "1")])  # placement by chance may leave the node out
+    wipe(six.at["/disk/b"])
+    node_admin.renew(six.log(), "1")
+    assert alerts(six.log()) == {"JournalNodeDoesNotVote", "JournalsAtRisk", "UnderReplicatedPartitions"}
+
+
+def test_what_cannot_be_measured_raises_an_alert(monkeypatch):
+    log = ThreeNodes().log
+
+    def damaged(_):
+        raise CorruptObject("an entry", "it is cut")
+
+    monkeypatch.setattr(log, "topic", damaged)
+    assert alerts(log) == {"Unreadable"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule_says_how_urgent_it_is_what_happened_and_what_to_do(rule):
+    assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+    assert re.fullmatch(r"[0-9]+[mh]", rule["for"])
+    assert set(rule["annotations"]) == {"summary", "action"}
+    families = {each.name: each for each in measure(cluster_of_six().log(), lambda *_: None)}
+    named = re.findall(r"pyspark_log_\w+", rule["expr"])
+    assert named
+    assert all(name in families for name in named)
+    labels = {label for name in named for label in families[name].labels}
+    assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= labels

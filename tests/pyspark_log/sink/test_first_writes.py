@@ -1,0 +1,302 @@
+"""What a write creates: a log only with a first write, since an empty folder may be where a disk is not mounted."""
+
+import json
+import logging
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from pyspark_log.client.opening import forget_logs
+from pyspark_log.options import parse_sink
+from pyspark_log.sink import checkpoint
+from pyspark_log_storage.errors import CorruptObject, NoCluster, UnknownTopic
+from pyspark_log_storage.local import LocalStore
+from tests.direct import read, source
+from tests.plain_log import PlainLog
+
+RECORDS = StructType([StructField("value", BinaryType())])
+NAMED = StructType([StructField("topic", StringType()), StructField("value", BinaryType())])
+COLUMNS = StructType([StructField("n", LongType())])
+
+
+@pytest.fixture
+def path(tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def every_driver_is_new():
+    forget_logs()
+
+
+@contextmanager
+def task(batch_id):
+    context = TaskContext._getOrCreate()
+    before = context._partitionId, context._localProperties
+    ids = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "r", "streaming.sql.batchId": str(batch_id)}
+    context._partitionId, context._localProperties = 0, {} if batch_id is None else ids
+    yield
+    context._partitionId, context._localProperties = before
+
+
+def write(path, batch_id=None, rows=({"value": b"v"},), *, frame=RECORDS, streaming=True, **options):
+    """Write as Spark does: planned, staged and committed, each by a writer of its own in a stream."""
+    given = {"topic": "t"} | {name.replace("__", "."): value for name, value in options.items()}
+
+    def made():
+        forget_logs()
+        sink = source(path, **{name: value for name, value in given.items() if value is not None})
+        return sink.streamWriter(frame, overwrite=False) if streaming else sink.writer(frame, overwrite=False)
+
+    writer = made()
+    types = {"value": pa.binary(), "topic": pa.string(), "n": pa.int64()}
+    batch = pa.RecordBatch.from_pylist(list(rows), pa.schema([(each.name, types[each.name]) for each in frame]))
+    with task(batch_id):
+        message = writer.write(iter([batch]))
+    (made() if streaming else writer).commit([message], *[batch_id] * streaming)
+
+
+def batch(path, **options):
+    write(path, streaming=False, **options)
+
+
+def rows(path, topic="t"):
+    forget_logs()
+    return len(read(path, subscribe=topic))
+
+
+def test_a_batch_write_creates_the_log_with_a_warning_that_names_the_folder(path, caplog):
+    with caplog.at_level(logging.WARNING, "pyspark_log"):
+        batch(path)
+        batch(path)
+    assert rows(path) == 2
+    (warning,) = caplog.messages
+    assert f"created a new log at {path} (" in warning
+    assert "its disk is not mounted" in warning
+
+
+@pytest.mark.parametrize(
+    ("frame", "row", "options"),
+    [
+        (RECORDS, {"value": b"v"}, {}),
+        (NAMED, {"topic": "t", "value": b"v"}, {"topic": None}),
+        (COLUMNS, {"n": 1}, {"schema": "columns"}),
+        (RECORDS, {"value": b"v"}, {"dead__letter__topic": "dead"}),
+    ],
+    ids=["records", "topics named by rows", "columns", "dead letters"],
+)
+class TestAQuery:
+    def test_creates_the_log_with_its_first_micro_batch(self, path, frame, row, options):
+        write(path, 0, [row], frame=frame, **options)
+        write(path, 1, [row], frame=frame, **options)
+        assert rows(path) == 2
+
+    def test_creates_no_log_with_a_later_micro_batch(self, path, frame, row, options):
+        with pytest.raises(NoCluster, match=f"there is no log at {path}.* whether its disk is mounted"):
+            write(path, 3, [row], frame=frame, **options)
+        assert not list(path.iterdir())
+
+    def test_creates_nothing_when_it_is_planned(self, path, frame, row, options):
+        given = {"topic": "t"} | {name.replace("__", "."): value for name, value in options.items()}
+        source(path, **{k: v for k, v in given.items() if v is not None}).streamWriter(frame, overwrite=False)
+        assert not list(path.iterdir())
+
+    def test_creates_nothing_without_auto_create_topics_enable(self, path, frame, row, options):
+        with pytest.raises(NoCluster):
+            write(path, 0, [row], frame=frame, auto__create__topics__enable="false", **options)
+        assert not list(path.iterdir())
+
+
+def test_an_empty_first_micro_batch_creates_the_topic(path):
+    write(path, 0, [])
+    assert rows(path) == 0
+
+
+def test_a_later_micro_batch_does_not_create_its_topic(path):
+    PlainLog(path).create("other")
+    with pytest.raises(UnknownTopic, match="Only a query's first micro-batch creates its topic: was it deleted"):
+        write(path, 3)
+    assert list(PlainLog(path).log.topics()) == ["other"]
+    write(path, 0)
+    assert rows(path) == 1
+
+
+def test_a_later_micro_batch_creates_topics_that_its_rows_name_and_the_dead_letter_topic(path):
+    PlainLog(path).create("t")
+    write(path, 3, [{"topic": "new", "value": b"v"}], frame=NAMED, topic=None)
+    write(path, 3, dead__letter__topic="dead")
+    assert set(PlainLog(path).log.topics()) == {"t", "new", "dead"}
+
+
+def test_a_batch_write_of_a_later_micro_batch_creates_its_topic_but_no_log(path):
+    with pytest.raises(NoCluster):
+        batch(path, batch_id=3)
+    assert not list(path.iterdir())
+    PlainLog(path)
+    batch(path, batch_id=3)
+    assert rows(path) == 1
+
+
+class TestACheckpoint:
+    """The query has written its first micro-batch, and its checkpoint knows to which log and topic."""
+
+    @pytest.fixture
+    def query(self, path, tmp_path):
+        folder = tmp_path / "checkpoint"
+        folder.mkdir()
+        (folder / "metadata").write_text(json.dumps({"id": "q"}))
+        write(path, 0, checkpointLocation=folder)
+        return {"checkpointLocation": folder}
+
+    @staticmethod
+    def record(query):
+        (found,) = filter(Path.is_file, (query["checkpointLocation"] / checkpoint.FOLDER).iterdir())
+        return found
+
+    @staticmethod
+    def take_away(path):
+        path.rename(path.with_name("away"))
+        path.mkdir()
+
+    @staticmethod
+    def put_back(path):
+        shutil.rmtree(path)
+        path.with_name("away").rename(path)
+
+    @pytest.mark.parametrize("batch_id", [0, 1], ids=["repeated", "next"])
+    def test_of_a_query_creates_no_log_in_place_of_its_own(self, path, query, batch_id):
+        self.take_away(path)
+        with pytest.raises(NoCluster, match=f"there is no log at {path}, and the query .* is the disk mounted"):
+            write(path, batch_id, **query)
+        assert not list(path.iterdir())
+        self.put_back(path)
+        write(path, batch_id, **query)
+        assert rows(path) == batch_id + 1
+
+    @pytest.mark.parametrize("batch_id", [0, 1], ids=["repeated", "next"])
+    @pytest.mark.parametrize("topic", ["t", None], ids=["named by an option", "named by rows"])
+    def test_of_a_query_refuses_a_log_that_another_writer_created_there(self, path, query, batch_id, topic):
+        given = {} if topic else {"frame": NAMED, "topic": None, "rows": [{"topic": "t", "value": b"v"}]}
+        write(path, 0, **query, **given)
+        self.take_away(path)
+        batch(path)
+        with pytest.raises(NoCluster, match=r"has written to cluster .*: is the right disk mounted"):
+            write(path, batch_id, **query, **given)
+        assert rows(path) == 1
+        self.put_back(path)
+        write(path, 1, **query, **given)
+
+    def test_of_a_query_refuses_a_topic_that_was_created_again(self, path, query):
+        log = PlainLog(path)
+        log.delete("t")
+        for batch_id in (0, 1):
+            with pytest.raises(UnknownTopic, match="has written to it: it was deleted"):
+                write(path, batch_id, **query)
+        log.create("t")
+        with pytest.raises(UnknownTopic, match=r"which was deleted\. If the old one is gone for good") as raised:
+            write(path, 1, **query)
+        assert rows(path) == 0
+        record = self.record(query)
+        assert str(record) in str(raised.value)
+        record.unlink()
+        write(path, 1, **query)
+        assert rows(path) == 1
+
+    def test_changes_no_columns_of_another_log(self, path, tmp_path, query):
+        typed = {"topic": "typed", "frame": COLUMNS, "schema": "columns", "mergeSchema": "true", **query}
+        write(path, 0, [{"n": 1}], **typed)
+        self.take_away(path)
+        PlainLog(path).log.create_topic("typed", 1, columns=pa.schema([("other", pa.string())]))
+        with pytest.raises(NoCluster, match="is the right disk mounted"):
+            write(path, 1, [{"n": 1}], **typed)
+        assert len(PlainLog(path).log.topic("typed").schemas) == 1
+
+    def test_lets_a_query_write_to_another_topic_or_log_as_with_kafka(self, path, tmp_path, query):
+        PlainLog(path).create("u")
+        write(path, 1, topic="u", **query)
+        other = PlainLog(tmp_path / "other")
+        other.create("t")
+        write(tmp_path / "other", 2, **query)
+        assert (rows(path, "u"), rows(tmp_path / "other")) == (1, 1)
+
+    def test_of_a_new_query_in_the_same_folder_knows_nothing(self, path, query):
+        (query["checkpointLocation"] / "metadata").write_text(json.dumps({"id": "another"}))
+        self.take_away(path)
+        write(path, 0, **query)
+        assert rows(path) == 1
+
+    def test_that_is_damaged_is_an_error_that_names_the_file(self, path, query):
+        record = self.record(query)
+        record.write_bytes(b"?" + record.read_bytes()[1:])
+        with pytest.raises(CorruptObject, match=str(record)):
+            write(path, 1, **query)
+
+    def test_in_an_object_store_is_read_once_by_a_process_that_finds_it_equal(self, path, query, monkeypatch):
+        reads = []
+
+        class Remote(LocalStore):
+            is_object_store = True
+
+            def read(self, *given):
+                reads.append(given)
+                return super().read(*given)
+
+        monkeypatch.setattr(checkpoint, "checkpoint_store", lambda address, _: Remote(address))
+        monkeypatch.setattr(checkpoint, "_compared", {})
+        counts = []
+        for number in (1, 2, 3):
+            write(path, number, **query)
+            counts.append(len(reads))
+        assert counts[0] == counts[1] == counts[2] > 0
+        self.take_away(path)
+        batch(path)
+        with pytest.raises(NoCluster):
+            write(path, 4, **query)
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "found"),
+    [
+        ("/log", "/checkpoint", "/checkpoint"),
+        ("/log", "file:///checkpoint/", "/checkpoint"),
+        ("s3://bucket/log", "/checkpoint", "/checkpoint"),
+        ("s3://bucket/log", "s3a://other/checkpoint", "s3://other/checkpoint"),
+        ("/log", "s3a://bucket/checkpoint", None),
+        ("s3://bucket/log", "gs://bucket/checkpoint", None),
+        ("/log", "hdfs://server/checkpoint", None),
+        ("/log", "", None),
+        ("/log", None, None),
+    ],
+)
+def test_a_checkpoint_is_read_in_folders_and_in_the_kind_of_store_that_the_log_is_in(path, given, found):
+    options = {"path": path} if given is None else {"path": path, "checkpointlocation": given}
+    assert checkpoint.address_of(parse_sink(options, streaming=True)) == found
+    assert checkpoint.address_of(parse_sink(options, streaming=False)) is None
+
+
+def test_a_folder_that_is_no_checkpoint_here_stays_as_it_is(path, tmp_path):
+    # Spark's default file system may be another one; there the same name is another folder.
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write(path, 0, checkpointLocation=folder)
+    write(path, 1, checkpointLocation="hdfs://server/checkpoint")
+    assert not list(folder.iterdir())
+    assert rows(path) == 2
+
+
+def test_a_checkpoint_that_cannot_be_used_here_fails_no_write(path, tmp_path, caplog):
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "metadata").write_text(json.dumps({"id": "q"}))
+    (folder / "sinks").touch()  # a file instead of a folder
+    with caplog.at_level(logging.WARNING, "pyspark_log"):
+        write(path, 0, checkpointLocation=folder)
+    assert f"the checkpoint {folder} cannot be used here" in caplog.text
+    assert rows(path) == 1

@@ -1,0 +1,114 @@
+"""How often an idle query asks an object store, and how soon it sees the next row."""
+
+import pytest
+
+from pyspark_log.client.read import query_thread
+from pyspark_log.client.read.stream_planner import LONGEST_PAUSE
+from tests.counted_bucket import CountedCluster
+from tests.direct import Stream
+
+POLLING_SECONDS = 0.01
+"""Spark's spark.sql.streaming.pollingDelay: without a trigger interval it asks so soon again."""
+SHARED = {"group.id": "g", "group.protocol": "cooperative", "group.instance.id": "q"}
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    made = CountedCluster(monkeypatch)
+    made.log.create("t", 8)
+    made.log.append("t", {0: [b"old"]})
+    return made
+
+
+def idle(cluster, every, seconds=60, **options):
+    """A query that has seen no row for so long."""
+    stream = Stream(cluster.path, subscribe="t", startingOffsets="earliest", **options)
+    until = cluster.now + seconds
+    while cluster.now < until:
+        stream.batch()
+        cluster.now += every
+    assert len(stream.ends) > 0
+    return stream
+
+
+def until_a_row(cluster, stream, every):
+    """The seconds until a new row is seen."""
+    cluster.log.append("t", {0: [b"new"]})
+    begun = cluster.now
+    while not stream.batch():
+        cluster.now += every
+    return cluster.now - begun
+
+
+def test_an_idle_query_without_a_trigger_makes_at_most_one_request_in_two_seconds(cluster):
+    stream = idle(cluster, POLLING_SECONDS)
+    found = cluster.in_a_minute(stream.batch, POLLING_SECONDS)
+    assert sum(found.values()) <= 30
+    assert found.get("LIST", 0) <= 4, "a list costs as much as twelve reads"
+
+
+def test_with_a_trigger_it_looks_once_for_each(cluster):
+    stream = idle(cluster, 10)
+    assert sum(cluster.in_a_minute(stream.batch, 10).values()) <= 12
+
+
+def test_with_group_id_its_group_is_looked_at_as_often(cluster):
+    stream = idle(cluster, POLLING_SECONDS, **{"group.id": "g"})
+    assert sum(cluster.in_a_minute(stream.batch, POLLING_SECONDS).values()) <= 40
+
+
+def test_an_idle_query_that_shares_its_topics_makes_at_most_one_request_in_two_seconds(cluster, monkeypatch):
+    monkeypatch.setattr(query_thread, "start", lambda *_: None)
+    stream = idle(cluster, 10, seconds=180, **SHARED)
+    act = stream.reader._planner._shared.member.act
+    seconds = 0
+
+    def each_second():
+        nonlocal seconds
+        act()
+        if seconds % 10 == 0:
+            stream.batch()
+        seconds += 1
+
+    assert sum(cluster.in_a_minute(each_second, 1).values()) <= 30
+
+
+def test_the_next_row_is_seen_within_the_longest_pause(cluster):
+    stream = idle(cluster, POLLING_SECONDS)
+    assert until_a_row(cluster, stream, POLLING_SECONDS) <= LONGEST_PAUSE + 0.2
+    for _ in range(5):
+        assert stream.batch() is None
+        assert until_a_row(cluster, stream, POLLING_SECONDS) <= 0.2, "while rows come it looks at once"
+
+
+def test_a_query_that_has_to_be_fresher_pays_for_it(cluster):
+    stream = idle(cluster, POLLING_SECONDS, **{"fetch.max.wait.ms": 500})
+    assert 100 <= sum(cluster.in_a_minute(stream.batch, POLLING_SECONDS).values()) <= 130
+    assert until_a_row(cluster, stream, POLLING_SECONDS) <= 0.7
+
+
+def test_a_call_that_does_not_look_is_short_so_that_the_query_can_be_stopped(cluster):
+    stream = idle(cluster, POLLING_SECONDS)
+    begun = cluster.now
+    stream.batch()
+    assert cluster.now - begun <= 0.25
+
+
+@pytest.mark.parametrize("seconds", [23, 37, 41, 58])
+def test_the_pauses_do_not_delay_the_end_of_max_trigger_delay(cluster, seconds):
+    options = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": f"{seconds}s"}
+    stream = idle(cluster, POLLING_SECONDS, **options)
+    assert until_a_row(cluster, stream, POLLING_SECONDS) <= LONGEST_PAUSE + 0.2, "the last batch is longer ago"
+    begun = cluster.now
+    cluster.log.append("t", {0: [b"newer"]})
+    while not stream.batch():
+        cluster.now += POLLING_SECONDS
+    assert seconds - 0.3 <= cluster.now - begun <= seconds + 0.3
+
+
+def test_on_a_disk_every_trigger_looks(monkeypatch):
+    cluster = CountedCluster(monkeypatch, is_object_store=False)
+    cluster.log.create("t")
+    cluster.log.append("t", {0: [b"old"]})
+    stream = idle(cluster, 0.5)
+    assert until_a_row(cluster, stream, 0.5) <= 0.1

@@ -1,0 +1,26 @@
+"""What `import pyspark_log` offers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyspark_log
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_names_shown_are_those_that_users_type():
+    assert dir(pyspark_log) == sorted(pyspark_log.__all__)
+
+
+@pytest.mark.slow
+def test_a_type_checker_refuses_a_name_that_is_not_there(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import pyspark_log\n\npyspark_log.Producer\npyspark_log.Prodcuer\n")
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(program)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout  # as `make check`
+    assert [line.split("error: ")[1] for line in shown.splitlines() if "error: " in line] == [
+        'Module has no attribute "Prodcuer"; maybe "Producer"?  [attr-defined]'
+    ]

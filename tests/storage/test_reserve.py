@@ -1,0 +1,106 @@
+"""The reserve of a local store: made where there is room, given up, and filled up again."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pyspark_log_storage import reserve
+from pyspark_log_storage.local import LocalStore
+from tests.memory_store import MemoryStore
+
+BYTES = reserve.RESERVE_BYTES
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = LocalStore(str(tmp_path / "log"))
+    store.create("node", b"a marker")
+    return store
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """Let the disk have so much room."""
+    return lambda number: monkeypatch.setattr(reserve, "_free", lambda _: number)
+
+
+def file_of(store):
+    return Path(store.url) / ".tmp" / "reserve"
+
+
+def held(store):
+    return file_of(store).stat().st_blocks * 512 if file_of(store).exists() else None
+
+
+def test_a_reserve_takes_a_mebibyte_and_is_no_object_nor_left_over(store):
+    reserve.fill(store)
+    assert held(store) == BYTES == 1024 * 1024
+    assert list(store.list("")) == ["node"]
+    os.utime(file_of(store), (0, 0))
+    assert store.delete_unfinished() == []
+    assert held(store) == BYTES
+
+
+def test_a_disk_with_little_room_keeps_it_for_rows(store, room):
+    room(2 * BYTES - 1)
+    reserve.fill(store)
+    assert held(store) is None
+    room(2 * BYTES)
+    reserve.fill(store)
+    assert held(store) == BYTES
+
+
+def test_a_reserve_is_given_up_once(store):
+    assert not reserve.release(store)
+    reserve.fill(store)
+    assert reserve.release(store)
+    assert held(store) is None
+    assert not reserve.release(store)
+
+
+def test_what_is_left_is_reserved_and_filled_up_when_there_is_room(store, room):
+    room(200_704)
+    reserve.reserve_rest(store)
+    assert held(store) == 200_704
+    room(BYTES)
+    reserve.fill(store)
+    assert held(store) == 200_704
+    room(2 * BYTES)
+    reserve.fill(store)
+    assert held(store) == BYTES
+
+
+def test_an_empty_reserve_makes_no_room(store, room):
+    room(0)
+    file_of(store).touch()
+    assert not reserve.release(store)
+
+
+def test_without_fallocate_the_space_is_taken_by_bytes_that_do_not_compress(store, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    reserve.fill(store)
+    assert held(store) == BYTES
+    assert any(file_of(store).read_bytes()[-4096:])
+
+
+def test_nothing_is_reserved_below_an_unused_mount_point(store):
+    shutil.rmtree(store.url)
+    reserve.fill(store)
+    reserve.reserve_rest(store)
+    assert not Path(store.url).exists()
+
+
+def test_nothing_is_reserved_behind_a_link(store, tmp_path):
+    shutil.move(f"{store.url}/.tmp", tmp_path / "elsewhere")
+    Path(store.url, ".tmp").symlink_to(tmp_path / "elsewhere")
+    reserve.fill(store)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_another_store_has_none():
+    store = MemoryStore("/log")
+    reserve.fill(store)
+    reserve.reserve_rest(store)
+    assert not reserve.release(store)

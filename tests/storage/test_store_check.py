@@ -1,0 +1,134 @@
+"""Two users of a store: what both create, read and list at once, and what a store that breaks a promise does then."""
+
+import threading
+
+import pytest
+
+from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable, StoreUnfit
+from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.store_check import ROUNDS, meet, meet_oneself
+from tests.memory_store import MemoryStore
+
+
+def stores_in(folder, kind=LocalStore):
+    return [kind(str(folder)), kind(str(folder))]
+
+
+def found_by_both(stores, patience=5.0):
+    """Return what each of two users finds, or its error."""
+    found = {}
+
+    def user(name, store):
+        try:
+            found[name] = meet(store, "name", name, patience)
+        except Exception as error:  # noqa: BLE001 -- what it found
+            found[name] = error
+
+    threads = [threading.Thread(target=user, args=each) for each in zip("ab", stores, strict=True)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return found["a"], found["b"]
+
+
+def test_in_every_round_one_of_two_users_wins_and_nothing_stays(tmp_path):
+    stores = stores_in(tmp_path)
+    a, b = found_by_both(stores)
+    assert a.rounds == b.rounds == a.won + b.won == ROUNDS
+    assert list(stores[0].list("")) == []
+
+
+def test_one_process_may_be_both(tmp_path):
+    stores = stores_in(tmp_path)
+    assert meet_oneself(stores, "name").rounds == ROUNDS
+    assert list(stores[0].list("")) == []
+
+
+class Overwrites(LocalStore):
+    """Ignores the condition of `create`."""
+
+    def create(self, key, data):
+        self.put(key, data)
+        return True
+
+
+class RemembersWhatWasMissing(LocalStore):
+    """Finds no object of which it was once asked in vain, as a client with a cache of negative answers."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self._missing = set()
+
+    def read(self, key, start=0, length=None):
+        if key in self._missing:
+            raise ObjectMissing(self.url, key)
+        try:
+            return super().read(key, start, length)
+        except ObjectMissing:
+            self._missing.add(key)
+            raise
+
+
+class ListsTooFew(LocalStore):
+    """Lists no answers, although they can be read."""
+
+    def list(self, prefix, after=""):
+        return (key for key in super().list(prefix, after) if "-seen-" not in key)
+
+
+class ShowsEachItsOwn(LocalStore):
+    """Lets both users create what is contested, and shows each its own bytes."""
+
+    def create(self, key, data):
+        if "contest" not in key:
+            return super().create(key, data)
+        self._mine = data
+        return True
+
+    def read(self, key, start=0, length=None):
+        return self._mine if "contest" in key else super().read(key, start, length)
+
+
+class LetsNobodyWin(LocalStore):
+    """Creates, and says that the object existed."""
+
+    def create(self, key, data):
+        return super().create(key, data) and "contest" not in key
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Overwrites, "created one object at once|different bytes"),
+        (RemembersWhatWasMissing, "does not see what another has written"),
+        (ListsTooFew, "does not list an object that it returns"),
+        (ShowsEachItsOwn, "read different bytes in one object"),
+        (LetsNobodyWin, "both or none of them did"),
+    ],
+)
+def test_a_store_that_shows_its_users_different_things_is_refused(tmp_path, kind, reason):
+    with pytest.raises((StoreUnfit, StoreUnavailable), match=reason):
+        meet_oneself(stores_in(tmp_path, kind), "name", 0.5)
+
+
+def test_a_user_that_nobody_meets_says_so():
+    store = MemoryStore("/log")
+    with pytest.raises(StoreUnavailable, match="nobody else has begun to check it"):
+        meet(store, "name", "a", 0.0)
+    assert list(store.list("")) == []
+
+
+def test_a_name_is_used_once():
+    store = MemoryStore("/log")
+    for each in "bc":
+        store.create(f"selftest/name-hello-{each}", each.encode())
+    with pytest.raises(InvalidOption, match="choose another name"):
+        meet(store, "name", "a", 0.0)
+
+
+def test_the_reason_is_the_user_that_failed_and_not_the_one_that_waited_for_it(tmp_path):
+    broken, well = ListsTooFew(str(tmp_path)), LocalStore(str(tmp_path))
+    for name, stores in {"first": [broken, well], "second": [well, broken]}.items():
+        with pytest.raises(StoreUnfit, match="does not list"):
+            meet_oneself(stores, name, 0.5)
