@@ -7,6 +7,7 @@ middle of each write, was killed wherever it matters.
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -157,8 +158,15 @@ class BrokenFrom:
         raise OSError(self._error, os.strerror(self._error))
 
 
+_ONE_BY_ONE = threading.Lock()
+
+
 class SuspendAt:
-    """Stops the process, once, before or after a call about a path that has `part` in it."""
+    """Stops the process, once, before or after a call about a path that has `part` in it.
+
+    SIGSTOP reaches the other threads a moment later: their calls about such a path wait, else of several stores that
+    are written at once a second one may have the object before the process sleeps.
+    """
 
     def __init__(self, point: str, name: str, part: str, *, after: bool = False) -> None:
         self._point = SuspendPoint(point)
@@ -168,9 +176,15 @@ class SuspendAt:
         self._is_pending = True
 
     def __call__(self, call: Call) -> Any:
-        if not self._is_pending or call.name != self._name or self._part not in call.path:
+        if call.name != self._name or self._part not in call.path:
             return call.go()
-        self._is_pending = False
+        with _ONE_BY_ONE:
+            if self._is_pending:
+                self._is_pending = False
+                return self._suspended(call)
+        return call.go()
+
+    def _suspended(self, call: Call) -> Any:
         if not self._after:
             self._point.suspend()
             return call.go()
