@@ -20,8 +20,8 @@ import pyarrow as pa
 from benchmarks.report import Line, at_least, at_most, detail
 from benchmarks.stopwatch import percentile
 from pyspark_log import Consumer, Producer
-from pyspark_log.client.opening import open_log
-from pyspark_log_storage.local import LocalStore
+from pyspark_log.opening import open_log
+from pyspark_log_storage.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,12 +15,12 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchmarks.report import Line, at_most
-from pyspark_log.cli import maintain, node_run
-from pyspark_log.client.opening import own_log
+from pyspark_log.cli.nodes import maintain, node_run
 from pyspark_log.clients.consumer import Consumer
 from pyspark_log.clients.producer import Producer
-from pyspark_log_storage.request_counts import counts_of
-from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
+from pyspark_log.opening import own_log
+from pyspark_log_storage.stores.request_counts import counts_of
+from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
 from tests.direct import Stream
 from tests.servers.running import Server
 

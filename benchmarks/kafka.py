@@ -15,7 +15,7 @@ import pyarrow as pa
 from benchmarks.report import Line
 from benchmarks.stopwatch import in_turns
 from pyspark_log import Consumer, Producer
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

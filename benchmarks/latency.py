@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.prefill import Producer
 from benchmarks.report import Line, at_most, detail
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,18 +20,20 @@ import pyarrow as pa
 from benchmarks.prefill import US_PER_MS, VALUE, Writer, opened, without_flushing
 from benchmarks.report import Line, at_most, detail, information
 from benchmarks.stopwatch import percentile
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, split_of
+from pyspark_log.read.positions import offset_for_time
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage import chunk, schema, segment
-from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, segment_name
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

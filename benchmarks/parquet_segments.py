@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from benchmarks.prefill import Writer, opened, without_flushing
 from benchmarks.report import Line, at_most, detail, information
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, split_of
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
@@ -23,10 +23,10 @@ from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage import schema
-from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from unittest import mock
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.client.write.commit import commit_staged
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.rows import rows_of
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.write.commit import commit_staged
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.rows import rows_of
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.log.log import Log
@@ -26,11 +26,11 @@ from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage import schema
-from pyspark_log_storage.addresses import open_store
-from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

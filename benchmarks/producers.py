@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarks.report import Line, detail, information
 from benchmarks.stopwatch import percentile
 from pyspark_log import Producer
-from pyspark_log.client.opening import open_log, own_log
+from pyspark_log.opening import open_log, own_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

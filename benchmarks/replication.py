@@ -18,18 +18,18 @@ import pyarrow as pa
 from benchmarks.report import Line, at_least, information
 from benchmarks.rows import persisted_rows
 from benchmarks.stopwatch import by_turns
-from pyspark_log.client.opening import forget_logs, open_log
-from pyspark_log.client.write.commit import commit_staged
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.opening import forget_logs, open_log
+from pyspark_log.write.commit import commit_staged
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.rows import Rows
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_storage import schema
-from pyspark_log_storage.addresses import open_store
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.stores.addresses import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.report import Line, at_least, at_most
-from pyspark_log.client.opening import own_log
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log.client.write.commit import commit_staged
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.rows import rows_of
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.opening import own_log
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, split_of
+from pyspark_log.write.commit import commit_staged
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.rows import rows_of
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage.request_counts import counts_of
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.request_counts import counts_of
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers import ceph
 from tests.servers.running import Server, ceph_in
 

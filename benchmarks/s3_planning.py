@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.planning import Reader
 from benchmarks.prefill import Clock, Producer, opened
 from benchmarks.report import Line, at_most
-from pyspark_log.client.opening import own_log
-from pyspark_log_storage.request_counts import counts_of
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log.opening import own_log
+from pyspark_log_storage.stores.request_counts import counts_of
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.memory_store import MemoryStore
 from tests.servers import ceph
 from tests.servers.running import Server, ceph_in

@@ -18,8 +18,8 @@ from benchmarks.latency import take_sample
 from benchmarks.prefill import Producer
 from benchmarks.report import Line, at_most, detail, information
 from benchmarks.served import OpsLog
-from pyspark_log.client.opening import open_log
-from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from pyspark_log.opening import open_log
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 from tests.servers import ceph
 from tests.servers.gateway import Gateway
 from tests.servers.running import ceph_in

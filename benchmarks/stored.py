@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarks.prefill import PARTITIONS, Clock, SmallBatches, another_process, without_flushing
 from benchmarks.report import Line, at_most, detail
 from benchmarks.rows import fresh_rows
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.layout import topic_folder

@@ -20,9 +20,9 @@ from benchmarks.report import Line, at_least, at_most, information
 from benchmarks.stopwatch import Timing, in_turns, timed
 from benchmarks.stored import merge_everything
 from benchmarks.typed_rows import ALL_COLUMNS, ONE_COLUMN, look_at
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model.topic_config import parse
-from pyspark_log_storage import column_ddl
+from pyspark_log_storage.columns import column_ddl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ from benchmarks.report import Line, at_least
 from benchmarks.rows import persisted_rows
 from benchmarks.stopwatch import Timing, by_turns, in_turns, timed
 from benchmarks.stored import merge_everything
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

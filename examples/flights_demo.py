@@ -29,7 +29,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_storage.addresses import open_store
+from pyspark_log_storage.stores.addresses import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

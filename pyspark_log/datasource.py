@@ -37,7 +37,7 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """Return the schema of Spark's Kafka source, or of a typed topic. Not called if the user gives a schema."""
         from pyspark_log.source.row import row_schema
-        from pyspark_log_storage.addresses import absolute_urls, open_store
+        from pyspark_log_storage.stores.addresses import absolute_urls, open_store
 
         if is_table_without_options(self.options):
             return row_schema(include_headers=False)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.retry import RetryPolicy
-    from pyspark_log_storage.compression import Compression
+    from pyspark_log_storage.files.compression import Compression
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyspark_log_storage.chaos import ChaosStore
-from pyspark_log_storage.faults import Fault
+from pyspark_log_storage.stores.chaos import ChaosStore
+from pyspark_log_storage.stores.faults import Fault
 from tests.elsewhere import PlainStore
 
 CHANGES = frozenset({"create", "create_unflushed", "put", "close", "delete"})

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.client import opening
+from pyspark_log import opening
 from pyspark_log_coordinator.environment import Environment
 from tests import plain_log
 from tests.memory_store import MemoryStore

@@ -1,6 +1,6 @@
 """A store in memory that counts what is read from it."""
 
-from pyspark_log_storage.request_counts import RequestCounts
+from pyspark_log_storage.stores.request_counts import RequestCounts
 from tests.elsewhere import PlainStore
 
 

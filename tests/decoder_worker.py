@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyspark_log_storage.envelope import HEADER_BYTES, seal
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
 from tests.decoders import APPENDED, ENVELOPED, EVERY
 from tests.storage import hostile_chunks
 

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.cli import json_rows, offset_files, text_rows
-from pyspark_log.client.read import source_offset
-from pyspark_log.client.read.handover import Handover, handover_of
+from pyspark_log.cli.groups import offset_files
+from pyspark_log.cli.rows import json_rows, text_rows
 from pyspark_log.history import backfill_plan
 from pyspark_log.options.source import parse_source
+from pyspark_log.read import source_offset
+from pyspark_log.read.handover import Handover, handover_of
 from pyspark_log.sink import checkpoint as sink_checkpoint
 from pyspark_log.source import checkpoint
 from pyspark_log_coordinator.assignors import connect, subscription
@@ -37,26 +38,18 @@ from pyspark_log_coordinator.membership import join_requests
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
-from pyspark_log_storage import (
-    append_file,
-    checkpoints,
-    chunk,
-    column_ddl,
-    decoding,
-    delta_checkpoint,
-    delta_log,
-    layout,
-    node,
-    recovery,
-    schema,
-    segment,
-)
-from pyspark_log_storage.envelope import seal
+from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.columns import column_ddl, schema
+from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.faults import parse_options
-from pyspark_log_storage.index import Index
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.files import append_file, chunk
+from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.objects import checkpoints, node
+from pyspark_log_storage.objects.envelope import seal
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.segments import recovery, segment
+from pyspark_log_storage.stores.faults import parse_options
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.several_nodes import Stores
 from tests.memory_store import MemoryStore

@@ -18,15 +18,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyspark_log_storage.addresses import absolute_url, inner_url, open_store
-from pyspark_log_storage.chaos import ChaosStore
-from pyspark_log_storage.faults import RandomFaults, parse_options
+from pyspark_log_storage.stores.addresses import absolute_url, inner_url, open_store
+from pyspark_log_storage.stores.chaos import ChaosStore
+from pyspark_log_storage.stores.faults import RandomFaults, parse_options
 from tests.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
     from tests.servers.running import Server
 
 KIND = os.environ.get("PYSPARK_LOG_STORE", "") or "local"
@@ -213,7 +213,7 @@ def access_to(server: Server) -> dict[str, str]:
 
 def use(server: Server | None) -> None:
     """Let this process, and those that it starts, reach the stores; and count the calls from now on."""
-    from pyspark_log_storage.s3_client import Client
+    from pyspark_log_storage.stores.s3_client import Client
 
     if server is not None:
         os.environ |= access_to(server)

@@ -14,12 +14,12 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage import schema
-from pyspark_log_storage.addresses import inner_url, open_store
-from pyspark_log_storage.append_file import read_chunk, scan
-from pyspark_log_storage.chunk import decode
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.append_file import read_chunk, scan
+from pyspark_log_storage.files.chunk import decode
 from pyspark_log_storage.layout import topic_folder
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.stores.addresses import inner_url, open_store
+from pyspark_log_storage.stores.store import Store
 from tests.elsewhere import Root
 
 

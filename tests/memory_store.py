@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from pyspark_log_storage import keys
 from pyspark_log_storage.errors import ObjectMissing, StoreError
+from pyspark_log_storage.stores import keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from pyspark_log_storage.envelope import HEADER_BYTES, seal
+from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
 
 NUMBERS = (0, 1, 2, 3, 64, 2**31, 2**53, 2**63 - 1, -1, -(2**63), 2**64 - 1)
 TEXTS = ("", "0", "1", "2", "9", "t", "../../x", "a/b", "\0", "\x1b[2J", "ü", "x" * 300)

@@ -6,18 +6,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.client.write.commit import commit_staged
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.write.commit import commit_staged
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.rows import Rows
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage import schema
-from pyspark_log_storage.addresses import open_store
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.store import Store
 from tests.elsewhere import KIND, Address, PlainStore, Root
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024

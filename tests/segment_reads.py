@@ -1,7 +1,7 @@
 """Chunks of a segment by its index or, if that is missing or damaged, by its .log: the fallback of a reader."""
 
-from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.segments import segment
 
 
 def entries_between(store, key, start, end):

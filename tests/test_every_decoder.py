@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.topic_inbox import inbox_of
-from pyspark_log_storage import layout, node
-from pyspark_log_storage.envelope import HEADER_BYTES, seal
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
 from tests import decoder_worker
 from tests.decoder_places import OWN, PLACES
 from tests.decoders import ENVELOPED, EVERY

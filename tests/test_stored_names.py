@@ -12,7 +12,7 @@ The names are forged: the bytes are whole, and their checksums are right. Doors 
 import msgspec
 import pytest
 
-from pyspark_log.client.read import source_offset
+from pyspark_log.read import source_offset
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
 from pyspark_log_coordinator.cluster.groups import GroupCreated, GroupRecord
@@ -37,14 +37,15 @@ from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import SequencedFile
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage import checkpoints, layout, node
-from pyspark_log_storage.addresses import absolute_url, open_store
-from pyspark_log_storage.chaos import ChaosStore
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreRefused
-from pyspark_log_storage.faults import ChaosOptions, RandomFaults
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.s3 import S3Store
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.objects import checkpoints, node
+from pyspark_log_storage.stores.addresses import absolute_url, open_store
+from pyspark_log_storage.stores.chaos import ChaosStore
+from pyspark_log_storage.stores.faults import ChaosOptions, RandomFaults
+from pyspark_log_storage.stores.local import LocalStore
+from pyspark_log_storage.stores.s3 import S3Store
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.forged import forge
 from tests.coordinator.forged_worker import segment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_storage.store_threads import StoreThreads
+from pyspark_log_storage.stores.store_threads import StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from pyspark_log_storage.append_file import read_chunk
+from pyspark_log_storage.files.append_file import read_chunk
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import ChunkRef
     from pyspark_log_coordinator.topic.machine import Topic
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 class Disproved(Exception):

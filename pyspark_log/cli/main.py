@@ -18,36 +18,15 @@ import typer
 from typer.core import TyperGroup
 
 import pyspark_log
-from pyspark_log.cli import (
-    add_partitions,
-    backup,
-    cluster,
-    consume,
-    delete_records,
-    describe,
-    drain,
-    dump,
-    elect_leaders,
-    export_kafka,
-    group_offsets,
-    groups,
-    hints,
-    import_kafka,
-    maintain,
-    metrics,
-    node_run,
-    nodes,
-    offsets,
-    produce,
-    reassign,
-    recover,
-    reset_offsets,
-    topics,
-    verify,
-)
-from pyspark_log_storage import store_threads
+from pyspark_log.cli import hints
+from pyspark_log.cli.groups import group_offsets, groups, reset_offsets
+from pyspark_log.cli.nodes import cluster, drain, maintain, metrics, node_run, nodes
+from pyspark_log.cli.repair import backup, dump, recover, verify
+from pyspark_log.cli.rows import consume, export_kafka, import_kafka, produce
+from pyspark_log.cli.topics import add_partitions, delete_records, describe, elect_leaders, offsets, reassign, topics
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
+from pyspark_log_storage.stores import store_threads
+from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
 
 FINISH_SECONDS = 1.0
 """How long the program waits at its end for slow stores. A majority has answered; one that hangs may never do."""

@@ -13,11 +13,11 @@ from pyspark_log_storage.errors import BufferExhausted, InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log.client.write.destination import Destination
     from pyspark_log.clients.accumulator import Accumulator
     from pyspark_log.clients.producer_batch import OnDelivery
     from pyspark_log.clients.records import RecordMetadata
     from pyspark_log.clients.row_input import GivenHeaders, Text
+    from pyspark_log.write.destination import Destination
 
 _NS_PER_US = 1000
 

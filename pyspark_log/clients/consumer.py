@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
-from pyspark_log.client.opening import own_log
 from pyspark_log.clients.arguments import address_of, committed_of, offset_of, partition_of, partitions_of
 from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.consumer_group import ConsumerGroup
@@ -30,6 +29,7 @@ from pyspark_log.clients.records import (
 )
 from pyspark_log.clients.subscribed_topics import SubscribedTopics
 from pyspark_log.clients.topic_queries import TopicQueries
+from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_consumer
 from pyspark_log_storage.errors import InvalidInput, LogError, NoCluster, UnknownTopic
 

@@ -19,7 +19,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.opening import own_log, own_stores_at
+from pyspark_log.opening import own_log, own_stores_at
 from pyspark_log_coordinator.commit.inline_maintenance import (
     CLEAN_UP_EVERY_ENTRIES,
     clean_up,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.segments.swap import SwapSegments
-    from pyspark_log_storage.storage_options import StorageOptions
+    from pyspark_log_storage.stores.storage_options import StorageOptions
 
 CLEAN_UP_SECONDS = 5.0
 """A topic is not cleaned up more often: it takes some milliseconds, and slows down the commits beside it."""

@@ -11,7 +11,6 @@ import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.client.opening import canonical, own_log
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.arguments import address_of
 from pyspark_log.clients.atomic_batch import AtomicBatch
@@ -20,6 +19,7 @@ from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.records import BatchMetadata, RecordMetadata
 from pyspark_log.clients.row_input import arrow_rows, checked_row
 from pyspark_log.clients.sender import Sender
+from pyspark_log.opening import canonical, own_log
 from pyspark_log.options.producer import parse_producer
 from pyspark_log_storage.errors import InvalidInput
 

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log.client.write.partitioner import group_by_partition, partition_of
-from pyspark_log.client.write.rows import Rows
 from pyspark_log.clients.delivery import Delivery
 from pyspark_log.clients.records import OFFSET_UNKNOWN, BatchMetadata, Headers, RecordMetadata
-from pyspark_log_storage import logs, schema
+from pyspark_log.write.partitioner import group_by_partition, partition_of
+from pyspark_log.write.rows import Rows
+from pyspark_log_storage import logs
+from pyspark_log_storage.columns import schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_log.client.read.fetch import fetch
 from pyspark_log.clients.records import ConsumerRecord
+from pyspark_log.read.fetch import fetch
+from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.errors import InvalidInput
-from pyspark_log_storage.schema import is_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pyspark_log.client.read.fetch import Split
     from pyspark_log.clients.records import ConsumerBatch
-    from pyspark_log_storage.store import Store
+    from pyspark_log.read.fetch import Split
+    from pyspark_log_storage.stores.store import Store
 
 _US_PER_MS = 1000
 

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StructField, StructType
 
 from pyspark_log.source.identifiers import quoted
-from pyspark_log_storage.schema_evolution import has_wider
+from pyspark_log_storage.columns.schema_evolution import has_wider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from pyspark_log.client.opening import checkpoint_store
+from pyspark_log.opening import checkpoint_store
 from pyspark_log_storage import decoding
-from pyspark_log_storage.addresses import absolute_url
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import InvalidInput, ObjectMissing
+from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stores.addresses import absolute_url
 
 if TYPE_CHECKING:
-    from pyspark_log_storage.storage_options import StorageOptions
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.storage_options import StorageOptions
+    from pyspark_log_storage.stores.store import Store
 
 KEY = "backfill"
 _MAGIC = b"PLBF"

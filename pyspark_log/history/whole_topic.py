@@ -67,9 +67,9 @@ def _with_archive(  # noqa: PLR0913 -- those of `read`
     version: int | None,
     options: Mapping[str, object] | None,
 ) -> DataFrame:
-    from pyspark_log.client.opening import open_log
     from pyspark_log.history import archive_columns
     from pyspark_log.history.archive import check_topic
+    from pyspark_log.opening import open_log
     from pyspark_log.options import parse_source
     from pyspark_log_coordinator.journal import history
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.retrying_staging import RetryingStaging
-from pyspark_log.client.write.rows import Rows, rows_of
-from pyspark_log.client.write.staging import Staging
 from pyspark_log.kafka.client import is_end
 from pyspark_log.kafka.import_plan import PartitionPlan, gap, producer_of
 from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, without
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.retrying_staging import RetryingStaging
+from pyspark_log.write.rows import Rows, rows_of
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy, retry
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import BatchMismatch, InvalidRecord, LogError, OutcomeUnknown
 
 if TYPE_CHECKING:

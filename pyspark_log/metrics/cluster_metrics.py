@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.client.groups import lags
-from pyspark_log.client.partition_health import Trouble, troubles
 from pyspark_log.metrics.family import Family, Kind
+from pyspark_log.read.groups import lags
+from pyspark_log.read.partition_health import Trouble, troubles
 from pyspark_log_coordinator.cluster.nodes import live
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.journal.paxos import majority
 from pyspark_log_storage.errors import LogError, StoreUnavailable, UnknownTopic
-from pyspark_log_storage.request_counts import all_counts
+from pyspark_log_storage.stores.request_counts import all_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,9 +13,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.opening import own_log
 from pyspark_log.metrics.cluster_metrics import measure
 from pyspark_log.metrics.family import Kind
+from pyspark_log.opening import own_log
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from pyspark_log_storage.storage_options import StorageOptions
+    from pyspark_log_storage.stores.storage_options import StorageOptions
 
 
 class ClusterCollector(Collector):

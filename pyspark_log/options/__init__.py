@@ -19,7 +19,7 @@ from pyspark_log.options.source import SourceOptions, check_source, of_batch_rea
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from pyspark_log.sink_options import SinkOptions
 from pyspark_log_coordinator.model.batch import Acks
-from pyspark_log_storage.compression import Compression
+from pyspark_log_storage.files.compression import Compression
 
 __all__ = [
     "EARLIEST_OFFSET",

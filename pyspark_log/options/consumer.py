@@ -13,7 +13,7 @@ from pyspark_log.options.given import Given
 from pyspark_log.options.option import Kind
 from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS, MemberSettings
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 
 
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option, is_among
 from pyspark_log.options.table import TABLE
 from pyspark_log_coordinator.model import broker_settings
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.storage_options import StorageOptions
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from pyspark_log.options.client_config import gather
 from pyspark_log.options.option import Kind
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage.compression import Compression
-from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from pyspark_log_storage.files.compression import Compression
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 
 
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
 from pyspark_log.sink_options import SinkOptions
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.storage_options import StorageOptions
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:

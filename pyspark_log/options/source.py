@@ -15,7 +15,7 @@ from pyspark_log.options.subscription import Subscription
 from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
 from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 
 SUBSCRIPTIONS = (table.SUBSCRIBE, table.SUBSCRIBE_PATTERN, table.ASSIGN)
 

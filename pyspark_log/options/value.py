@@ -13,7 +13,7 @@ import msgspec
 
 from pyspark_log_storage.errors import InvalidName
 from pyspark_log_storage.names import check_topic
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.storage_options import StorageOptions
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from pyspark_log.options.value import integer
 from pyspark_log_coordinator.assignors import connect
 from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.model.settings import INT_MAX
-from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 
 SCHEDULED_REBALANCE_MAX_DELAY_MS = Option(
     name="scheduled.rebalance.max.delay.ms",

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.client.opening import canonical, checkpoint_store
+from pyspark_log.opening import canonical, checkpoint_store
 from pyspark_log_storage import decoding, logs
-from pyspark_log_storage.addresses import absolute_url
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import InvalidOption, NoCluster, ObjectMissing, StoreError, UnknownTopic
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage.objects.envelope import seal, unseal
+from pyspark_log_storage.stores.addresses import absolute_url
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from pyspark_log.sink_options import SinkOptions
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 FOLDER = "sinks/pyspark_log"
 _MAGIC = b"PLSK"

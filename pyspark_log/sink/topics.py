@@ -10,9 +10,9 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.opening import open_log
-from pyspark_log.client.write.destination import is_typed
-from pyspark_log.client.write.rows import check_columns
+from pyspark_log.opening import open_log
+from pyspark_log.write.destination import is_typed
+from pyspark_log.write.rows import check_columns
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_storage.errors import InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from pyspark_log.client.write.typed_plan import TypedPlan
     from pyspark_log.sink_options import SinkOptions
+    from pyspark_log.write.typed_plan import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 committed: set[tuple[str, str]] = set()
@@ -167,18 +167,18 @@ def _last_committed(log: Log, options: SinkOptions) -> TopicHandle | None:
 
 
 def _columns(options: SinkOptions, frame: StructType) -> pa.Schema:
-    from pyspark_log.client.write import typed_plan
+    from pyspark_log.write import typed_plan
 
     assert options.topic is not None
     return typed_plan.frame_columns(frame.jsonValue(), options.topic)
 
 
 def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) -> tuple[Log, TopicHandle, TypedPlan]:
-    from pyspark_log.client.write import typed_plan
+    from pyspark_log.write import typed_plan
     from pyspark_log_coordinator.commit import typed_topics
     from pyspark_log_coordinator.model import topic_config
     from pyspark_log_coordinator.model.topic_config import TopicConfig
-    from pyspark_log_storage import schema
+    from pyspark_log_storage.columns import schema
 
     assert options.topic is not None
     columns = typed_plan.new_columns(_columns(options, frame))
@@ -197,7 +197,7 @@ def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) 
 
 def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -> TypedPlan:
     """Return the plan of a write, after the topic has got the key.column and the columns that the options say."""
-    from pyspark_log.client.write import typed_plan
+    from pyspark_log.write import typed_plan
     from pyspark_log_coordinator.commit import typed_topics
 
     if options.key_column is not None and handle.journal.state.config.key_column:

@@ -25,12 +25,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_log.client.opening import canonical, open_log, stores_at
-from pyspark_log.client.write.destination import Destination, destination_of
-from pyspark_log.client.write.retrying_staging import RetryingStaging
-from pyspark_log.client.write.rows import Rows, rows_of
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.opening import canonical, open_log, stores_at
 from pyspark_log.spark_calls import spark_entry
+from pyspark_log.write.destination import Destination, destination_of
+from pyspark_log.write.retrying_staging import RetryingStaging
+from pyspark_log.write.rows import Rows, rows_of
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.settings import INT_MAX
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from pyspark_log.client.write.typed_plan import TypedPlan
     from pyspark_log.sink.topics import Creates
     from pyspark_log.sink_options import SinkOptions
+    from pyspark_log.write.typed_plan import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -181,7 +181,7 @@ class _Sink:
         if self._typed is None:
             yield rows_of(batch, now_us=now_us, by_topic_column=options.topic is None, keeps_refused=keeps)
             return
-        from pyspark_log.client.write.typed_rows import typed_rows
+        from pyspark_log.write.typed_rows import typed_rows
 
         assert options.topic is not None
         yield from typed_rows(batch, self._typed, options.topic, now_us=now_us, keeps_refused=keeps)
@@ -199,8 +199,8 @@ class _Sink:
         return self._destination(handle)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
-        from pyspark_log.client.write.commit import commit_staged
         from pyspark_log.sink import topics
+        from pyspark_log.write.commit import commit_staged
 
         options = self.options
         staged = [message for message in messages if isinstance(message, StagedMessage)]

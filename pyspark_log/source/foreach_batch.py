@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log.spark_conf.source_python import source_is_found
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class _Batches:
 
         Spark calls one batch after the other, but not in the thread that started the query.
         """
-        from pyspark_log.client.read import native_files, offset_ranges
-        from pyspark_log.client.read.positions import Subscribed
         from pyspark_log.options import of_batch_read
+        from pyspark_log.read import native_files, offset_ranges
+        from pyspark_log.read.positions import Subscribed
         from pyspark_log.source import checkpoint
         from pyspark_log.source.pinned_read import ids_of, union
 
@@ -115,7 +115,7 @@ class _Batches:
 
     def _opened(self) -> Log:
         """Return a log of this query's own, as other threads use the one of the process."""
-        from pyspark_log.client import opening
+        from pyspark_log import opening
 
         if self._log is None:
             self._log = opening.own_log(self._path, self._options.storage_options)

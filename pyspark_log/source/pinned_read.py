@@ -16,20 +16,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
-from pyspark_log.client.read import batch_plan, native_files
 from pyspark_log.options import parse_source
+from pyspark_log.read import batch_plan, native_files
 from pyspark_log.source.identifiers import quoted
 from pyspark_log.source.row import CREATE_TIME, row_schema
 from pyspark_log.source.typed_row import OWN, same_columns, typed_schema
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column
 
-    from pyspark_log.client.read.native_files import NativeRows
-    from pyspark_log.client.read.planning import Range
+    from pyspark_log.read.native_files import NativeRows
+    from pyspark_log.read.planning import Range
     from pyspark_log_coordinator.log.log import TopicHandle
 
 _POSITIONS = {"partition": IntegerType(), "offset": LongType(), "timestamp": TimestampType()}

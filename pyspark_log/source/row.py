@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_log_storage import schema as stored
+from pyspark_log_storage.columns import schema as stored
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:

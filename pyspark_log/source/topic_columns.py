@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 from pyspark_log.options.subscription import Assign, Subscribe
 from pyspark_log.source import typed_row
 from pyspark_log.source.row import chosen_columns
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_log.source import row
-from pyspark_log_storage import column_types, schema_evolution
-from pyspark_log_storage.column_conversion import column_of
+from pyspark_log_storage.columns import column_types, schema_evolution
+from pyspark_log_storage.columns.column_conversion import column_of
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log.client.read.fetch import Split
+    from pyspark_log.read.fetch import Split
 
 OWN = column_types.RESERVED
 

@@ -1,7 +1,7 @@
 """A topic to audit and to damage."""
 
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_storage import segment
+from pyspark_log_storage.segments import segment
 
 
 def audit(topic):

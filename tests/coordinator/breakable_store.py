@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pyspark_log_storage.errors import StoreError
-from pyspark_log_storage.store import ObjectWriter
+from pyspark_log_storage.stores.store import ObjectWriter
 from tests.elsewhere import PlainStore
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 
-from pyspark_log.client.opening import own_log
+from pyspark_log.opening import own_log
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_description
 

@@ -1,6 +1,6 @@
 """Deleted topics, and what is left of them."""
 
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage.stores.store import is_object_store
 from tests.coordinator.spares import is_spare
 from tests.coordinator.stored_topic import StoredTopic
 

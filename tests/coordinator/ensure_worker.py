@@ -7,7 +7,7 @@ import sys
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_storage.addresses import open_store
+from pyspark_log_storage.stores.addresses import open_store
 
 if __name__ == "__main__":
     root, topic = sys.argv[1:]

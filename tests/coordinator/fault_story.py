@@ -19,8 +19,8 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log.client.read import failover, fetch
-from pyspark_log.client.read.recent_chunks import RecentChunks
+from pyspark_log.read import failover, fetch
+from pyspark_log.read.recent_chunks import RecentChunks
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
@@ -39,12 +39,12 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage import row_group
-from pyspark_log_storage.chaos import ChaosStore
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.faults import Fault, faults_at
 from pyspark_log_storage.layout import MARKER
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.parquet import row_group
+from pyspark_log_storage.stores.chaos import ChaosStore
+from pyspark_log_storage.stores.faults import Fault, faults_at
+from pyspark_log_storage.stores.store import Store
 from tests.coordinator.members import Topics
 from tests.coordinator.several_nodes import one_after_another
 from tests.countdown import CHANGES, Killed, kill

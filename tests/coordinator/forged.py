@@ -10,7 +10,7 @@ import msgspec
 from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_entry import Entry
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.stores.store import Store
 
 
 def forge(store: Store, journal: Journal[Any, Any], *events: Any) -> str:

@@ -7,7 +7,7 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore
 from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.stores.store import Store
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.three_stores import ThreeStores
 

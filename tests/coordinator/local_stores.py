@@ -6,9 +6,10 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
-from pyspark_log_storage import layout, node
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage import layout
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
+from pyspark_log_storage.stores.local import LocalStore
 from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, ItemList, MoveJournal
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log, TopicHandle
@@ -20,8 +20,8 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import layout
-from pyspark_log_storage.addresses import open_store
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.store import Store
 from tests.coordinator.replicated_topic import ALL, write
 from tests.lost_folders import lose_folder
 

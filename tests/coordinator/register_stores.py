@@ -4,12 +4,13 @@ from pyspark_log_coordinator.journal import registers
 from pyspark_log_coordinator.journal.paxos import Register
 from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.journal.registers import Registers
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.troubled_store import TroubledStore

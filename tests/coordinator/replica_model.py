@@ -54,8 +54,8 @@ from pyspark_log_coordinator.topic.machine import (
     Topic,
 )
 from pyspark_log_storage.errors import NotEnoughReplicas
+from pyspark_log_storage.files.staged_chunk import StagedChunk
 from pyspark_log_storage.layout import born_name
-from pyspark_log_storage.staged_chunk import StagedChunk
 from tests.coordinator.replica_disks import NOTHING, Disk, Known, Node, State, by_epoch, by_high_watermark, words
 from tests.coordinator.replica_invariants import INVARIANTS, entry_violation
 from tests.coordinator.topics import SCHEMAS

@@ -69,7 +69,7 @@ from pyspark_log_coordinator.topic.machine import (
     Suspicion,
     Topic,
 )
-from pyspark_log_storage import checkpoints
+from pyspark_log_storage.objects import checkpoints
 from tests.coordinator import topics
 from tests.coordinator.scenario_words import StoryError, partition_number, settings, split
 

@@ -14,8 +14,8 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
-from pyspark_log_storage import schema
-from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, topic_folder
 from tests.coordinator.several_nodes import Stores
 from tests.coordinator.stored_topic import batch_of

@@ -7,7 +7,7 @@ from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log import node_admin, node_probe
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.stores.store import Store
 from tests.coordinator.fake_environment import fake_environment
 from tests.elsewhere import PlainStore
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from pyspark_log_storage.store_threads import Answer
+from pyspark_log_storage.stores.store_threads import Answer
 from tests.simulator.clock import Clock, Task
 from tests.simulator.store import Crashed
 

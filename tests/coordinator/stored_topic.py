@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
@@ -19,11 +19,12 @@ from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
-from pyspark_log_storage import schema, segment
-from pyspark_log_storage.append_file import AppendFileWriter
-from pyspark_log_storage.index import IndexEntry
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.append_file import AppendFileWriter
+from pyspark_log_storage.files.index import IndexEntry
 from pyspark_log_storage.layout import born_name, topic_folder
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.store import Store
 from tests.elsewhere import PlainStore
 
 AT_ONCE = {"file_delete_delay_ms": "0", "orphan_retention_ms": "0", "retention_ms": "-1"}

@@ -17,8 +17,8 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage.faults import Fault
 from pyspark_log_storage.layout import topic_folder
+from pyspark_log_storage.stores.faults import Fault
 from tests.coordinator.fault_story import PRODUCER, Process, Story
 from tests.countdown import Killed
 from tests.delta_reader import DeltaFolder, Rows

@@ -15,12 +15,14 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from pyspark_log.cli import describe, describe_group, dump
-from pyspark_log.client import partition_health
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.handover import handover_of
-from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log.client.write.destination import destination_of
+from pyspark_log.cli.groups import describe_group
+from pyspark_log.cli.repair import dump
+from pyspark_log.cli.topics import describe
+from pyspark_log.read import partition_health
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.handover import handover_of
+from pyspark_log.read.planning import Range, split_of
+from pyspark_log.write.destination import destination_of
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group

@@ -23,7 +23,7 @@ import pytest
 from pyspark_log_coordinator.journal import single_store
 from pyspark_log_coordinator.model import producers
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.faults import Fault
+from pyspark_log_storage.stores.faults import Fault
 from tests.coordinator.fault_story import LIES, ON_THE_ROOT, ON_THREE_STORES, Process, tell
 from tests.countdown import CHANGES
 

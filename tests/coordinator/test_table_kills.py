@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from pyspark_log_storage import delta_log
+from pyspark_log_storage.delta import delta_log
 from tests.coordinator.fault_story import ON_THE_ROOT, told
 from tests.coordinator.table_story import TableStory
 

@@ -7,9 +7,10 @@ from pyspark_log_coordinator.journal import registers
 from pyspark_log_coordinator.journal.paxos import Register, majority
 from pyspark_log_coordinator.journal.place import SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import ObjectMissing
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
 from tests.coordinator.stand_in_threads import ShuffledThreads
 from tests.coordinator.troubled_store import ALWAYS, TroubledStore
 from tests.elsewhere import PlainStore

@@ -20,9 +20,9 @@ from pyspark_log_coordinator.topic.machine import (
     StartTopic,
     Topic,
 )
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.staged_chunk import StagedChunk
 from pyspark_log_storage.layout import born_name, segment_name
-from pyspark_log_storage.staged_chunk import StagedChunk
 
 SCHEMAS = tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS)
 _names = itertools.count(1)

@@ -9,7 +9,7 @@ import sys
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_storage.errors import ObjectMissing
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.coordinator.item_list import AddItems
 from tests.coordinator.local_stores import open_at
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from pyspark_log_storage.errors import StoreError, StoreRefused, StoreUnavailable
-from pyspark_log_storage.store import ObjectWriter
+from pyspark_log_storage.stores.store import ObjectWriter
 from tests.elsewhere import PlainStore
 
 ALWAYS = 10**9

@@ -12,8 +12,8 @@ from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_storage.append_file import read_chunk
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.files.append_file import read_chunk
+from pyspark_log_storage.stores.local import LocalStore
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
 from tests.segment_reads import entries_between
 

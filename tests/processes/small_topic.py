@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, find_again, split_of
-from pyspark_log.client.write.commit import commit_staged
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, find_again, split_of
+from pyspark_log.write.commit import commit_staged
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.rows import Rows
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
@@ -31,9 +31,12 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_storage import checkpoints, layout, reserve, schema, spare
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.objects import checkpoints, spare
+from pyspark_log_storage.stores import reserve
+from pyspark_log_storage.stores.local import LocalStore
 
 TOPIC = "t"
 PARTITIONS = 2

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pytest
 
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_storage import reserve
 from pyspark_log_storage.errors import StoreRefused
+from pyspark_log_storage.stores import reserve
 from tests.command_line import CommandLine
 from tests.processes import workers
 from tests.processes.small_topic import TopicClient, error_of, rows_of

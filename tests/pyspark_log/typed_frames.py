@@ -10,8 +10,8 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_log_storage.column_ddl import parse
-from pyspark_log_storage.column_types import to_json
+from pyspark_log_storage.columns.column_ddl import parse
+from pyspark_log_storage.columns.column_types import to_json
 from tests.direct import source
 
 

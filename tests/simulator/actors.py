@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from pyspark_log.client.write.commit import commit_staged
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.write.commit import commit_staged
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.rows import Rows
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.log.log import TopicHandle
@@ -21,7 +21,7 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import (
     BatchMismatch,
     InvalidInput,

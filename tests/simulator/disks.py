@@ -15,8 +15,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.objects import node
 from tests.simulator.store import Objects
 
 _MARKER_READ_SECONDS = 12.0

@@ -23,8 +23,12 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage import append_file, chunk, layout, schema, segment, spare
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.layout import born_of, number_of_newest_first
+from pyspark_log_storage.objects import spare
+from pyspark_log_storage.segments import segment
 from tests.memory_store import MemoryStore
 from tests.simulator.store import Objects
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from pyspark_log_coordinator.log.node_probe import check_node
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.store import Store
-from pyspark_log_storage.store_threads import Answer
+from pyspark_log_storage.stores.store import Store
+from pyspark_log_storage.stores.store_threads import Answer
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark_log_storage import spare
-from pyspark_log_storage.envelope import is_whole
+from pyspark_log_storage.objects import spare
+from pyspark_log_storage.objects.envelope import is_whole
 from tests.simulator.invariants import History
 from tests.simulator.store import Objects
 from tests.simulator.world import World

@@ -13,11 +13,11 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log.client import opening
-from pyspark_log.client.read import failover, fetch, stream_planner
-from pyspark_log.client.read.recent_chunks import RecentChunks
-from pyspark_log.client.write import staging
+from pyspark_log import opening
+from pyspark_log.read import failover, fetch, stream_planner
+from pyspark_log.read.recent_chunks import RecentChunks
 from pyspark_log.source import topic_columns  # noqa: F401 -- not first in a run, when it would keep a world's `open_log`
+from pyspark_log.write import staging
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.journal import (
@@ -34,8 +34,9 @@ from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage import delta_log, parquet_segment, row_group
+from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.parquet import parquet_segment, row_group
 from tests.simulator import actors, groups, lanes, losses, members, moves, nemesis, readers, tables
 from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows

@@ -11,8 +11,9 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_storage import layout, spare
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
+from pyspark_log_storage.objects import spare
 from tests.simulator import lanes
 from tests.simulator.clock import Clock
 from tests.simulator.groups import Checkpoint, GroupHistory

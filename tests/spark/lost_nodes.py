@@ -10,9 +10,9 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
-from pyspark_log_storage.addresses import open_store
-from pyspark_log_storage.append_file import read_chunk
-from pyspark_log_storage.storage_options import NO_OPTIONS, StorageOptions
+from pyspark_log_storage.files.append_file import read_chunk
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 from tests.servers.running import Server
 
 NODES = ("0", "1", "2")

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark_log import Producer
-from pyspark_log.client import groups
-from pyspark_log.client.opening import open_log
-from pyspark_log.client.read.handover import handover_of
+from pyspark_log.opening import open_log
+from pyspark_log.read import groups
+from pyspark_log.read.handover import handover_of
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
-from pyspark_log_storage.addresses import inner_url
+from pyspark_log_storage.stores.addresses import inner_url
 from tests.elsewhere import new_root
 from tests.spark.kills import Driver, Query, wait_for
 

@@ -20,7 +20,7 @@ import pyspark_log
 from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log_storage.errors import CorruptObject, InvalidInput, InvalidOption, InvalidRecord, UnknownTopic
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.log_reader import read_topic
 from tests.plain_log import flip_bit
 from tests.spark.kills import wait_for

@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from pyspark_log.client.opening import open_log
-from pyspark_log_storage.addresses import inner_url
+from pyspark_log.opening import open_log
+from pyspark_log_storage.stores.addresses import inner_url
 from tests.elsewhere import Root
 from tests.log_reader import orphans, read_topic
 from tests.spark.faulty_source import COMMITTED, COMMITTING, PLANNING, READING, STAGED, STAGING, Trap, sequenced

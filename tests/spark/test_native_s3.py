@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_log
-from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE
+from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE
 from tests.command_line import CommandLine
 from tests.servers.running import Server
 

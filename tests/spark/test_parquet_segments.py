@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_roll
-from pyspark_log_storage import parquet_segment
+from pyspark_log_storage.parquet import parquet_segment
 from tests.spark.spark_log import SparkLog
 
 ROWS = 6_000

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_log_storage.addresses import inner_url, open_store
 from pyspark_log_storage.layout import number, topic_journal
+from pyspark_log_storage.stores.addresses import inner_url, open_store
 from tests.elsewhere import Root
 from tests.log_reader import open_topic, read_topic
 from tests.spark.kills import Driver, Query

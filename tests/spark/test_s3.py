@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_log import Consumer, Producer
-from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE
+from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE
 from tests.command_line import CommandLine
 from tests.evidence import Evidence
 from tests.servers.running import Server

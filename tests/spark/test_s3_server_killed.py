@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_storage.addresses import open_store
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.gateway import Gateway
 from tests.servers.running import Server
 from tests.spark.lost_nodes import wait_for

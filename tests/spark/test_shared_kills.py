@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from pyspark_log_storage.addresses import inner_url
+from pyspark_log_storage.stores.addresses import inner_url
 from tests.direct import read
 from tests.spark.shared_drivers import NAMES, PARTITIONS, Story, intervals, run_story, taken_up
 

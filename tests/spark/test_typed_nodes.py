@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pyspark_log
 from pyspark_log_coordinator.maintenance.topic_cleanup import clean_up_topic
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
-from pyspark_log_storage.column_ddl import parse
+from pyspark_log_storage.columns.column_ddl import parse
 from tests.command_line import CommandLine
 from tests.spark.lost_nodes import NODES, ThreeDisks
 from tests.spark.rolled import roll

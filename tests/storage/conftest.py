@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pyspark_log_storage.addresses import absolute_url, open_store
-from pyspark_log_storage.chaos import ChaosStore
-from pyspark_log_storage.faults import ChaosOptions, RandomFaults
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.addresses import absolute_url, open_store
+from pyspark_log_storage.stores.chaos import ChaosStore
+from pyspark_log_storage.stores.faults import ChaosOptions, RandomFaults
+from pyspark_log_storage.stores.local import LocalStore
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.memory_store import MemoryStore
 
 # A property is tested as long as it takes: a busy machine is no failure.
@@ -62,7 +62,7 @@ def store(request):
         return inner if request.param == "memory" else ChaosStore(inner, RandomFaults(ChaosOptions()))
     if request.param == "local":
         return request.getfixturevalue("local")
-    from pyspark_log_storage.s3 import S3Store
+    from pyspark_log_storage.stores.s3 import S3Store
 
     server = request.getfixturevalue(request.param)
     bucket = request.getfixturevalue(f"{request.param}_bucket")

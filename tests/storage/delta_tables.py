@@ -1,7 +1,7 @@
 """A Delta table for tests of its decoders."""
 
-from pyspark_log_storage import delta_log
-from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
+from pyspark_log_storage.delta import delta_log
+from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
 from tests.memory_store import MemoryStore
 
 ACTIONS = [

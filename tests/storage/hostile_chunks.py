@@ -6,7 +6,8 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log_storage import chunk, schema
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files import chunk
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 MANY = 20_000

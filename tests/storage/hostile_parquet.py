@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_log_storage import parquet_footer
-from pyspark_log_storage.parquet_footer import MAGIC, RowGroup
-from pyspark_log_storage.parquet_segment import _Sink
+from pyspark_log_storage.parquet import parquet_footer
+from pyspark_log_storage.parquet.parquet_footer import MAGIC, RowGroup
+from pyspark_log_storage.parquet.parquet_segment import _Sink
 from tests.memory_store import MemoryStore
 
 KEY = "t/0/00000000000000001000-00000000000000000007-abc.parquet"

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pyspark_log_storage import append_file, chunk, index, parquet_footer, recovery, row_group, segment
+from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.schema import RECORD_SCHEMAS
+from pyspark_log_storage.files import append_file, chunk, index
+from pyspark_log_storage.parquet import parquet_footer, row_group
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.segments import recovery, segment
 from tests.memory_store import MemoryStore
 from tests.segment_reads import entries_between, entry_reaching
 from tests.storage import hostile_chunks as hostile

@@ -4,9 +4,9 @@ import datetime as dt
 
 import pyarrow as pa
 
-from pyspark_log_storage import row_group
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.schema import RECORD, RECORD_SCHEMAS
+from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS
+from pyspark_log_storage.parquet import row_group
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 
 FOLDER = "topics/t/1/2/"
 NAME = "00000000000000001000-00000000000000000007-abc.parquet"

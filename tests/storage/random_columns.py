@@ -7,7 +7,7 @@ from random import Random
 
 import pyarrow as pa
 
-from pyspark_log_storage import schema_evolution
+from pyspark_log_storage.columns import schema_evolution
 
 ATOMIC = [
     pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.bool_(),

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import chunk
-from pyspark_log_storage.append_file import AppendFileWriter, read_chunk, scan
+from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
-from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files.append_file import AppendFileWriter, read_chunk, scan
 from tests.memory_store import MemoryStore
 
 KEY = "topics/t/1/append/a"

@@ -10,14 +10,14 @@ import uuid
 import pytest
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.addresses import absolute_url, inner_url, open_store
-from pyspark_log_storage.chaos import ChaosStore
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreError, StoreUnavailable, StoreUnfit
-from pyspark_log_storage.faults import Fault, RandomFaults, faults_at, parse_options
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.self_test import self_test
-from pyspark_log_storage.storage_options import StorageOptions
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage.stores.addresses import absolute_url, inner_url, open_store
+from pyspark_log_storage.stores.chaos import ChaosStore
+from pyspark_log_storage.stores.faults import Fault, RandomFaults, faults_at, parse_options
+from pyspark_log_storage.stores.local import LocalStore
+from pyspark_log_storage.stores.self_test import self_test
+from pyspark_log_storage.stores.storage_options import StorageOptions
+from pyspark_log_storage.stores.store import is_object_store
 from tests.memory_store import MemoryStore
 
 LIES = ("stale_lists", "ignored_conditions", "torn_writes", "bit_rot", "bad_reads")
@@ -79,7 +79,7 @@ def test_wrong_options_are_refused_when_the_store_is_opened(options, reason):
 
 def test_nothing_of_it_is_loaded_unless_it_is_used():
     script = (
-        "import sys; from pyspark_log_storage.addresses import absolute_url, open_store; "
+        "import sys; from pyspark_log_storage.stores.addresses import absolute_url, open_store; "
         "open_store(absolute_url('/tmp/x')); print({'chaos', 'faults'} & {n.split('.')[-1] for n in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -254,7 +254,7 @@ def test_the_process_is_killed_at_a_call(tmp_path, is_late):
     options = (f"kills=1&seed={seed}" for seed in range(100))
     option = next(each for each in options if RandomFaults(parse_options(each)).at("put", "selftest/a") is wanted)
     opened = f"open_store('chaos+{tmp_path}?{option}').put('selftest/a', b'')"
-    script = f"from pyspark_log_storage.addresses import *; {opened}"
+    script = f"from pyspark_log_storage.stores.addresses import *; {opened}"
     done = subprocess.run([sys.executable, "-c", script], check=False)
     assert done.returncode == -signal.SIGKILL
     assert (tmp_path / "selftest" / "a").exists() == is_late

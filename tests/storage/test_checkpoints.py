@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.checkpoints import decode_epochs, decode_offsets, encode_epochs, encode_offsets
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.names import is_topic
+from pyspark_log_storage.objects.checkpoints import decode_epochs, decode_offsets, encode_epochs, encode_offsets
 
 OFFSETS = st.integers(0, 2**63 - 1)
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(is_topic)

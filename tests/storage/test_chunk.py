@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import chunk, schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat
+from pyspark_log_storage.files import chunk
 
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)

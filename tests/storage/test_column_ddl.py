@@ -6,8 +6,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from pyspark_log_storage import column_types, schema
-from pyspark_log_storage.column_ddl import parse
+from pyspark_log_storage.columns import column_types, schema
+from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidRecord, NewerFormat
 from tests.storage import random_columns
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log_storage import delta_checkpoint, delta_log
-from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
+from pyspark_log_storage.delta import delta_checkpoint, delta_log
+from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.memory_store import MemoryStore
 
 COLUMNS = {"type": "struct", "fields": [{"name": "offset", "type": "long", "nullable": True, "metadata": {}}]}

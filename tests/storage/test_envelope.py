@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.envelope import HEADER_BYTES, is_misplaced, is_whole, seal, unseal
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat
+from pyspark_log_storage.objects.envelope import HEADER_BYTES, is_misplaced, is_whole, seal, unseal
 
 MAGIC = b"PLXX"
 SEALED = seal(MAGIC, 1, b"some body")

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing, StoreUnavailable
-from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 
 DAMAGED = CorruptObject("a", "a bit is flipped")
 MISSING = ObjectMissing("/b", "key")

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable, StoreUnwritable
-from pyspark_log_storage.fan_out import FanOutWriter
+from pyspark_log_storage.stores.fan_out import FanOutWriter
 from tests.memory_store import MemoryStore
 
 KEY = "folder/object"

@@ -9,8 +9,6 @@ import uuid
 
 import pytest
 
-from pyspark_log_storage import attempts, fsspec_client, fsspec_upload
-from pyspark_log_storage.addresses import absolute_url, open_store
 from pyspark_log_storage.errors import (
     InvalidOption,
     NodeMissing,
@@ -20,9 +18,11 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
-from pyspark_log_storage.request_counts import Requests, counts_of
-from pyspark_log_storage.self_test import self_test
-from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
+from pyspark_log_storage.stores import attempts, fsspec_client, fsspec_upload
+from pyspark_log_storage.stores.addresses import absolute_url, open_store
+from pyspark_log_storage.stores.request_counts import Requests, counts_of
+from pyspark_log_storage.stores.self_test import self_test
+from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
 from tests import fsspec_kinds
 from tests.log_reader import read_topic
 from tests.plain_log import PlainLog
@@ -106,7 +106,7 @@ def test_an_address_that_cannot_hold_a_log_is_refused(url, reason):
 def test_what_must_be_installed_is_said(url, package, extra):
     script = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from pyspark_log_storage.addresses import absolute_url, open_store\n"
+        "from pyspark_log_storage.stores.addresses import absolute_url, open_store\n"
         "from pyspark_log_storage.errors import InvalidOption\n"
         f"try: open_store(absolute_url({url!r}))\n"
         "except InvalidOption as error: print(error)"
@@ -119,7 +119,7 @@ def test_what_must_be_installed_is_said(url, package, extra):
 def test_without_fsspec_an_address_says_what_to_install():
     script = (
         "import sys; sys.modules['fsspec'] = None\n"
-        "from pyspark_log_storage.addresses import open_store\n"
+        "from pyspark_log_storage.stores.addresses import open_store\n"
         "from pyspark_log_storage.errors import InvalidOption\n"
         "try: open_store('gs://bucket/log')\n"
         "except InvalidOption as error: print(error)"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import index
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
-from pyspark_log_storage.index import BLOCK_ENTRIES, Index, IndexEntry
+from pyspark_log_storage.files import index
+from pyspark_log_storage.files.index import BLOCK_ENTRIES, Index, IndexEntry
 from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from pyspark_log_storage import writeback
 from pyspark_log_storage.errors import (
     ObjectMissing,
     StoreUnfit,
 )
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores import writeback
+from pyspark_log_storage.stores.local import LocalStore
 from tests.storage.local_writes import fail, start, temporaries
 
 RACERS = 16

@@ -10,8 +10,8 @@ from pyspark_log_storage.errors import (
     NodeMissing,
     StoreUnavailable,
 )
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.stores.local import LocalStore
+from pyspark_log_storage.stores.self_test import self_test
 
 # Empty folders
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import layout, node
-from pyspark_log_storage.envelope import seal
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeMissing
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.envelope import seal
 from tests.memory_store import MemoryStore
 
 MARKER = node.Marker(cluster="c", node="0", incarnation="i")

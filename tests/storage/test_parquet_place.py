@@ -3,10 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from pyspark_log_storage import row_group, segment
+from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.schema import RECORD, RECORD_SCHEMAS
+from pyspark_log_storage.parquet import row_group
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.segments import segment
 from tests.memory_store import MemoryStore
 from tests.plain_log import record
 from tests.storage import hostile_parquet

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_storage import chunk, parquet_footer, parquet_segment, row_group, row_group_size, segment
+from pyspark_log_storage.columns.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from pyspark_log_storage.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
-from pyspark_log_storage.segment_file import NotAsParquet
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files.segment_file import NotAsParquet
+from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
+from pyspark_log_storage.segments import segment
 from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore
 from tests.segment_reads import entries_between, entry_reaching

@@ -5,10 +5,12 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from pyspark_log_storage import chunk, layout, segment
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.recovery import recover
-from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.segments.recovery import recover
 from tests.counting_store import CountingStore
 
 FOLDER = "topics/t/1/0/"

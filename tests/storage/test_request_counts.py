@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyspark_log_storage import request_counts
-from pyspark_log_storage.request_counts import RequestCounts, Requests, all_counts, counts_of
+from pyspark_log_storage.stores import request_counts
+from pyspark_log_storage.stores.request_counts import RequestCounts, Requests, all_counts, counts_of
 
 
 @pytest.fixture(autouse=True)

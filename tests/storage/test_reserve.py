@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_storage import reserve
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores import reserve
+from pyspark_log_storage.stores.local import LocalStore
 from tests.memory_store import MemoryStore
 
 BYTES = reserve.RESERVE_BYTES

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log_storage import parquet_footer, parquet_segment, row_group, row_group_size
+from pyspark_log_storage.columns.schema import RECORD, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.schema import RECORD, RECORD_WITH_HEADERS, TIMESTAMP
-from pyspark_log_storage.segment_file import NotAsParquet
+from pyspark_log_storage.files.segment_file import NotAsParquet
+from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from tests.memory_store import MemoryStore
 from tests.storage import random_columns
 from tests.storage.hostile_parquet import BASE, KEY, forged

@@ -7,13 +7,13 @@ import uuid
 
 import pytest
 
-from pyspark_log_storage import attempts, s3_client, s3_upload
-from pyspark_log_storage.addresses import absolute_url, open_store
 from pyspark_log_storage.errors import InvalidOption, StoreError, StoreUnavailable
-from pyspark_log_storage.request_counts import Requests, counts_of
-from pyspark_log_storage.s3 import S3Store
-from pyspark_log_storage.self_test import self_test
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores import attempts, s3_client, s3_upload
+from pyspark_log_storage.stores.addresses import absolute_url, open_store
+from pyspark_log_storage.stores.request_counts import Requests, counts_of
+from pyspark_log_storage.stores.s3 import S3Store
+from pyspark_log_storage.stores.self_test import self_test
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.broken_link import BrokenLink
 
 BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 36\r\n\r\n<Error><Code>SlowDown</Code></Error>"
@@ -149,7 +149,7 @@ def test_only_uploads_that_are_old_are_ended(ceph, ceph_bucket, store, monkeypat
     writer = store.open_write("a/b")
     writer.write(LARGE)
     assert list(store.delete_unfinished()) == []
-    monkeypatch.setattr("pyspark_log_storage.s3.UNFINISHED_SECONDS", -60)
+    monkeypatch.setattr("pyspark_log_storage.stores.s3.UNFINISHED_SECONDS", -60)
     (found,) = store.delete_unfinished(dry_run=True)
     assert found.startswith("a/b (upload ")
     assert list(store.delete_unfinished()) == [found]
@@ -204,7 +204,7 @@ def test_an_unknown_storage_option_is_refused_without_its_value():
 def test_without_s3fs_an_address_of_s3_says_what_to_install():
     script = (
         "import sys; sys.modules['s3fs'] = None\n"
-        "from pyspark_log_storage.addresses import open_store\n"
+        "from pyspark_log_storage.stores.addresses import open_store\n"
         "from pyspark_log_storage.errors import InvalidOption\n"
         "try: open_store('s3://bucket/log')\n"
         "except InvalidOption as error: print(error)"

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from pyspark_log_storage import attempts
 from pyspark_log_storage.errors import NodeMissing, StoreError, StoreRefused, StoreUnavailable, is_node_failure
-from pyspark_log_storage.s3 import S3Store
-from pyspark_log_storage.s3_client import client_of
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores import attempts
+from pyspark_log_storage.stores.s3 import S3Store
+from pyspark_log_storage.stores.s3_client import client_of
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers import ceph as ceph_server
 from tests.servers.broken_link import BrokenLink
 

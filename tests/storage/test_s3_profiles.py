@@ -7,9 +7,9 @@ import boto3
 import pytest
 
 from pyspark_log_storage.errors import StoreError, StoreRefused
-from pyspark_log_storage.s3 import S3Store
-from pyspark_log_storage.s3_client import client_of
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.s3 import S3Store
+from pyspark_log_storage.stores.s3_client import client_of
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.broken_link import BrokenLink
 
 SECRET = "canary-4711"

@@ -6,11 +6,11 @@ import uuid
 import pytest
 
 from pyspark_log import Consumer, Producer
-from pyspark_log.client.opening import open_log, own_log
+from pyspark_log.opening import open_log, own_log
 from pyspark_log_coordinator.commit.inline_maintenance import clean_up
 from pyspark_log_storage.errors import StoreRefused
-from pyspark_log_storage.s3 import S3Store
-from pyspark_log_storage.storage_options import StorageOptions
+from pyspark_log_storage.stores.s3 import S3Store
+from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers import ceph as ceph_server
 
 LIST = (["ListBucket"], "")

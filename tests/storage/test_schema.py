@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 TYPES = st.recursive(

@@ -5,11 +5,12 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from pyspark_log_storage import chunk, schema, schema_evolution
-from pyspark_log_storage.column_conversion import as_newest
-from pyspark_log_storage.column_ddl import parse
-from pyspark_log_storage.column_types import ddl
+from pyspark_log_storage.columns import schema, schema_evolution
+from pyspark_log_storage.columns.column_conversion import as_newest
+from pyspark_log_storage.columns.column_ddl import parse
+from pyspark_log_storage.columns.column_types import ddl
 from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log_storage.files import chunk
 from tests.storage import random_columns
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_storage import chunk, index, segment
+from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing, StoreError
-from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage.files import chunk, index
+from pyspark_log_storage.segments import segment
 from tests import elsewhere
 from tests.counting_store import CountingStore
 from tests.memory_store import MemoryStore

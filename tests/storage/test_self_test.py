@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pyspark_log_storage.errors import ObjectMissing, StoreUnfit
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.stores.self_test import self_test
 from tests.memory_store import MemoryStore
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import spare
-from pyspark_log_storage.envelope import is_whole, seal
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnwritable
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.objects import spare
+from pyspark_log_storage.objects.envelope import is_whole, seal
+from pyspark_log_storage.stores.local import LocalStore
 from tests.memory_store import MemoryStore
 
 JOURNAL = "topics/t/1/journal/"

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
+from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
 
 BOTH = {"key": "all", "secret": "canary", "s3a://eu/": {"key": "eu"}, "s3://eu/deep": {"token": "t"}}
 

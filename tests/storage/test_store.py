@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.addresses import absolute_url, absolute_urls, open_store
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, open_store
+from pyspark_log_storage.stores.local import LocalStore
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable, StoreUnfit
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.store_check import ROUNDS, meet, meet_oneself
+from pyspark_log_storage.stores.local import LocalStore
+from pyspark_log_storage.stores.store_check import ROUNDS, meet, meet_oneself
 from tests.memory_store import MemoryStore
 
 

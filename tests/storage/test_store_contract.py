@@ -1,4 +1,4 @@
-"""What every store promises (`pyspark_log_storage.store.Store`), tested of each kind there is."""
+"""What every store promises (`pyspark_log_storage.stores.store.Store`), tested of each kind there is."""
 
 import contextlib
 import tempfile
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyspark_log_storage.errors import ObjectMissing, StoreError
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.memory_store import MemoryStore
 
 # Whole keys in plain order. Part by part, or with folders taken for names without "/", they sort otherwise.

@@ -2,7 +2,7 @@
 
 import threading
 
-from pyspark_log_storage.store_threads import StoreThreads, finish_calls
+from pyspark_log_storage.stores.store_threads import StoreThreads, finish_calls
 
 
 def test_calls_whose_caller_has_gone_are_waited_for():

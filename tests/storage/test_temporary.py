@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_storage import temporary
 from pyspark_log_storage.errors import StoreRefused
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.temporary import STILL_SECONDS
+from pyspark_log_storage.stores import temporary
+from pyspark_log_storage.stores.local import LocalStore
+from pyspark_log_storage.stores.temporary import STILL_SECONDS
 
 PROCESSES = 4
 SECONDS = 1.5

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage import chunk, index, parquet_footer, segment, transfer
-from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage.files import chunk, index
+from pyspark_log_storage.files.append_file import AppendFileWriter
+from pyspark_log_storage.parquet import parquet_footer
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.segments import segment, transfer
 from tests.memory_store import MemoryStore
 
 FILE = "topics/t/1/append/a"

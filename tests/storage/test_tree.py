@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_storage import tree
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
-from pyspark_log_storage.local import WHOLE_BYTES_MAX, LocalStore
+from pyspark_log_storage.stores import tree
+from pyspark_log_storage.stores.local import WHOLE_BYTES_MAX, LocalStore
 
 USES = {
     "create": lambda store, key: store.create(key, b"new"),

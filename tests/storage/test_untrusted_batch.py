@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_log_storage import chunk, schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.files import chunk
 from tests.storage import hostile_chunks as hostile
 from tests.storage.hostile_chunks import chunk_of, message_of, ordered, with_headers, with_offsets
 

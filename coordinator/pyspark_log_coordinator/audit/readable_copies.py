@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import Holder, NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.errors import LogError
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 class ReadableCopies:

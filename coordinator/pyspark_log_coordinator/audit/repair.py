@@ -19,7 +19,7 @@ from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
-from pyspark_log_storage.failover import AllCopiesFailed, first_readable
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:

@@ -20,18 +20,20 @@ from pyspark_log_coordinator.log.reachable_stores import ReachableStores
 from pyspark_log_coordinator.maintenance.topic_cleanup import delete_files
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.replication import truncation
-from pyspark_log_storage import checkpoints, layout, recovery, segment
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from pyspark_log_storage.index import Index
-from pyspark_log_storage.node import require_marker
-from pyspark_log_storage.segment_file import EpochStarts
+from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.files.segment_file import EpochStarts
+from pyspark_log_storage.objects import checkpoints
+from pyspark_log_storage.objects.node import require_marker
+from pyspark_log_storage.segments import recovery, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
 

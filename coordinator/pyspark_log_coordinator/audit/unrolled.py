@@ -14,16 +14,18 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.topic.machine import MACHINE
-from pyspark_log_storage import append_file, layout, schema
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
-from pyspark_log_storage.recovery import Damage
+from pyspark_log_storage.files import append_file
+from pyspark_log_storage.segments.recovery import Damage
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 class KnownTopic(msgspec.Struct, frozen=True):

@@ -31,8 +31,10 @@ from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync.replica_file import check_segment
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage import append_file, layout, segment
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.files import append_file
+from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,9 +44,9 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.index import IndexEntry
-    from pyspark_log_storage.segment_file import EpochStarts
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.files.segment_file import EpochStarts
+    from pyspark_log_storage.stores.store import Store
 
 
 class Finding(msgspec.Struct, frozen=True):

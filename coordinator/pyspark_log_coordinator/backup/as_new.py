@@ -23,9 +23,10 @@ from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.sync import replica_file
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NoCluster, ObjectMissing
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 OPTION = "as-new"
 _NUMBER = 0

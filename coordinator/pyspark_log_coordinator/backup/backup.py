@@ -25,7 +25,7 @@ from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.bootstrap import overlap
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.sync import replica_file
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidOption,
@@ -34,8 +34,9 @@ from pyspark_log_storage.errors import (
     StoreError,
     UnknownTopic,
 )
-from pyspark_log_storage.failover import AllCopiesFailed, first_readable
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
+from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
     Bar = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
     """Shows the progress of some work, given its name and its bytes."""

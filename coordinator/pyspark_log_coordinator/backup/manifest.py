@@ -24,12 +24,12 @@ from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity as topic_integrity
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:
-    from pyspark_log_storage.store import Readable, Store
+    from pyspark_log_storage.stores.store import Readable, Store
 
 _MAGIC = b"PLBK"
 _VERSION = 1

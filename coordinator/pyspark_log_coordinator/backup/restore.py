@@ -32,10 +32,11 @@ from pyspark_log_coordinator.rebuild.topic_plan import next_number
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.restore import RestoredPartition, RestoreTopic, TopicRestored
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, OutcomeUnknown
-from pyspark_log_storage.node import Marker
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
+from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.backup.backup import Bar
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.state_machine import Machine
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 OPTION = "path"
 

@@ -26,10 +26,11 @@ from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_probe import has_newest
-from pyspark_log_storage import logs, transfer
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError, is_node_failure
-from pyspark_log_storage.failover import AllCopiesFailed, first_readable
-from pyspark_log_storage.node import require_marker, require_written
+from pyspark_log_storage.objects.node import require_marker, require_written
+from pyspark_log_storage.segments import transfer
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.segments.swap import SwapSegments
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 CLEAN_UP_EVERY_ENTRIES = 64
 """Journal entries between two cleanups of the topic."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.topic.columns import EvolveSchema
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

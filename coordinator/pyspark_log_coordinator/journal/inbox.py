@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.envelope import HEADER_BYTES, seal, unseal
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing
+from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
-    from pyspark_log_storage.store import Store
-    from pyspark_log_storage.store_threads import StoreThreads
+    from pyspark_log_storage.stores.store import Store
+    from pyspark_log_storage.stores.store_threads import StoreThreads
 
 COMMANDS_MAX = 128
 """How many commands of others an entry takes."""

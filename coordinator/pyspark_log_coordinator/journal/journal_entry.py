@@ -20,8 +20,8 @@ import hashlib
 import msgspec
 
 from pyspark_log_storage import decoding
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.layout import entries, number
+from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_names import BornName
 
 HASH_BYTES = 16

@@ -20,7 +20,6 @@ import msgspec
 
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
 from pyspark_log_storage import decoding
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidOption,
@@ -31,7 +30,8 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_cluster, number
-from pyspark_log_storage.node import read_marker
+from pyspark_log_storage.objects.envelope import seal, unseal
+from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.ranges import Count
 from pyspark_log_storage.stored_names import NodeName
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.quorum import Members
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 LEAST = 3
 """With fewer, the journals would not survive the loss of one."""

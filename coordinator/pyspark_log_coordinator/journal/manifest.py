@@ -8,7 +8,7 @@ entry it has no meaning.
 
 from __future__ import annotations
 
-from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.objects.envelope import seal, unseal
 
 _MAGIC = b"PLMF"
 _VERSION = 2

@@ -12,19 +12,20 @@ import msgspec
 
 from pyspark_log_coordinator.journal import manifest, registers, single_store, snapshot
 from pyspark_log_coordinator.journal.obsolete import obsolete_keys
-from pyspark_log_storage import layout, spare
-from pyspark_log_storage.envelope import is_misplaced, is_whole
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage.objects import spare
+from pyspark_log_storage.objects.envelope import is_misplaced, is_whole
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.quorum import Members
-    from pyspark_log_storage.spare import Fault
-    from pyspark_log_storage.store import Store
-    from pyspark_log_storage.store_threads import Answer
+    from pyspark_log_storage.objects.spare import Fault
+    from pyspark_log_storage.stores.store import Store
+    from pyspark_log_storage.stores.store_threads import Answer
 
 T = TypeVar("T")
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.journal import manifest
-from pyspark_log_storage import spare
 from pyspark_log_storage.layout import born_of, entries, is_born_name, number_of_newest_first
+from pyspark_log_storage.objects import spare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 def obsolete_keys(

@@ -14,9 +14,9 @@ import msgspec
 
 from pyspark_log_coordinator.journal import paxos
 from pyspark_log_storage.errors import LogError, ObjectMissing, StoreError, StoreRefused, StoreUnavailable
-from pyspark_log_storage.node import require_marker
-from pyspark_log_storage.store import Store
-from pyspark_log_storage.store_threads import Answer, StoreThreads
+from pyspark_log_storage.objects.node import require_marker
+from pyspark_log_storage.stores.store import Store
+from pyspark_log_storage.stores.store_threads import Answer, StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -27,8 +27,6 @@ from pyspark_log_coordinator.journal import paxos, snapshot
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, REFRESH_SECONDS
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, Task
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS, BACKLOG_MAX
-from pyspark_log_storage import spare
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
@@ -40,13 +38,15 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import entries as entries_folder
 from pyspark_log_storage.layout import number as digits
+from pyspark_log_storage.objects import spare
+from pyspark_log_storage.objects.envelope import seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.quorum import Members
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 _BACKOFF_SECONDS_MIN = 0.01
 _BACKOFF_SECONDS_MAX = 1.0

@@ -18,9 +18,10 @@ from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
 from pyspark_log_coordinator.journal.snapshot import HASHES_MAX, Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
-from pyspark_log_storage import decoding, spare
+from pyspark_log_storage import decoding
 from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, StoreError
+from pyspark_log_storage.objects import spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

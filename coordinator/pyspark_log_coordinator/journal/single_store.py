@@ -17,17 +17,17 @@ from pyspark_log_coordinator.journal.pace import (
     REFRESH_SECONDS,
     REFRESH_SECONDS_REMOTE,
 )
-from pyspark_log_storage import spare
-from pyspark_log_storage.envelope import is_misplaced
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage.objects import spare
+from pyspark_log_storage.objects.envelope import is_misplaced
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 READ_AT_ONCE = 32
 """How many entries a process that has many to read asks an object store for at a time."""

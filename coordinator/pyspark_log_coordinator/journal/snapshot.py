@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_storage import decoding
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.layout import newest_first, number_of_newest_first
+from pyspark_log_storage.objects.envelope import seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 HASHES_MAX = 4096
 

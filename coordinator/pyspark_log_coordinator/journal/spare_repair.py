@@ -12,7 +12,7 @@ from pyspark_log_coordinator.journal.trimming import oldest_kept
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.objects import Damage
-    from pyspark_log_storage.spare import Fault
+    from pyspark_log_storage.objects.spare import Fault
 
 
 def faults(journal: Journal[Any, Any]) -> list[tuple[str, Fault]]:

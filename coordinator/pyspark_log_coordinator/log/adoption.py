@@ -15,7 +15,7 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.nodes import RenewNode
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_storage.errors import CopiedLog, InvalidOption, NoCluster
-from pyspark_log_storage.node import read_marker
+from pyspark_log_storage.objects.node import read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 OPTION = "moved"
 

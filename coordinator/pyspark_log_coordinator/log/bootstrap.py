@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_storage import layout, logs, node, reserve
-from pyspark_log_storage.addresses import inner_url
+from pyspark_log_storage import layout, logs
 from pyspark_log_storage.errors import InvalidOption, NoCluster, NodeMissing
 from pyspark_log_storage.layout import JOURNAL_NODES
-from pyspark_log_storage.node import Marker
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
+from pyspark_log_storage.stores import reserve
+from pyspark_log_storage.stores.addresses import inner_url
+from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 OPTION = "journal-nodes"
 FIRST_NODE = "0"

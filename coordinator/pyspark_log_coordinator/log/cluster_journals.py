@@ -22,9 +22,9 @@ from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.journal.registers import journals_behind
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from pyspark_log_storage.addresses import is_same_place
 from pyspark_log_storage.errors import CopiedLog, CorruptObject, InvalidOption, StoreError
-from pyspark_log_storage.node import read_marker
+from pyspark_log_storage.objects.node import read_marker
+from pyspark_log_storage.stores.addresses import is_same_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.open_stores import OpenStores
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.errors import LogError
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 def refusal(here: str, recorded: str, what: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_log_storage import reserve
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused
+from pyspark_log_storage.stores import reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

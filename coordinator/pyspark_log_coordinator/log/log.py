@@ -23,11 +23,12 @@ from pyspark_log_coordinator.log.topic_inbox import inbox_of
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_storage import layout, node
-from pyspark_log_storage.addresses import open_store
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NoCluster, NodeMissing, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.errors import LogError
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 FRESH_SECONDS = 30.0
@@ -66,7 +67,7 @@ class TopicHandle:
     @property
     def schemas(self) -> tuple[pa.Schema, ...]:
         """The Arrow schemas that chunks name by number."""
-        from pyspark_log_storage import schema  # Arrow is slow to import, and most decisions come without
+        from pyspark_log_storage.columns import schema  # Arrow is slow to import, and most decisions come without
 
         stored = self.journal.state.schemas
         if self._schemas[0] != stored:
@@ -384,7 +385,7 @@ class Log:
 
         Raises `TopicExists`, `InvalidName`, `InvalidOption`, `InvalidRecord`.
         """
-        from pyspark_log_storage import schema
+        from pyspark_log_storage.columns import schema
 
         command = cluster.CreateTopic(
             name=name,

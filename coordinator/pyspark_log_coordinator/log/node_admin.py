@@ -23,15 +23,16 @@ from pyspark_log_coordinator.cluster.machine import (
 )
 from pyspark_log_coordinator.log.bootstrap import create_marker, overlap
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, UnknownTopic
-from pyspark_log_storage.node import Marker
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
+from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 def join(log: Log, url: str, node_id: NodeId | None = None, rack: str = "") -> tuple[Node, bool]:

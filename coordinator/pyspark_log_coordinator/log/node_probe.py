@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable
 from pyspark_log_storage.layout import MARKER
-from pyspark_log_storage.node import require_marker
+from pyspark_log_storage.objects.node import require_marker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 ANSWER_SECONDS = 5.0
 """How long a store may take to return its marker."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
-from pyspark_log_storage.copied import ORIGINALS, OriginalsStore, ReadOnlyStore
 from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.stores.copied import ORIGINALS, OriginalsStore, ReadOnlyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.cluster.nodes import Node
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 class OpenStores:

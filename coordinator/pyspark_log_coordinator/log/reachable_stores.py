@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log_coordinator.cluster.nodes import live
 from pyspark_log_storage.errors import CorruptObject, StoreError, is_node_failure
-from pyspark_log_storage.node import require_marker
+from pyspark_log_storage.objects.node import require_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.errors import LogError
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, reachable_nodes
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_storage import checkpoints, layout
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.objects import checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 def contents(state: Topic, node_id: NodeId, description: bytes | None = None) -> dict[str, bytes]:

@@ -30,14 +30,15 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.full_disks import fill_reserves, with_reserves
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_storage import layout, spare
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing
+from pyspark_log_storage.objects import spare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
 

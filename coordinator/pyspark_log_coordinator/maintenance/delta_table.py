@@ -28,12 +28,14 @@ import pyarrow as pa
 from msgspec import structs
 
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_storage import column_types, delta_log, layout, logs, schema
-from pyspark_log_storage.delta_actions import Action, AddFile, Metadata, Transaction
-from pyspark_log_storage.delta_log import DeltaTable
+from pyspark_log_storage import layout, logs
+from pyspark_log_storage.columns import column_types, schema
+from pyspark_log_storage.delta import delta_log
+from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
+from pyspark_log_storage.delta.delta_log import DeltaTable
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, StoreUnwritable
-from pyspark_log_storage.node import require_marker
-from pyspark_log_storage.parquet_segment import file_schema
+from pyspark_log_storage.objects.node import require_marker
+from pyspark_log_storage.parquet.parquet_segment import file_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.reachable_stores import ReachableStores
     from pyspark_log_coordinator.model.partition import NodeId, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 ATTEMPTS = 64
 """How often a version is tried that other processes publish at the same time."""

@@ -22,9 +22,10 @@ from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal_move import MoveJournal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.maintenance import cluster_cleanup
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, UnknownTopic
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

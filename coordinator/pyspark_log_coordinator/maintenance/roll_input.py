@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from pyspark_log_storage import append_file, chunk, layout, segment
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
-from pyspark_log_storage.failover import AllCopiesFailed, first_readable
+from pyspark_log_storage.files import append_file, chunk
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark_log_coordinator.maintenance.roll_job import RollSource, RollTask
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, SegmentRef
-    from pyspark_log_storage.index import IndexEntry
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
 
@@ -75,7 +77,7 @@ class RollInput:
         if not layout.is_parquet(key):
             yield from segment.chunks(store, key)
             return
-        from pyspark_log_storage import parquet_footer, row_group  # imports pyarrow.parquet
+        from pyspark_log_storage.parquet import parquet_footer, row_group  # imports pyarrow.parquet
 
         footer = parquet_footer.read(store, key)
         for entry in footer.entries:

@@ -16,20 +16,22 @@ from pyspark_log_coordinator.maintenance.roll_job import RollTask
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL
 from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_storage import chunk, layout, segment
-from pyspark_log_storage.chunk import CHUNK_BYTES
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
-from pyspark_log_storage.fan_out import FanOutWriter
-from pyspark_log_storage.node import require_marker, require_written
-from pyspark_log_storage.segment_file import NotAsParquet
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files.chunk import CHUNK_BYTES
+from pyspark_log_storage.files.segment_file import NotAsParquet
+from pyspark_log_storage.objects.node import require_marker, require_written
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.fan_out import FanOutWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_storage.parquet_segment import ParquetSegmentWriter
-    from pyspark_log_storage.segment_file import SegmentPlace
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.files.segment_file import SegmentPlace
+    from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
+    from pyspark_log_storage.stores.store import Store
 
 SMALL_CHUNK_BYTES = CHUNK_BYTES // 8
 """A merge copies stored chunks of at least this size unchanged."""
@@ -87,7 +89,7 @@ def _writer(
     begin = place, folder, name, job.base_offset, job.epoch_starts
     if not layout.is_parquet(name):
         return segment.SegmentWriter(*begin)
-    from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter  # imports pyarrow.parquet
+    from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter  # imports pyarrow.parquet
 
     return ParquetSegmentWriter(*begin, ParquetRows(job.partition, work.schemas, work.compression))
 

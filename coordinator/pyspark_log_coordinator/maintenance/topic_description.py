@@ -19,7 +19,7 @@ from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_storage import decoding
-from pyspark_log_storage.envelope import seal, unseal
+from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.ranges import Count, Int64
 
 if TYPE_CHECKING:

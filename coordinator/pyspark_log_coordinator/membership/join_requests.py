@@ -21,8 +21,8 @@ from pyspark_log_coordinator.group.joining import JoinRequest
 from pyspark_log_coordinator.membership.member_objects import MemberObjects
 from pyspark_log_storage import layout
 from pyspark_log_storage.decoding import decode
-from pyspark_log_storage.envelope import seal, unseal
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.objects.envelope import seal, unseal
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import MemberId
     from pyspark_log_coordinator.log.group_handle import GroupHandle
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 PATIENCE_MS = 5_000
 """How long a majority of the journal nodes may take to answer."""

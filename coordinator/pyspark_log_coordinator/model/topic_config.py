@@ -185,7 +185,10 @@ def with_key_column(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -
 
     Raise `InvalidOption` if the topic is not typed, or has no such column whose values can be keys.
     """
-    from pyspark_log_storage import column_types, schema  # Arrow is slow to import, and most topics have no such key
+    from pyspark_log_storage.columns import (  # Arrow is slow to import, and most topics have no such key
+        column_types,
+        schema,
+    )
 
     name = config.key_column
     (newest,) = schema.decode_all(schemas[-1:], f"topic {topic!r}")

@@ -32,9 +32,10 @@ from pyspark_log_coordinator.rebuild import quarantine, topic_plan
 from pyspark_log_coordinator.rebuild.topic_rebuild import TopicRebuild
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.restore import RestoreTopic
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.rebuild.survey import Survey
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 def rebuild(

@@ -17,18 +17,21 @@ from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.registers import slot_of as register_slot_of
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_storage import append_file, checkpoints, layout, recovery, segment, spare
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
+from pyspark_log_storage.files import append_file
+from pyspark_log_storage.files.segment_file import EpochStarts, SegmentFile
 from pyspark_log_storage.names import is_topic
-from pyspark_log_storage.segment_file import EpochStarts, SegmentFile
+from pyspark_log_storage.objects import checkpoints, spare
+from pyspark_log_storage.segments import recovery, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.maintenance.topic_description import Description
-    from pyspark_log_storage.index import IndexEntry
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
 

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pyspark_log_coordinator.rebuild import topic_plan
-from pyspark_log_storage import layout, parquet_footer, schema, schema_evolution, segment
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema, schema_evolution
 from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.parquet import parquet_footer
+from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, TopicFolder
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 NONE = (
     "its description is lost on every node, and its segments do not tell their columns; put the file `description` of "

@@ -8,10 +8,10 @@ import msgspec
 
 from pyspark_log_coordinator.model.node_order import by_number
 from pyspark_log_coordinator.model.partition import NodeId
-from pyspark_log_storage import node
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.node import Marker
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
+from pyspark_log_storage.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

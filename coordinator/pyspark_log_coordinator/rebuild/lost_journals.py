@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.rebuild.given_nodes import GivenNode
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 _PATIENCE_MS = 2_000
 """How long to look for a journal on several stores that do not answer."""

@@ -11,11 +11,11 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import ObjectMissing
-from pyspark_log_storage.transfer import RANGE_BYTES
+from pyspark_log_storage.segments.transfer import RANGE_BYTES
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 SET_ASIDE = "set-aside/"
 

@@ -21,17 +21,20 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log_coordinator.model.partition import NodeId
-from pyspark_log_storage import append_file, chunk, layout, parquet_footer, row_group, segment
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
-from pyspark_log_storage.segment import SegmentWriter
-from pyspark_log_storage.segment_file import EpochStarts, SegmentFile
+from pyspark_log_storage.files import append_file, chunk
+from pyspark_log_storage.files.segment_file import EpochStarts, SegmentFile
+from pyspark_log_storage.parquet import parquet_footer, row_group
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.segments.segment import SegmentWriter
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark_log_storage.chunk import Header
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.files.chunk import Header
+    from pyspark_log_storage.stores.store import Store
 
 
 _Header = tuple[int, EpochStarts]

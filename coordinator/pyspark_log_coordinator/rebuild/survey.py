@@ -19,9 +19,11 @@ from pyspark_log_coordinator.rebuild.given_nodes import GivenNode
 from pyspark_log_coordinator.rebuild.lost_journals import LostJournals
 from pyspark_log_coordinator.rebuild.partition_plan import GoodChunk
 from pyspark_log_coordinator.rebuild.topic_plan import TopicPlan
-from pyspark_log_storage import append_file, layout, schema
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from pyspark_log_storage.store import Store
+from pyspark_log_storage.files import append_file
+from pyspark_log_storage.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,16 +12,18 @@ from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, 
 from pyspark_log_coordinator.model.topic_state import FileRef
 from pyspark_log_coordinator.rebuild import salvage
 from pyspark_log_coordinator.topic.restore import RestoredPartition, TopicRestored
-from pyspark_log_storage import layout, schema, segment, transfer
-from pyspark_log_storage.failover import AllCopiesFailed, first_readable, stop_unless_damaged
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.segments import segment, transfer
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log_coordinator.rebuild.partition_plan import ChosenSegment, PartitionPlan
     from pyspark_log_coordinator.rebuild.topic_plan import TopicPlan
-    from pyspark_log_storage.staged_chunk import StagedChunk
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.files.staged_chunk import StagedChunk
+    from pyspark_log_storage.stores.store import Store
 
 _LEVEL = 3
 """The level of segments with unknown history: they are not merged any more."""

@@ -18,16 +18,18 @@ from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import check_segment
-from pyspark_log_storage import append_file, logs, recovery
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
-from pyspark_log_storage.node import require_marker
+from pyspark_log_storage.files import append_file
+from pyspark_log_storage.objects.node import require_marker
+from pyspark_log_storage.segments import recovery
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 def report_lost(handle: TopicHandle, node: NodeId) -> None:

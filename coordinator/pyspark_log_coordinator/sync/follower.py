@@ -15,9 +15,10 @@ from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores
 from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
-from pyspark_log_storage import layout, reserve
-from pyspark_log_storage.node import require_marker
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage import layout
+from pyspark_log_storage.objects.node import require_marker
+from pyspark_log_storage.stores import reserve
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

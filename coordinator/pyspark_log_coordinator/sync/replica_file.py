@@ -10,10 +10,11 @@ import msgspec
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.replication import file_holders
-from pyspark_log_storage import layout, transfer
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.segment_file import SegmentFile
-from pyspark_log_storage.staged_chunk import StagedChunk
+from pyspark_log_storage.files.segment_file import SegmentFile
+from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.segments import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.index import IndexEntry
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.stores.store import Store
 
 
 def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry], size: int) -> None:

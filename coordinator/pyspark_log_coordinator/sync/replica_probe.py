@@ -8,7 +8,7 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.transfer import has_object
+from pyspark_log_storage.segments.transfer import has_object
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle

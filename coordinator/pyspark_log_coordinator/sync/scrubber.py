@@ -14,7 +14,7 @@ import msgspec
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
-from pyspark_log_storage.node import require_marker
+from pyspark_log_storage.objects.node import require_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
-    from pyspark_log_storage.store import Store
+    from pyspark_log_storage.stores.store import Store
 
 
 class ScrubResult(msgspec.Struct, frozen=True):

@@ -51,7 +51,7 @@ class SchemaEvolved(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
 
 def decide(topic: Topic, command: EvolveSchema, now: int) -> list[SchemaEvolved]:
     """Return the evolution, none if the newest schema holds such rows. Raises `InvalidRecord`."""
-    from pyspark_log_storage import schema, schema_evolution
+    from pyspark_log_storage.columns import schema, schema_evolution
 
     where = f"topic {topic.name!r}"
     known = schema.decode_all(topic.schemas[-1:], where)
@@ -79,7 +79,7 @@ def decide(topic: Topic, command: EvolveSchema, now: int) -> list[SchemaEvolved]
 
 def _check_key_type(where: str, key: str, before: pa.Schema, after: pa.Schema) -> None:
     """Raise `InvalidRecord` if values of the key column would have other bytes, and so be in other partitions."""
-    from pyspark_log_storage.column_types import type_name
+    from pyspark_log_storage.columns.column_types import type_name
 
     old, new = before.field(key).type, after.field(key).type
     if old != new:
@@ -120,7 +120,7 @@ def check_known(topic: Topic, files: Sequence[SequencedFile]) -> None:
 
 def check_evolution(before: Sequence[bytes], after: Sequence[bytes]) -> None:
     """Raise `ValueError` unless the schemas after an entry are those before it and compatible new ones."""
-    from pyspark_log_storage import schema, schema_evolution
+    from pyspark_log_storage.columns import schema, schema_evolution
 
     if tuple(after[: len(before)]) != tuple(before):
         raise ValueError("it changes a schema that chunks may have")

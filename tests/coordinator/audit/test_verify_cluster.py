@@ -15,7 +15,7 @@ from pyspark_log_coordinator.topic import machine as topic_module
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
 from pyspark_log_storage.layout import newest_first
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.coordinator.audited_topic import finding, flip, said
 from tests.coordinator.spares import lose_both
 from tests.coordinator.stored_topic import StoredTopic

@@ -12,9 +12,10 @@ from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
-from pyspark_log_storage import layout, segment, transfer
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.segments import segment, transfer
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.several_nodes import Stores

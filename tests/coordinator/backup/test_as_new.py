@@ -11,8 +11,9 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import adoption, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, LogError, NodeMissing
+from pyspark_log_storage.objects import node
 from tests.coordinator.backup.test_backup import Failing, Killed, commit, rows_in
 from tests.coordinator.several_nodes import Stores, one_after_another
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic

@@ -18,9 +18,9 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import layout
-from pyspark_log_storage.addresses import open_store
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, ObjectMissing
-from pyspark_log_storage.self_test import self_test
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.self_test import self_test
 from tests import fsspec_kinds
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.memory_store import MemoryStore

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
-from pyspark_log_storage.store import is_object_store
+from pyspark_log_storage.stores.store import is_object_store
 from tests.coordinator.spares import spare_file
 from tests.plain_log import PlainLog, flip_bit
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.coordinator.stored_topic import StoredTopic
 
 STARTS = 40

@@ -7,12 +7,12 @@ from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import journal_entry, snapshot, spare_repair
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.replay import EntryMissing
-from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import (
     CorruptObject,
     NewerFormat,
 )
 from pyspark_log_storage.layout import newest_first, number
+from pyspark_log_storage.objects.envelope import seal
 from tests.coordinator.item_list import open_list
 from tests.coordinator.journal_objects import (
     ENTRIES,

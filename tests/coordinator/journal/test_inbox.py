@@ -7,9 +7,9 @@ from pyspark_log_coordinator.journal import pace
 from pyspark_log_coordinator.journal.inbox import ABANDONED_SECONDS, BYTES_MAX, COMMANDS_MAX, Inbox
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
 from pyspark_log_coordinator.journal.trimming import trim
-from pyspark_log_storage.envelope import seal
 from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.objects.envelope import seal
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.item_list import FOLDER, AddItems, ItemAdded, ListFull, open_list
 from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, add, another, entry_key, fill, one_store, raw_entry

@@ -7,10 +7,10 @@ from pyspark_log_coordinator.journal import registers, snapshot, spare_repair
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.paxos import NIL, Register
 from pyspark_log_coordinator.journal.trimming import trim
-from pyspark_log_storage import spare
-from pyspark_log_storage.envelope import HEADER_BYTES, seal
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.layout import newest_first
+from pyspark_log_storage.objects import spare
+from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
 from tests.coordinator.item_list import FOLDER, open_list
 from tests.coordinator.journal.conftest import TroubledBucket
 from tests.coordinator.journal_objects import ENTRIES, SNAPSHOTS, add, entry_key, fill, raw_entry

@@ -14,14 +14,15 @@ from pyspark_log_coordinator.journal import quorum, registers
 from pyspark_log_coordinator.journal.paxos import NIL, Register
 from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.journal.registers import Registers
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
     NewerFormat,
     OutcomeUnknown,
     StoreUnavailable,
 )
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
 from tests.coordinator.register_stores import JOURNAL, PATIENCE_MS, Stores, fail
 from tests.coordinator.stand_in_threads import SimulatedThreads
 from tests.coordinator.troubled_store import TroubledStore

@@ -15,9 +15,10 @@ from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
 from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
 from tests.coordinator.stand_in_threads import SimulatedThreads
 from tests.simulator.clock import Clock

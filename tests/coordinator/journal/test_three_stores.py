@@ -10,7 +10,7 @@ from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import journal_entry, spare_repair, trimming
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.journal.quorum import Member, Members
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     NodeMissing,
     ObjectMissing,
@@ -19,6 +19,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import number
+from pyspark_log_storage.objects import node
 from tests.coordinator.item_list import AddItems, open_list
 from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, add, fill
 from tests.coordinator.journal_stores import Cluster, Killed, assert_whole

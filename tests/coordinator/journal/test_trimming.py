@@ -14,7 +14,7 @@ from pyspark_log_coordinator.journal import journal_entry, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
 from pyspark_log_storage.layout import born_name
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.coordinator.item_list import AddItems, open_list
 from tests.coordinator.journal_objects import (
     ENTRIES,

@@ -14,7 +14,7 @@ from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidOption,
@@ -25,6 +25,7 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from pyspark_log_storage.objects import node
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.journal_disks import URLS, Disks, patient
 from tests.coordinator.several_nodes import one_after_another

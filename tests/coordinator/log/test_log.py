@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.topic.machine import DeleteTopic, Holder, SequencedFile
-from pyspark_log_storage import layout, node
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidName,
     NoCluster,
@@ -18,6 +18,7 @@ from pyspark_log_storage.errors import (
     TopicExists,
     UnknownTopic,
 )
+from pyspark_log_storage.objects import node
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.spares import spare_of
 from tests.coordinator.topics import claim, commit, file

@@ -9,8 +9,7 @@ from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.node_probe import NodeProbe
-from pyspark_log_storage import layout, node
-from pyspark_log_storage.envelope import seal
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidName,
@@ -21,7 +20,9 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
-from pyspark_log_storage.node import Marker
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.envelope import seal
+from pyspark_log_storage.objects.node import Marker
 from tests.coordinator.several_nodes import Stores
 from tests.coordinator.troubled_store import TroubledStore
 from tests.elsewhere import PlainStore

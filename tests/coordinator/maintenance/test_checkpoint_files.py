@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
-from pyspark_log_storage import checkpoints
+from pyspark_log_storage.objects import checkpoints
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.elsewhere import PlainStore
 

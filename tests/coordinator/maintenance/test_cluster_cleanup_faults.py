@@ -11,8 +11,8 @@ from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
-from pyspark_log_storage.faults import Fault
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.faults import Fault
+from pyspark_log_storage.stores.local import LocalStore
 from tests.coordinator.deleted_topics import DELAY_MS, LATER_MS, contents, delete, end_of, filled, left_of
 from tests.coordinator.spares import lose_both, replace_both
 from tests.coordinator.stored_topic import StoredTopic

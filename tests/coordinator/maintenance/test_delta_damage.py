@@ -9,8 +9,8 @@ import deltalake
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_storage import delta_checkpoint, delta_log
-from pyspark_log_storage.delta_actions import Action
+from pyspark_log_storage.delta import delta_checkpoint, delta_log
+from pyspark_log_storage.delta.delta_actions import Action
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.delta_reader import DeltaFolder
 

@@ -11,8 +11,9 @@ from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
-from pyspark_log_storage import delta_log, schema
-from pyspark_log_storage.delta_actions import Action
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.delta import delta_log
+from pyspark_log_storage.delta.delta_actions import Action
 from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.layout import topic_folder
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic

@@ -17,9 +17,10 @@ from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
 from pyspark_log_coordinator.sync import follower
-from pyspark_log_storage import checkpoints, decoding, layout, node
+from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.objects import checkpoints, node
+from pyspark_log_storage.stores.local import LocalStore
 from tests.coordinator.deleted_topics import end_of
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 

@@ -19,7 +19,7 @@ from pyspark_log_storage.errors import (
     NodeMissing,
     UnknownVersion,
 )
-from pyspark_log_storage.store_threads import finish_calls
+from pyspark_log_storage.stores.store_threads import finish_calls
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.journal_disks import URLS, Disks
 from tests.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log.read.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import roll_job, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.segments import roll_plan
@@ -13,8 +13,10 @@ from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, PARQUET_LEVEL
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
-from pyspark_log_storage import layout, parquet_segment, schema
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.parquet import parquet_segment
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 

@@ -7,8 +7,11 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import roll_run
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
-from pyspark_log_storage import append_file, layout, schema, segment
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, NodeMissing
+from pyspark_log_storage.files import append_file
+from pyspark_log_storage.segments import segment
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 

@@ -10,8 +10,10 @@ from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage import layout, parquet_segment, segment
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.parquet import parquet_segment
+from pyspark_log_storage.segments import segment
 from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.coordinator.rolled_nodes import breakable, disk, fill, holders, job, roll
 from tests.coordinator.stored_topic import StoredTopic

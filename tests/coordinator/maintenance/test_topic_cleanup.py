@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, split_of
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments
-from pyspark_log_storage import segment
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StaleFile
+from pyspark_log_storage.segments import segment
 from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.elsewhere import PlainStore
 

@@ -7,9 +7,9 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.sync import follower
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
-from pyspark_log_storage import checkpoints
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name, topic_folder
+from pyspark_log_storage.objects import checkpoints
 from tests.coordinator.breakable_store import BreakableStore
 from tests.coordinator.replicated_topic import ALL
 from tests.coordinator.rolled_nodes import breakable, disk, fill, holders, roll

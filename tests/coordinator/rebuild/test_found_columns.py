@@ -5,8 +5,8 @@ import pytest
 
 from pyspark_log_coordinator.model.topic_config import parse as config_of
 from pyspark_log_coordinator.rebuild import found_columns
-from pyspark_log_storage import schema
-from pyspark_log_storage.column_ddl import parse
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_ddl import parse
 from tests.coordinator.lost_cluster import KEEP, LostCluster
 from tests.coordinator.replicated_topic import ALL
 from tests.direct import read

@@ -13,11 +13,11 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.topic.machine import CommitBatch, ElectLeaders, Holder, SequencedFile, Suspect, Suspicion
-from pyspark_log_storage import schema
-from pyspark_log_storage.addresses import open_store
-from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import BatchMismatch, InvalidInput, InvalidOption, StaleFile
+from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.stores.addresses import open_store
 from tests.coordinator.lost_cluster import LostCluster, look
 from tests.coordinator.replicated_topic import ALL, write
 from tests.coordinator.stored_topic import batch_of

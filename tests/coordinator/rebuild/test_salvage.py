@@ -10,8 +10,12 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.rebuild import execute, salvage
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode
-from pyspark_log_storage import chunk, layout, parquet_footer, parquet_segment, schema, segment
-from pyspark_log_storage.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.parquet import parquet_footer, parquet_segment
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.segments import segment
 from tests.coordinator.lost_cluster import LostCluster
 from tests.coordinator.replicated_topic import ALL
 from tests.memory_store import MemoryStore

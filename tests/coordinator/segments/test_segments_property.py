@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pyspark_log.client.read.fetch import fetch
-from pyspark_log.client.read.planning import Range, split_of
-from pyspark_log.client.read.positions import offset_for_time
+from pyspark_log.read.fetch import fetch
+from pyspark_log.read.planning import Range, split_of
+from pyspark_log.read.positions import offset_for_time
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal, trimming
@@ -30,8 +30,9 @@ from pyspark_log_coordinator.topic.machine import (
     MaintainSegments,
     SequencedFile,
 )
-from pyspark_log_storage import index, schema
-from pyspark_log_storage.append_file import AppendFileWriter
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files import index
+from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
 from tests.elsewhere import PlainStore
 

@@ -16,8 +16,9 @@ from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file,
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
-from pyspark_log_storage import layout, transfer
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
+from pyspark_log_storage.segments import transfer
 from tests.coordinator.lost_cluster import KEEP, LostCluster
 from tests.coordinator.replicated_topic import ALL, write
 from tests.lost_folders import lose_folder

@@ -7,8 +7,9 @@ from pyspark_log_coordinator.maintenance import checkpoint_files, topic_descript
 from pyspark_log_coordinator.sync import follower as following
 from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteTopic, RaiseOrphanFloor
-from pyspark_log_storage import checkpoints, layout
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
+from pyspark_log_storage.objects import checkpoints
 from tests.coordinator.replicated_topic import ReplicatedTopic, write
 from tests.memory_store import MemoryStore
 

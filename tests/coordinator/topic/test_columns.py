@@ -12,9 +12,9 @@ from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.machine import MACHINE, StartTopic, Topic
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from pyspark_log_storage import schema
-from pyspark_log_storage.column_ddl import parse
-from pyspark_log_storage.column_types import ddl
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_ddl import parse
+from pyspark_log_storage.columns.column_types import ddl
 from pyspark_log_storage.errors import InvalidRecord
 from tests.coordinator.topics import after, commit, decide, file, incarnation, started
 from tests.storage import random_columns

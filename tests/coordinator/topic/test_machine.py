@@ -18,7 +18,7 @@ from pyspark_log_storage.errors import (
     ProducerFenced,
     UnknownTopic,
 )
-from pyspark_log_storage.staged_chunk import StagedChunk
+from pyspark_log_storage.files.staged_chunk import StagedChunk
 from tests.coordinator.topics import after, claim, commit, decide, file, rolled, started
 
 ABC = ("A", "B", "C")

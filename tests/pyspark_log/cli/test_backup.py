@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from pyspark_log.client.opening import forget_logs
+from pyspark_log.opening import forget_logs
 from tests.command_line import CommandLine, on_three_nodes
 from tests.pyspark_log.cli.test_copies import files
 

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from pyspark_log_storage import self_test
 from pyspark_log_storage.errors import StoreUnfit
-from pyspark_log_storage.local import LocalStore
-from pyspark_log_storage.store_check import meet
+from pyspark_log_storage.stores import self_test
+from pyspark_log_storage.stores.local import LocalStore
+from pyspark_log_storage.stores.store_check import meet
 from tests.command_line import CommandLine
 
 

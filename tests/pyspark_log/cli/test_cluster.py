@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from pyspark_log.client.opening import canonical, open_log
+from pyspark_log.opening import canonical, open_log
 from pyspark_log_coordinator.cluster.machine import StartJournalMigration
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.command_line import CommandLine
 from tests.lost_folders import lose_folder
 

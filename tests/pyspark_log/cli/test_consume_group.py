@@ -3,8 +3,8 @@
 import pytest
 
 from pyspark_log import Consumer
-from pyspark_log.cli import consume_group
-from pyspark_log.client.opening import open_log
+from pyspark_log.cli.rows import consume_group
+from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_storage.errors import UnknownMember
@@ -106,7 +106,7 @@ def test_rows_that_could_not_be_printed_are_not_committed(cli, monkeypatch):
         calls.append(1)
         raise BrokenPipeError
 
-    monkeypatch.setattr("pyspark_log.cli.consume._wait", fails)
+    monkeypatch.setattr("pyspark_log.cli.rows.consume._wait", fails)
     cli.run("consume", "t", "--group", "g", "--follow")
     assert calls
     assert committed(cli) == {}

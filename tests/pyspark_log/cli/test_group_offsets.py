@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol

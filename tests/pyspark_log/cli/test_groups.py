@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from pyspark_log.cli import describe_group
+from pyspark_log.cli.groups import describe_group
 from pyspark_log.cli.main import app
-from pyspark_log.client.opening import forget_logs, open_log
+from pyspark_log.opening import forget_logs, open_log
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit

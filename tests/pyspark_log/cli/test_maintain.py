@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.client.write.destination import destination_of
-from pyspark_log.client.write.rows import Rows
-from pyspark_log.client.write.staging import Staging
+from pyspark_log.write.destination import destination_of
+from pyspark_log.write.rows import Rows
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.topic.machine import AlterConfig, RaiseOrphanFloor
 from tests.command_line import CommandLine
 from tests.coordinator.spares import spare_file
@@ -348,8 +348,8 @@ def test_it_is_said_how_many_rows_the_table_has_and_why_not_more(cli):
 def test_a_row_that_cannot_be_parquet_is_said_to_end_the_table(cli, monkeypatch):
     log = young(cli)
     cli.out("maintain", "--now")
-    monkeypatch.setattr("pyspark_log_storage.parquet_segment.ROW_GROUP_BYTES", 5_000)
-    monkeypatch.setattr("pyspark_log_storage.parquet_segment.ROW_BYTES_MAX", 10_000)
+    monkeypatch.setattr("pyspark_log_storage.parquet.parquet_segment.ROW_GROUP_BYTES", 5_000)
+    monkeypatch.setattr("pyspark_log_storage.parquet.parquet_segment.ROW_BYTES_MAX", 10_000)
     log.append("t", {1: [bytes(20_000)]})
     cli.out("maintain", "--now")
     assert described(cli)[:2] == ["10 of 11 rows", "partition 1 ends at offset 5: a later row is too large for Parquet"]

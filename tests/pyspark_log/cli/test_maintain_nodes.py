@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pyspark_log.cli import metrics
+from pyspark_log.cli.nodes import metrics
 from tests.command_line import CommandLine
 
 
@@ -47,7 +47,7 @@ def test_what_cannot_be_measured_is_an_error_after_the_rest(cli):
     for entry in (cli.path / "topics" / "u").glob("*/journal/**/*"):
         if entry.is_file():
             entry.write_bytes(b"damaged")
-    from pyspark_log.client.opening import forget_logs
+    from pyspark_log.opening import forget_logs
 
     forget_logs()
     done = cli.run("metrics", code=1)

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log.cli import scrubbing, watching
-from pyspark_log.client.opening import open_log
+from pyspark_log.cli.nodes import scrubbing, watching
+from pyspark_log.opening import open_log
 from pyspark_log_coordinator.sync.controller import ControllerSettings
 from tests.command_line import CommandLine, files_of_t, on_three_nodes
 from tests.coordinator.replicated_topic import write

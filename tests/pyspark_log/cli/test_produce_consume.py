@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.cli import json_rows
-from pyspark_log.client.write.rows import rows_of
+from pyspark_log.cli.rows import json_rows
+from pyspark_log.write.rows import rows_of
 from tests.command_line import CommandLine
 from tests.pyspark_log.cli_rows import consumed, produced
 

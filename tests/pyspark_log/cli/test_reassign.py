@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.client.opening import open_log
+from pyspark_log.opening import open_log
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
 from tests.lost_folders import lose_folder

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pyspark_log.client.opening import forget_logs
+from pyspark_log.opening import forget_logs
 from tests.command_line import CommandLine
 from tests.lost_folders import lose_folder
 

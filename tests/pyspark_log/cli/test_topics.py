@@ -335,7 +335,7 @@ def test_a_topic_that_is_created_again_is_empty_and_another(cli):
 
 
 def test_a_deletion_that_was_cut_short_can_be_finished(cli):
-    from pyspark_log.client.opening import open_log
+    from pyspark_log.opening import open_log
     from pyspark_log_coordinator.topic.machine import DeleteTopic
 
     cli.run("topics", "create", "t")

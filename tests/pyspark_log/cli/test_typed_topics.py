@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from pyspark_log.client import typed_json
-from pyspark_log_storage.column_ddl import parse
+from pyspark_log.write import typed_json
+from pyspark_log_storage.columns.column_ddl import parse
 from tests.command_line import CommandLine
 from tests.lost_folders import lose_folder
 from tests.pyspark_log.typed_frames import write

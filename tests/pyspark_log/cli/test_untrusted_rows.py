@@ -11,8 +11,11 @@ import pytest
 
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch, Holder, SequencedFile
-from pyspark_log_storage import chunk, index, layout, recovery, schema, segment
-from pyspark_log_storage.staged_chunk import StagedChunk
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files import chunk, index
+from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.segments import recovery, segment
 from tests.command_line import PROGRAM
 from tests.plain_log import PlainLog
 from tests.storage import hostile_chunks as hostile

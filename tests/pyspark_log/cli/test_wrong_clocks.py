@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from pyspark_log.client import opening
+from pyspark_log import opening
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.rebuild import quarantine
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.command_line import CommandLine
 from tests.coordinator.replicated_topic import write
 

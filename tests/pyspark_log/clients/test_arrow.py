@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import BatchMetadata, Consumer, Producer
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord, UnknownTopic
 from tests.plain_log import PlainLog
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Producer
-from pyspark_log.client.write.staging import Staging
 from pyspark_log.clients import housekeeper
 from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.sender import Sender
+from pyspark_log.write.staging import Staging
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import (

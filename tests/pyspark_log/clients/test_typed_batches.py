@@ -7,7 +7,7 @@ from pyspark_log import Consumer, Producer
 from pyspark_log_coordinator.commit import typed_topics
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage.column_ddl import parse
+from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 from tests.plain_log import PlainLog
 

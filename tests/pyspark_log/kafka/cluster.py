@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from pyspark_log.client.opening import own_log
+from pyspark_log.opening import own_log
 from pyspark_log_storage.errors import LogError
 from tests.command_line import CommandLine
 from tests.servers.kafka import Broker

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from pyspark_log.client.opening import own_log
 from pyspark_log.kafka import row_export, row_import
 from pyspark_log.kafka.row_export import RowExport
+from pyspark_log.opening import own_log
 from pyspark_log_storage.errors import LogError
 from tests.command_line import CommandLine
 from tests.plain_log import PlainLog

@@ -6,9 +6,9 @@ from pyspark_log.metrics.cluster_metrics import measure
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_storage import request_counts
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
-from pyspark_log_storage.request_counts import counts_of
+from pyspark_log_storage.stores import request_counts
+from pyspark_log_storage.stores.request_counts import counts_of
 from tests.plain_log import PlainLog
 from tests.pyspark_log.three_nodes import ThreeNodes
 

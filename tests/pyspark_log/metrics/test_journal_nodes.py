@@ -8,7 +8,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.layout import entries
 from pyspark_log_storage.layout import number as digits
-from pyspark_log_storage.store_threads import finish_calls
+from pyspark_log_storage.stores.store_threads import finish_calls
 from tests.coordinator.migrated_journals import cluster_of_six, move, write
 from tests.elsewhere import PlainStore, wipe
 from tests.plain_log import PlainLog

@@ -11,11 +11,11 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from pyspark_log.client.opening import forget_logs
+from pyspark_log.opening import forget_logs
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
 from pyspark_log_storage.errors import CorruptObject, NoCluster, UnknownTopic
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from tests.direct import read, source
 from tests.plain_log import PlainLog
 

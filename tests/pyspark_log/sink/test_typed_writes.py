@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import IntegerType, NullType, StringType, StructField, StructType
 
 from pyspark_log import Producer
-from pyspark_log.client.write.partitioner import murmur2
+from pyspark_log.write.partitioner import murmur2
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 from tests.direct import read, source
 from tests.plain_log import PlainLog
@@ -26,8 +26,8 @@ def path(tmp_path):
 @pytest.fixture
 def typed(path):
     """A topic with the columns id, which is not null, and name."""
-    from pyspark_log.client.opening import open_log
-    from pyspark_log_storage.column_ddl import parse
+    from pyspark_log.opening import open_log
+    from pyspark_log_storage.columns.column_ddl import parse
 
     open_log(str(path)).create_topic("t", 2, columns=parse("id INT NOT NULL, name STRING"))
     return path
@@ -162,11 +162,11 @@ def test_rows_that_do_not_fit_become_dead_letters(typed):
 
 
 def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage(typed):
-    from pyspark_log.client.write.rows import TypedSchema
-    from pyspark_log.client.write.typed_plan import TypedPlan
-    from pyspark_log.client.write.typed_rows import typed_rows
-    from pyspark_log_storage import schema
-    from pyspark_log_storage.column_ddl import parse
+    from pyspark_log.write.rows import TypedSchema
+    from pyspark_log.write.typed_plan import TypedPlan
+    from pyspark_log.write.typed_rows import typed_rows
+    from pyspark_log_storage.columns import schema
+    from pyspark_log_storage.columns.column_ddl import parse
 
     stored = schema.encode(schema.typed(parse("a ARRAY<STRING>, b INT")))
     plan = TypedPlan(TypedSchema(0, stored), ("a", "b"), None)
@@ -283,7 +283,7 @@ def test_nothing_is_created_for_a_frame_that_is_refused(tmp_path):
 
 
 def test_a_projection_decodes_only_its_columns(typed, monkeypatch):
-    from pyspark_log_storage import chunk
+    from pyspark_log_storage.files import chunk
 
     decoded, decode = [], chunk.decode
     monkeypatch.setattr(chunk, "decode", lambda *given: decoded.append(decode(*given)) or decoded[-1])
@@ -311,8 +311,8 @@ def test_a_schema_that_a_typed_topic_does_not_have_is_refused(typed, field, erro
 
 
 def test_topics_of_two_kinds_are_not_read_together(typed):
-    from pyspark_log.client.opening import open_log
-    from pyspark_log_storage.column_ddl import parse
+    from pyspark_log.opening import open_log
+    from pyspark_log_storage.columns.column_ddl import parse
 
     log = open_log(str(typed))
     log.create_topic("same", 1, columns=parse("id INT NOT NULL, name STRING"))

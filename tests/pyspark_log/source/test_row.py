@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log.source.row import arrow_schema, rows
-from pyspark_log_storage import schema
+from pyspark_log_storage.columns import schema
 from tests.plain_log import record
 
 COLUMNS = ("headers",)

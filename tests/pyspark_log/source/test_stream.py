@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_log.client.opening import open_log
-from pyspark_log.client.read.source_offset import SourceOffset
+from pyspark_log.opening import open_log
+from pyspark_log.read.source_offset import SourceOffset
 from pyspark_log.source.foreach_batch import _Batches
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pyspark_log.client import opening
+from pyspark_log import opening
 from pyspark_log.options import check_source
 from pyspark_log.source.topic_columns import typed_columns
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_storage import column_ddl
+from pyspark_log_storage.columns import column_ddl
 
 
 @pytest.fixture

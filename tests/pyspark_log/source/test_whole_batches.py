@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from pyspark_log.client.opening import open_log
-from pyspark_log_storage.store import is_object_store
+from pyspark_log.opening import open_log
+from pyspark_log_storage.stores.store import is_object_store
 from tests.direct import Stream, read, values
 from tests.plain_log import PlainLog
 

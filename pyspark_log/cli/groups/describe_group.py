@@ -1,0 +1,184 @@
+"""`pyspark-log groups describe`: the state of a group, its members, and how far it is behind."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.opening import open_log
+from pyspark_log_storage.errors import CorruptObject
+
+if TYPE_CHECKING:
+    from pyspark_log.read.groups import PartitionLag
+    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.log.log import Log
+
+WATCH_SECONDS = 1.0
+"""How old what --watch shows may be."""
+CLEAR = "\x1b[2J\x1b[H"
+"""Clears a terminal."""
+EXAMPLES = """\b
+Examples:
+  pyspark-log groups describe etl
+  pyspark-log groups describe etl --members --watch
+"""
+Document = dict[str, Any]
+
+
+def describe(
+    *,
+    group: arguments.GroupId,
+    path: arguments.Path,
+    state: Annotated[
+        bool, typer.Option("--state", help="Print only the state of the group, and its settings.")
+    ] = False,
+    members: Annotated[bool, typer.Option("--members", help="Print only the members, each with its lag.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print it again every second, until Ctrl-C.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Show the state of a group, its members, and its lag.
+
+    The lag is the number of rows that the group has not committed; behind is the age of the oldest of them.
+    """
+    log = open_log(path)
+    while True:
+        found = _look(log, group)
+        if watch and sys.stdout.isatty():
+            typer.echo(CLEAR, nl=False)
+        if json:
+            output.print_json(
+                {key: each for key, each in found.items() if _is_wanted(key, state=state, members=members)}
+            )
+        else:
+            _print(found, everything=not (state or members), members=members or not state)
+        if not watch:
+            return
+        time.sleep(WATCH_SECONDS)
+
+
+def _is_wanted(key: str, *, state: bool, members: bool) -> bool:
+    """Return whether a part of the document is wanted: the members, the partitions, or the rest."""
+    if key == "partitions":
+        return not (state or members)
+    return key != "members" or members or not state
+
+
+def _look(log: Log, group_id: str) -> Document:
+    from pyspark_log.read.groups import lags
+    from pyspark_log_coordinator.group import config as group_config
+
+    handle = log.group(group_id)
+    group = handle.journal.state
+    assigned = {name: _assigned(group, name, each.assignment) for name, each in group.members.items()}
+    owners = {
+        (topic, number): name
+        for name, partitions in assigned.items()
+        for topic, numbers in (partitions or {}).items()
+        for number in numbers
+    }
+    partitions = [
+        {**_document(log, each), "member": owners.get((each.topic, each.partition))} for each in lags(log, group)
+    ]
+    members = [
+        {
+            "member": name,
+            "instance": each.details.instance_id,
+            "client": each.details.client_id,
+            "host": each.details.host,
+            "assigned": assigned[name],
+            "lag": sum(part["lag"] for part in partitions if part["member"] == name),
+        }
+        for name, each in group.members.items()
+    ]
+    return {
+        "group": group.group_id,
+        "state": group.state.value,
+        "generation": group.generation,
+        "type": group.protocol_type,
+        "protocol": group.protocol,
+        "leader": group.leader if group.members else "",
+        "member_count": len(members),
+        "rewinds": group.rewinds,
+        "journal": f"{handle.journal.place.url}/{handle.journal.folder}",
+        "config": group_config.show(group.config),
+        "members": members,
+        "partitions": partitions,
+    }
+
+
+def _print(found: Document, *, everything: bool, members: bool) -> None:
+    rewound = f", {counted(found['rewinds'], 'rewind')}" if found["rewinds"] else ""
+    typer.echo(
+        f"group {found['group']}: {found['state']}, generation {found['generation']}, "
+        f"{counted(found['member_count'], 'member')}{rewound}"
+    )
+    if not members:
+        typer.echo(f"protocol {found['protocol'] or 'none'}, leader {found['leader'] or 'none'}")
+        typer.echo(f"journal {found['journal']}")
+        for name, value in found["config"].items():
+            typer.echo(f"config {name}={value}")
+        return
+    if found["members"]:
+        names = ("member", "instance", "client", "host", "assigned", "lag")
+        output.print_table(names, [[each[name] for name in names] for each in found["members"]])
+    if everything:
+        _print_partitions(found["partitions"], has_members=bool(found["members"]))
+
+
+def _print_partitions(partitions: list[Document], *, has_members: bool) -> None:
+    if not partitions:
+        typer.echo("no committed offsets")
+        return
+    columns = ["topic", "partition", "committed", "earliest", "latest", "lag", "behind"]
+    rows = [
+        [
+            each["topic"],
+            str(each["partition"]),
+            each["committed"],
+            each["earliest"],
+            each["latest"],
+            each["lag"],
+            "" if each["behind_ms"] is None else f"{each['behind_ms'] / 1000:,.1f} s",
+            *([each["member"] or ""] if has_members else []),
+        ]
+        for each in partitions
+    ]
+    totals = ["total", "", "", "", "", sum(each["lag"] for each in partitions), ""] if len(rows) > 1 else None
+    if has_members:
+        columns.append("member")
+        totals = None if totals is None else [*totals, ""]
+    output.print_table(columns, rows, totals)
+
+
+def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
+    """Return a member's partitions by topic, or None if its assignor writes something else."""
+    from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
+    from pyspark_log_coordinator.assignors.subscription import decode_assignment
+
+    if state.protocol_type not in {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}:
+        return None
+    with contextlib.suppress(CorruptObject):
+        return decode_assignment(assignment, member_id).partitions
+    return None
+
+
+def _document(log: Log, each: PartitionLag) -> dict[str, Any]:
+    from pyspark_log.read.groups import oldest_unread_ms
+
+    oldest = oldest_unread_ms(log, each)
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.committed,
+        "committed_ms": each.committed_ms,
+        "earliest": each.log_start,
+        "latest": each.latest,
+        "lag": each.lag,
+        "behind_ms": None if oldest is None else max(0, log.environment.now_ms() - oldest),
+    }

@@ -1,0 +1,1 @@
+"""Commands about nodes and the cluster that they make up."""

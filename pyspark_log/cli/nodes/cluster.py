@@ -1,0 +1,270 @@
+"""`pyspark-log cluster`: create, describe, adopt and rebuild a cluster, and migrate its journals."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.nodes import check_store, voting
+from pyspark_log.cli.output import counted
+from pyspark_log.cli.repair import rebuild
+from pyspark_log.opening import canonical, open_log, own_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_storage.stores.store import Store
+
+app = typer.Typer(help="Create, describe, adopt and rebuild clusters.", no_args_is_help=True)
+app.command(epilog=rebuild.EXAMPLES)(rebuild.rebuild)
+app.command("check-store", epilog=check_store.EXAMPLES)(check_store.check_store)
+
+
+@app.command(
+    epilog="\b\nExamples:\n  pyspark-log cluster create --path /data/log\n"
+    "  pyspark-log cluster create --journal-nodes /disk1/log,/disk2/log,/disk3/log"
+)
+def create(
+    path: Annotated[
+        str | None,
+        typer.Option(
+            "--path",
+            "-p",
+            envvar="PYSPARK_LOG_PATH",
+            metavar="ADDRESS",
+            help="Address of the store of a cluster on one store.",
+            show_default=False,
+        ),
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            "--journal-nodes",
+            metavar="ADDRESS,ADDRESS,ADDRESS",
+            help="Addresses of three or more stores that fail independently. They become nodes 0, 1, 2 and so on.",
+            show_default=False,
+        ),
+    ] = None,
+    json: arguments.Json = False,
+) -> None:
+    """Create a cluster, on one store or several journal nodes.
+
+    With --journal-nodes the journals survive the loss of a minority of the nodes, and can later be migrated to others;
+    --path is ignored. Each store is tested and must be empty. `topics create` also creates a cluster on one store.
+    """
+    if nodes is None:
+        _create_on_one(path, json=json)
+        return
+
+    from pyspark_log_coordinator.environment import real_environment
+    from pyspark_log_coordinator.log import bootstrap
+    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_storage.stores.addresses import absolute_url, open_store
+
+    stores = [open_store(absolute_url(each)) for each in nodes.split(",")]
+    environment = real_environment()
+    bootstrap.mark(stores, environment)
+    log = Log(stores, environment)
+    log.locate()
+    created = not log.cluster.refresh().cluster_id
+    log.open(create=True)
+    found = log.journals.nodes
+    assert found is not None
+    where = f"on {len(stores)} journal nodes"
+    output.show(
+        {"cluster": found.cluster, "journal_nodes": list(found.urls), "created": created},
+        f"created cluster {found.cluster} {where}"
+        if created
+        else f"cluster {found.cluster} already exists {where}; nothing was changed",
+        f"address: {','.join(found.urls)}",
+        json=json,
+    )
+
+
+def _create_on_one(path: str | None, *, json: bool) -> None:
+    if path is None or "," in path:
+        arguments.refuse("--path", "give the address of one store, or --journal-nodes with those of several")
+
+    from pyspark_log.opening import own_log
+
+    log = own_log(path)
+    log.locate()
+    created = not log.cluster.refresh().cluster_id
+    log.open(create=True)
+    found, url = log.cluster.state.cluster_id, log.store.url
+    output.show(
+        {"cluster": found, "journal_nodes": [], "created": created},
+        f"created cluster {found} on one store" if created else f"cluster {found} already exists; nothing was changed",
+        f"address: {url}",
+        json=json,
+    )
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log cluster describe")
+def describe(path: arguments.Path, json: arguments.Json = False) -> None:
+    """Show the cluster and the state of its journal nodes."""
+    log = open_log(path)
+    nodes = _journal_nodes(log)
+    state = log.cluster.state
+    previous = [each.url for each in state.journals.previous]
+    if json:
+        facts = {"entry": log.cluster.number, "nodes": len(state.nodes), "topics": len(state.topics)}
+        journals = {"journal_nodes": nodes, "journals_migrate_from": previous}
+        voting.print_advice(log)
+        output.print_json({"cluster": state.cluster_id, **facts, **journals})
+        return
+    typer.echo(f"cluster        {state.cluster_id}")
+    typer.echo(f"journal entry  {log.cluster.number:,}")
+    typer.echo(f"nodes          {len(state.nodes):,}")
+    typer.echo(f"topics         {len(state.topics):,}\n")
+    output.print_table(
+        ("journal node", "address", "incarnation", "state"),
+        [
+            (each["node"], each["url"], each["incarnation"], voting.DOES_NOT_VOTE if each["missing"] else "live")
+            for each in nodes
+        ],
+    )
+    replaced = log.journals.replaced_nodes()
+    for each in nodes:
+        if each["missing"] is not None and each["node"] not in replaced:
+            output.print_error(each["missing"])
+    voting.print_advice(log)
+    if state.journals.are_moving:
+        ids = ",".join(each.node for each in state.journals.nodes)
+        typer.echo(
+            f"\nthe journals are being migrated from {', '.join(previous)}; finish with: pyspark-log cluster "
+            f"migrate-journals --to {ids}"
+        )
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log cluster adopt --moved --path /new/disk1,/new/disk2,/new/disk3")
+def adopt(
+    path: arguments.Path,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="The log was moved to this address, and the original is not used any more.")
+    ] = False,
+    same_storage: Annotated[
+        bool,
+        typer.Option("--same-storage", help="This is the root of the original, reached by another path or mount."),
+    ] = False,
+    as_new: Annotated[
+        bool, typer.Option("--as-new", help="Make this copy of a root a cluster of its own, with a new id.")
+    ] = False,
+    yes: arguments.Yes = False,
+    json: arguments.Json = False,
+) -> None:
+    """Make a copied log the log itself, or a new one.
+
+    A log at an address that its records do not name is a copy: it can be read, and nothing is written, deleted or
+    elected. Give the address of the root, or of all journal nodes. Nodes that have no journals stay where they are.
+    With --as-new they are not used any more: the new cluster has one node, the root, which must have all rows.
+    """
+    from pyspark_log_coordinator.backup import as_new as own
+    from pyspark_log_coordinator.log import adoption
+    from pyspark_log_storage.stores.addresses import absolute_urls, open_store
+
+    if moved + same_storage + as_new != 1:
+        arguments.refuse("--moved, --same-storage, --as-new", "give one of these")
+    stores, log = [open_store(each) for each in absolute_urls(path)], own_log(path)
+    if as_new:
+        _adopt_as_new(stores, log, path, yes=yes, json=json)
+        return
+    if own.begun(stores[0]) is not None:
+        arguments.refuse("--as-new", "an adoption with this option was interrupted here; run it again")
+    found = adoption.records(stores, log)
+    was = ", ".join(found.addresses) or "any address"
+    shared = f" It uses the nodes at {', '.join(found.elsewhere)}." if found.elsewhere else ""
+    if moved:
+        question = (
+            f"make {canonical(path)} the cluster {found.cluster}, which was at {was}?{shared} Rows are lost if the "
+            "original is used afterwards."
+        )
+    else:
+        question = f"use cluster {found.cluster}, at {was}, at {canonical(path)} too?{shared}"
+    arguments.confirm(question, otherwise="nothing was changed", yes=yes)
+    changed = adoption.adopt(stores, log, keep=same_storage)
+    output.show(
+        {"cluster": found.cluster, "addresses": canonical(path).split(","), "changed": changed},
+        f"cluster {found.cluster} is at {canonical(path)}"
+        if changed
+        else f"cluster {found.cluster} is at {canonical(path)} already; nothing was changed",
+        json=json,
+    )
+
+
+def _adopt_as_new(stores: list[Store], log: Log, path: str, *, yes: bool, json: bool) -> None:
+    from pyspark_log.cli.progress import bar
+    from pyspark_log_coordinator.backup import as_new
+
+    found = as_new.begun(stores[0]) or as_new.states(stores, log, bar)
+    question = (
+        f"make {canonical(path)}, a copy of cluster {found.cluster}, a cluster of its own? It has one node then, and "
+        "checkpoints of queries that know the original refuse it."
+    )
+    arguments.confirm(question, otherwise="nothing was changed", yes=yes)
+    made = as_new.make(stores[0], found, log.environment)
+    output.show(
+        {"cluster": made, "copy_of": found.cluster, "addresses": [canonical(path)], "changed": True},
+        f"{canonical(path)} is cluster {made} now, with one node",
+        json=json,
+    )
+
+
+@app.command("migrate-journals", epilog="\b\nExample:\n  pyspark-log cluster migrate-journals --to 0,1,3")
+def migrate_journals(
+    path: arguments.Path,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="NODE,NODE,NODE",
+            help="Ids of the nodes that will hold the journals: three or more, including those that stay.",
+            show_default=False,
+        ),
+    ],
+    json: arguments.Json = False,
+) -> None:
+    """Migrate the journals to other nodes of the cluster.
+
+    Use it to replace a journal node that is lost or was renewed. Writers and readers continue meanwhile. A majority of
+    the current journal nodes must be reachable. If the command is interrupted, run it again to continue. Afterwards,
+    versions of a topic from before the migration can no longer be read (versionAsOf).
+    """
+    from pyspark_log_coordinator.maintenance import journal_migration
+
+    log = open_log(path)
+    ids = tuple(each.strip() for each in to.split(","))
+    done = journal_migration.migrate(log, ids, _progress(json=json))
+    for folder, error in done.damaged.items():
+        output.print_error(f"{folder}, of a deleted topic, was not migrated: {error.message}")
+    facts = {"generation": done.nodes.generation, "journal_nodes": list(done.nodes.urls)}
+    lines = [
+        f"migrated the journals of the cluster and of {counted(done.topics, 'topic')} to {len(ids)} journal nodes",
+        f"address: {','.join(done.nodes.urls)}",
+    ]
+    output.show(
+        {"cluster": done.nodes.cluster, **facts, "migrated": done.changed, "topics": done.topics},
+        *(lines if done.changed else ["the journals are already on these nodes; nothing was changed"]),
+        json=json,
+    )
+
+
+def _progress(*, json: bool) -> Callable[[str], object]:
+    """Return a function that is called with the topic whose journal is migrated next, and prints it on a terminal."""
+    if json or not sys.stderr.isatty():
+        return bool
+    return lambda topic: typer.echo(f"migrating the journal of {topic}", err=True)
+
+
+def _journal_nodes(log: Log) -> list[dict[str, Any]]:
+    if log.journals.nodes is None:
+        (only,) = (each for each in log.cluster.state.nodes.values() if log.node_store(each.node_id) is log.store)
+        return [{"node": only.node_id, "url": log.store.url, "incarnation": only.incarnation, "missing": None}]
+    missing = {name: error.message for name, error in log.journals.missing_nodes().items()}
+    return [
+        {"node": each.node, "url": each.url, "incarnation": each.incarnation, "missing": missing.get(each.node)}
+        for each in log.journals.nodes.nodes
+    ]

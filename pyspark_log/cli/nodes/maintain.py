@@ -1,0 +1,255 @@
+"""`pyspark-log maintain`: roll, merge, expire and clean up topics, from cron or as a service."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.nodes import watching
+from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
+from pyspark_log.opening import open_log
+from pyspark_log_coordinator.model import settings
+from pyspark_log_storage.errors import LogError, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log.cli.nodes.watch_pace import WatchPace
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.maintenance.topic_cleanup import ExpiredRows
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log maintain
+  pyspark-log maintain flights --dry-run
+  pyspark-log maintain flights --now
+  pyspark-log maintain --watch --interval 30
+"""
+
+
+def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
+    path: arguments.Path,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics (default: all, and the cluster).")
+    ] = None,
+    dry_run: arguments.DryRun = False,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Write all rows to Parquet, whatever their age, if segment.format is parquet."),
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted, and watch all topics.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between rounds of --watch.")] = 10.0,
+    session_timeout_ms: watching.SessionTimeout = settings.BROKER_SESSION_TIMEOUT_MS.default,
+    rebalance: watching.Rebalance = settings.AUTO_LEADER_REBALANCE_ENABLE.default,
+    rebalance_seconds: watching.RebalanceSeconds = settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.default,
+    rebalance_percentage: watching.RebalancePercentage = settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default,
+    json: arguments.Json = False,
+) -> None:
+    """Roll, merge, expire and clean up topics.
+
+    Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, and deletes
+    expired rows and orphaned files. With segment.format=parquet it writes rows that are older than parquet.max.lag.ms
+    to Parquet files, and publishes them in the topic's Delta table. Without TOPIC, it also deletes the files of deleted
+    topics and killed writers.
+
+    Writers do a little of this with each batch; run this command for topics without writers, and for larger segments.
+    Errors do not stop the rest of the work. They are printed at the end, and the exit code is then 1.
+
+    With --watch, the command also watches all topics, as node run does: it elects new leaders for unreachable nodes,
+    removes lagging replicas from the ISR, and moves leadership back to preferred leaders. Any number of processes can
+    run at once.
+    """
+    from pyspark_log.cli.nodes.watch_pace import WatchPace
+    from pyspark_log_coordinator.cluster.cluster_state import topic_of
+    from pyspark_log_coordinator.sync.controller import ControllerSettings
+
+    if now and watch:
+        arguments.refuse("--now, --watch", "give only one of these; with --watch, parquet.max.lag.ms decides")
+    log = open_log(path)
+    for name in topics or ():
+        topic_of(log.cluster.state, name)  # raises if the name is wrong, before anything is done
+    errors = output.RepeatedErrors()
+    pace = WatchPace(log, interval) if watch and log.is_remote else None
+    if watch and not dry_run:
+        watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
+    while True:
+        if len(log.cluster.state.nodes) > 1:
+            log.open(create=False)  # finds missing nodes
+        done = _round(log, topics, pace, dry_run=dry_run, at_once=now)
+        if json:
+            output.print_json(*done)
+        elif not watch or any(_has_done_something(each) for each in done):
+            _print(done, dry_run=dry_run)
+        failures = sorted({failure for each in done for failure in each["failures"]})
+        errors.print(failures)
+        if not watch or dry_run:
+            if failures:
+                raise typer.Exit(1)
+            return
+        time.sleep(interval)
+
+
+def _round(
+    log: Log, topics: list[str] | None, pace: WatchPace | None, *, dry_run: bool, at_once: bool
+) -> list[dict[str, Any]]:
+    """Do everything that is due; return a document for each topic and, if no topic is named, one for the cluster.
+
+    With a `pace`, topics in which nothing has changed are left out.
+    """
+    cluster: dict[str, Any] = {"topic": None, "deleted_topics": [], "temporary_files": [], "trimmed": 0, "failures": []}
+    done = []
+    try:
+        for name in topics or sorted(log.topics(polls=pace is not None)):
+            if pace is not None and not pace.topic_is_due(name):
+                continue
+            document: dict[str, Any] = {
+                "topic": name,
+                "segments": 0,
+                "bytes": 0,
+                "deleted": 0,
+                "orphans": 0,
+                "expired": [],
+                "scheduled": 0,
+                "failures": [],
+            }
+            try:
+                _topic(log, document, dry_run=dry_run, at_once=at_once)
+            except UnknownTopic as error:
+                if not topics:
+                    # It was deleted after the names were listed, or its deletion was interrupted.
+                    if not dry_run:
+                        log.finish_deletion(name)
+                    continue
+                document["failures"].append(error.message)
+            except LogError as error:
+                document["failures"].append(f"topic {name!r}: {error.message}")
+            if pace is not None and not document["failures"]:
+                pace.note(name)
+            done.append(document)
+        if not topics and (pace is None or pace.cluster_is_due()):
+            done.append(cluster)
+            _cluster(log, cluster, dry_run=dry_run)
+            if pace is not None and (_has_done_something(cluster) or cluster["failures"]):
+                pace.cluster_is_busy()
+    except LogError as error:
+        cluster["failures"].append(f"the cluster was not cleaned up: {error.message}")
+        done = [*(each for each in done if each is not cluster), cluster]
+    return done
+
+
+def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
+    """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
+    from pyspark_log_coordinator.log.full_disks import with_reserves
+    from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+    from pyspark_log_coordinator.segments import retention, roll_plan
+    from pyspark_log_coordinator.segments.roll_plan import RollJob
+
+    handle = log.topic(document["topic"])
+    state = handle.journal.state
+    ends = [each.high_watermark for each in state.partitions] if at_once else []
+    due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
+    size = sum(job.bytes for job in due)
+    document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
+    if len(log.cluster.state.nodes) > 1:
+        document["copied"] = _catch_up(handle, document["failures"], dry_run=dry_run)
+    if dry_run:
+        expired = topic_cleanup.expired_by(state, retention.decide_retention(state, handle.now_ms()))
+        document.update(segments=len(due), bytes=size, expired=_expired(expired))
+        return
+
+    def failed(job: RollJob, error: LogError) -> None:
+        what = f"rows {job.base_offset} to {job.end_offset - 1} were not {job.verb}"
+        document["failures"].append(f"topic {handle.name!r}, partition {job.partition}: {what}: {error.message}")
+
+    def delete() -> None:  # meanwhile, so that a long run needs little room
+        document["deleted"] += len(topic_cleanup.delete_pending(handle, handle.now_ms()))
+
+    document["deleted"], expired = with_reserves(log, lambda: topic_cleanup.expire(handle))
+    with bar(f"maintain {handle.name}", size) as progress:
+        document.update(topic_roll.roll_and_merge(handle, progress, failed, delete, at_once=at_once))
+
+    def not_cleaned(node: str, error: LogError) -> None:
+        document["failures"].append(f"topic {handle.name!r}, node {node!r} was not cleaned up: {error.message}")
+
+    done = topic_cleanup.clean_up_topic(handle, failed=not_cleaned)
+    document["deleted"] += done.deleted
+    document.update(expired=_expired((*expired, *done.expired)), scheduled=done.scheduled)
+
+
+def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:
+    return [
+        {"partition": each.partition, "from": each.log_start_before, "log_start": each.log_start, "rows": each.rows}
+        for each in found
+    ]
+
+
+def _catch_up(handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
+    """Let the reachable nodes catch up with a topic; return the number of files copied, or to be copied."""
+    from pyspark_log_coordinator.cluster.nodes import live
+    from pyspark_log_coordinator.sync import catch_up, replica_file
+
+    files, log = 0, handle.log
+    for node in live(log.cluster.state.nodes):
+        if node in log.missing_nodes or not any(node in each.replicas for each in handle.journal.state.partitions):
+            continue
+        if dry_run:
+            files += len(replica_file.missing(handle, node))
+            continue
+        try:
+            copied = catch_up.catch_up(handle, node)
+        except LogError as error:
+            failures.append(f"topic {handle.name!r}, node {node!r} could not catch up: {error.message}")
+        else:
+            files += copied.objects
+            failures += [f"topic {handle.name!r}, node {node!r}: {each.message}" for each in copied.failures]
+    return files
+
+
+def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
+    """Do everything that is due in the cluster, and record it in the document. Raise `LogError` as `_topic` does."""
+    import msgspec
+
+    from pyspark_log_coordinator.maintenance import cluster_cleanup, group_cleanup
+    from pyspark_log_storage.layout import TOPICS
+
+    def failed(where: str, error: LogError) -> None:
+        what = f"the deleted topic in {where}" if where.startswith(TOPICS) else where  # a store
+        document["failures"].append(f"{what} was not cleaned up: {error.message}")
+
+    document.update(msgspec.to_builtins(cluster_cleanup.clean_up_cluster(log, dry_run=dry_run, failed=failed)))
+    if not dry_run:
+        document["trimmed"] += group_cleanup.clean_up_groups(log, lambda name, error: failed(f"group {name!r}", error))
+
+
+def _has_done_something(document: dict[str, Any]) -> bool:
+    return any(
+        document.get(each) for each in ("copied", "segments", "deleted", "expired", "deleted_topics", "temporary_files")
+    )
+
+
+def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
+    topics = [each for each in done if each["topic"] is not None]
+    copied = ["copied"] if any("copied" in each for each in topics) else []
+    columns = ("topic", *copied, "segments", "bytes", "deleted", "orphans")
+    output.print_table(columns, [tuple(each.get(column, 0) for column in columns) for each in topics])
+    moved = "would move" if dry_run else "moved"
+    for each in topics:
+        for one in each["expired"]:
+            typer.echo(
+                f"topic {each['topic']}, partition {one['partition']}: {counted(one['rows'], 'row')} expired; log "
+                f"start {moved} from {one['from']} to {one['log_start']}"
+            )
+        if each["scheduled"]:
+            files = counted(each["scheduled"], "file")
+            typer.echo(f"topic {each['topic']}: {files} to be deleted after file.delete.delay.ms")
+    verb = "would delete" if dry_run else "deleted"
+    for cluster in (each for each in done if each["topic"] is None):
+        for gone in cluster["deleted_topics"]:
+            size = f"{counted(gone['objects'], 'file')} ({gone['bytes']:,} bytes)"
+            typer.echo(f"{verb} {size} of the deleted topic {gone['topic']} ({gone['topic_id']})")
+        if cluster["temporary_files"]:
+            typer.echo(f"{verb} {counted(len(cluster['temporary_files']), 'file')} left by interrupted writes")

@@ -1,0 +1,255 @@
+"""`pyspark-log nodes`: add, list, describe, alter, fence, unfence, renew, remove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.nodes import voting
+from pyspark_log.opening import open_log
+from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_storage.errors import UnknownTopic
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.cluster.nodes import Node
+    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.topic.machine import Topic
+
+app = typer.Typer(help="Add, list, alter, fence, renew, drain and remove nodes.", no_args_is_help=True)
+
+
+@app.command(
+    epilog="\b\nExamples:\n  pyspark-log nodes add /mnt/disk1/log\n  pyspark-log nodes add /mnt/disk2/log --rack b"
+)
+def add(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the node's store.", show_default=False)],
+    path: arguments.Path,
+    node_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="NODE", help="Id of the node (default: the lowest free number)."),
+    ] = None,
+    rack: Annotated[
+        str, typer.Option(metavar="NAME", help="Rack of the node (default: none). Replicas are spread over racks.")
+    ] = "",
+    json: arguments.Json = False,
+) -> None:
+    """Add a store to the cluster as a node.
+
+    The store is tested first, and refused if it could lose rows. Every process of the cluster must be able to reach it
+    at this address.
+    """
+    from pyspark_log_coordinator.log import node_admin
+    from pyspark_log_storage.names import check_node, check_rack
+    from pyspark_log_storage.stores.addresses import absolute_url
+
+    if node_id is not None:
+        check_node(node_id)
+    check_rack(rack)
+    log = open_log(path)
+    node, new = node_admin.join(log, absolute_url(address), node_id, rack)
+    output.show(
+        _document(log, node) | {"added": new},
+        f"added node {node.node_id} at {node.url}"
+        if new
+        else f"{_address(log, node)} is already node {node.node_id}; nothing was changed",
+        json=json,
+    )
+
+
+@app.command("list", epilog="\b\nExample:\n  pyspark-log nodes list --path /data/log")
+def list_(path: arguments.Path, json: arguments.Json = False) -> None:
+    """List the nodes and their state.
+
+    With several journal nodes, it also says which of them vote in the journals.
+    """
+    from pyspark_log_coordinator.model.node_order import by_number
+
+    log = open_log(path)
+    nodes = log.cluster.state.nodes
+    voters = voting.states(log)
+    documents = [_document(log, nodes[name]) | {"journals": voters.get(name)} for name in sorted(nodes, key=by_number)]
+    if json:
+        output.print_json(*documents)
+        return
+    columns = ("node", "address", "rack", "state", *(["journals"] if voters else []))
+    rows = [[each[column] or "none" for column in columns] for each in documents]
+    output.print_table(columns, rows)
+    _print_missing(documents)
+    voting.print_advice(log)
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log nodes describe 1")
+def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+    """Show a node and its replicas of each topic.
+
+    "Rows behind" is the number of rows that the leaders have and the node lacks.
+    """
+    log = open_log(path)
+    document = _document(log, node_of(log.cluster.state.nodes, node_id))
+    document["topics"] = _replicas(log, node_id)
+    if json:
+        output.print_json(document)
+        return
+    for field in ("node", "address", "rack", "state", "incarnation"):
+        typer.echo(f"{field:<13}{document[field] or 'none'}")
+    if document["topics"]:
+        typer.echo()
+        columns = ("topic", "replicas", "leads", "in_sync", "behind")
+        rows = [tuple(each[column] for column in columns) for each in document["topics"]]
+        output.print_table(("topic", "replicas", "leads", "in sync", "rows behind"), rows)
+    _print_missing([document])
+
+
+@app.command(epilog="\b\nExamples:\n  pyspark-log nodes alter 0 --rack a\n  pyspark-log nodes alter 0 --rack ''")
+def alter(
+    node_id: arguments.NodeId,
+    path: arguments.Path,
+    rack: Annotated[str, typer.Option(metavar="NAME", help="New rack of the node; '' for none.", show_default=False)],
+    json: arguments.Json = False,
+) -> None:
+    """Change the rack of a node.
+
+    The new rack applies to new replicas and to reads. Existing replicas stay where they are; use topics reassign to
+    move them.
+    """
+    from pyspark_log_coordinator.log import node_admin
+
+    log = open_log(path)
+    before = node_of(log.cluster.state.nodes, node_id).rack
+    changed = node_admin.set_rack(log, node_id, rack)
+    output.show(
+        _document(log, log.cluster.state.nodes[node_id]) | {"changed": changed},
+        f"node {node_id}: rack={rack or 'none'} (was {before or 'none'})"
+        if changed
+        else f"node {node_id} already has rack={rack or 'none'}; nothing was changed",
+        json=json,
+    )
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log nodes fence 1")
+def fence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+    """Take a node out of service.
+
+    It gets no new data, leads no partition, and no write waits for it. Fence a node before repairing its disk.
+    """
+    _set_fenced(path, node_id, fenced=True, json=json)
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log nodes unfence 1")
+def unfence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+    """Return a fenced node to service."""
+    _set_fenced(path, node_id, fenced=False, json=json)
+
+
+@app.command(epilog="\b\nExamples:\n  pyspark-log nodes renew 1\n  pyspark-log nodes renew 1 --address /mnt/new/log")
+def renew(
+    node_id: arguments.NodeId,
+    path: arguments.Path,
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="New address of the node's store (default: unchanged).")
+    ] = None,
+    yes: arguments.Yes = False,
+    json: arguments.Json = False,
+) -> None:
+    """Give a node an empty disk or a new address.
+
+    Use it if the node's disk was wiped, replaced or moved. On an empty disk the node starts with a new incarnation, and
+    its data is copied from other replicas. A store that was only moved keeps its data.
+    """
+    from pyspark_log_coordinator.log import node_admin
+    from pyspark_log_storage.objects.node import read_marker
+    from pyspark_log_storage.stores.addresses import absolute_url
+
+    log = open_log(path)
+    before = node_of(log.cluster.state.nodes, node_id)
+    url = before.url if address is None else absolute_url(address)
+    if read_marker(log.store_at(url)) is None and not yes:
+        typer.echo(f"{log.store_at(url).url} has no node marker: the disk is empty, or it is not mounted", err=True)
+        arguments.confirm(f"start node {node_id} there without data?", otherwise="nothing was changed", yes=False)
+    node, renewed = node_admin.renew(log, node_id, url)
+    if not renewed:
+        said = f"node {node_id} is intact; nothing was changed"
+    elif node.incarnation == before.incarnation:
+        said = f"node {node_id} is now at {_address(log, node)}, with its data"
+    else:
+        said = f"node {node_id} is now empty at {_address(log, node)}; fill it with: pyspark-log node run {node_id}"
+    output.show(_document(log, node) | {"renewed": renewed}, said, json=json)
+    voting.print_advice(log)
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log nodes remove 1 --yes")
+def remove(
+    node_id: arguments.NodeId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
+) -> None:
+    """Remove a fenced node without replicas.
+
+    Its id is never used again. The files on its disk are not deleted.
+    """
+    from pyspark_log_coordinator.log import node_admin
+
+    log = open_log(path)
+    node_of(log.cluster.state.nodes, node_id)
+    node_admin.check_removable(log, node_id)  # before asking
+    arguments.confirm(f"remove node {node_id}? This cannot be undone.", otherwise="nothing was removed", yes=yes)
+    removed = node_admin.remove(log, node_id)
+    output.show({"node": node_id, "removed": removed}, f"removed node {node_id}", json=json)
+
+
+def _set_fenced(path: str, node_id: str, *, fenced: bool, json: bool) -> None:
+    from pyspark_log_coordinator.log import node_admin
+
+    log = open_log(path)
+    changed = node_admin.set_fenced(log, node_id, fenced=fenced)
+    state = "fenced" if fenced else "in service"
+    output.show(
+        {"node": node_id, "fenced": fenced, "changed": changed},
+        f"node {node_id} is now {state}" if changed else f"node {node_id} is already {state}; nothing was changed",
+        json=json,
+    )
+
+
+def _document(log: Log, node: Node) -> dict[str, Any]:
+    missing = log.missing_nodes.get(node.node_id)
+    return {
+        "node": node.node_id,
+        "address": _address(log, node),
+        "rack": node.rack or None,
+        "state": "fenced" if node.fenced else "live" if missing is None else "missing",
+        "missing": None if missing is None else missing.message,
+        "incarnation": node.incarnation,
+    }
+
+
+def _address(log: Log, node: Node) -> str:
+    return log.store_at(node.url).url
+
+
+def _print_missing(documents: list[dict[str, Any]]) -> None:
+    for each in documents:
+        if each["missing"] is not None:
+            output.print_error(each["missing"])
+
+
+def _replicas(log: Log, node_id: str) -> list[dict[str, Any]]:
+    """Return the counts of each topic with replicas on the node."""
+    found = []
+    for name in sorted(log.topics()):
+        try:
+            state = log.topic(name).journal.state
+        except UnknownTopic:
+            continue  # deleted after the names were listed
+        if any(node_id in each.replicas for each in state.partitions):
+            found.append({"topic": name} | _counts(state, node_id))
+    return found
+
+
+def _counts(state: Topic, node_id: str) -> dict[str, int]:
+    mine = [each for each in state.partitions if node_id in each.replicas]
+    return {
+        "replicas": len(mine),
+        "leads": sum(each.leader == node_id for each in mine),
+        "in_sync": sum(node_id in each.isr for each in mine),
+        "behind": sum(each.log_end - each.log_end_offsets.get(node_id, each.log_start) for each in mine),
+    }

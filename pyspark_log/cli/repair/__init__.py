@@ -1,0 +1,1 @@
+"""Commands that check what is stored, repair it, and copy it."""

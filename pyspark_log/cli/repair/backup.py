@@ -1,0 +1,161 @@
+"""`pyspark-log backup` and `pyspark-log restore`: copy a log while it is used, and make a log of the copy."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
+from pyspark_log.opening import canonical, open_log
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.backup.manifest import Backup
+    from pyspark_log_storage.stores.store import Store
+
+BACKUP_EXAMPLES = """\b
+Examples:
+  pyspark-log backup /backups/log
+  pyspark-log backup s3://bucket/backups/log --verify --keep 7
+"""
+RESTORE_EXAMPLES = """\b
+Examples:
+  pyspark-log restore /backups/log --as-new --path /data/test
+  pyspark-log restore s3://bucket/backups/log --as-original --path /data/log
+"""
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="Folder or bucket of the backups.", show_default=False)]
+
+
+def backup(
+    target: Address,
+    path: arguments.Path,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Then read the whole backup again, also what earlier backups copied.")
+    ] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Keep the newest N backups, and delete older ones (default: keep all)."),
+    ] = None,
+    json: arguments.Json = False,
+) -> None:
+    """Back up the log, while it is used.
+
+    Copies topics, groups and their offsets, each as of one moment, and checks each chunk. Only what earlier backups at
+    the same address have not copied is copied. If the command is interrupted, there is no backup; run it again to
+    continue.
+    """
+    from pyspark_log_coordinator.backup import backup as backups
+
+    store = _open(target)
+    made, copied = backups.back_up(open_log(path), store, bar)
+    wrong = backups.check(made, store, bar) if verify else []
+    deleted, files = ([], 0) if keep is None or wrong else backups.keep(store, keep)
+    facts = {"copied": copied.files, "bytes": copied.bytes, "verified": verify and not wrong, "deleted": deleted}
+    output.show(
+        {**_document(made), **facts, "problems": [each.message for each in wrong]},
+        f"backup {made.number} of cluster {made.cluster} is in {store.url}: {_contents(made)}",
+        f"copied {counted(copied.files, 'file')}, {counted(copied.bytes, 'byte')}",
+        *([f"deleted {counted(len(deleted), 'older backup')} and {counted(files, 'file')}"] if deleted else []),
+        *([f"checked every file: {counted(len(wrong), 'problem') if wrong else 'no problems'}"] if verify else []),
+        json=json,
+    )
+    for each in wrong:
+        output.print_error(each.message)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def restore(  # noqa: PLR0913, PLR0917 -- the options of a command
+    source: Address,
+    path: arguments.Path,
+    as_new: Annotated[
+        bool, typer.Option("--as-new", help="Restore it as a cluster of its own, with a new id.")
+    ] = False,
+    as_original: Annotated[
+        bool,
+        typer.Option(
+            "--as-original", help="Restore it in the place of its original, which is lost; checkpoints continue."
+        ),
+    ] = False,
+    number: Annotated[
+        int | None, typer.Option("--backup", metavar="N", help="Number of the backup (default: the newest).")
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="Only list the backups.")] = False,
+    yes: arguments.Yes = False,
+    json: arguments.Json = False,
+) -> None:
+    """Restore a backup to an empty folder or bucket.
+
+    The log is on one root then; add nodes, and reassign topics to them. If the command is interrupted, run it again to
+    continue.
+    """
+    from pyspark_log_coordinator.backup import manifest
+    from pyspark_log_coordinator.backup.restore import restore as restore_to
+    from pyspark_log_coordinator.environment import real_environment
+
+    store = _open(source)
+    numbers = manifest.numbers(store)
+    if show:
+        _list([manifest.read(store, each) for each in numbers], json=json)
+        return
+    if as_new == as_original:
+        arguments.refuse("--as-new, --as-original", "give one of these")
+    if not numbers:
+        arguments.refuse("ADDRESS", f"there is no backup in {store.url}; one that was interrupted is none")
+    if number is not None and number not in numbers:
+        arguments.refuse("--backup", f"there is no backup {number} (existing: {', '.join(map(str, numbers))})")
+    found = manifest.read(store, number or numbers[-1])
+    if as_original:
+        question = (
+            f"restore cluster {found.cluster} to {canonical(path)}, in the place of the original? Rows since "
+            f"{_time(found)} are lost, and the original must not be used afterwards."
+        )
+        arguments.confirm(question, otherwise="nothing was restored", yes=yes)
+    cluster, copied = restore_to(found, store, _open(path), real_environment(), as_new=as_new, bar=bar)
+    output.show(
+        {**_document(found), "backup_of": found.cluster, "cluster": cluster, "path": canonical(path)},
+        f"restored backup {found.number} to {canonical(path)}, as cluster {cluster}: {_contents(found)}",
+        f"copied {counted(copied.files, 'file')}, {counted(copied.bytes, 'byte')}, and checked them",
+        json=json,
+    )
+
+
+def _open(address: str) -> Store:
+    from pyspark_log_storage.stores.addresses import absolute_url, open_store
+
+    return open_store(absolute_url(address))
+
+
+def _document(found: Backup) -> dict[str, Any]:
+    topics = [
+        {"topic": each.state.name, "topic_id": each.state.topic_id, "entry": each.entry, "rows": _rows(each.state)}
+        for each in found.topics
+    ]
+    groups = [{"group": each.state.group_id, "entry": each.entry} for each in found.groups]
+    return {"backup": found.number, "cluster": found.cluster, "at_ms": found.at_ms, "topics": topics, "groups": groups}
+
+
+def _contents(found: Backup) -> str:
+    rows = sum(_rows(each.state) for each in found.topics)
+    topics, groups = counted(len(found.topics), "topic"), counted(len(found.groups), "group")
+    return f"{topics}, {counted(rows, 'row')}, {groups}"
+
+
+def _rows(state: Any) -> int:
+    return sum(each.log_end - each.log_start for each in state.partitions)
+
+
+def _time(found: Backup) -> str:
+    return datetime.fromtimestamp(found.at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _list(found: list[Backup], *, json: bool) -> None:
+    if json:
+        for each in found:
+            output.print_json(_document(each))
+        return
+    rows = [(str(each.number), _time(each), each.cluster, _contents(each)) for each in found]
+    output.print_table(("backup", "begun", "cluster", "contents"), rows)

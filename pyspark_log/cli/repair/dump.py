@@ -1,0 +1,338 @@
+"""`pyspark-log dump`: print stored files of any kind."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from pyspark_log.cli import output
+from pyspark_log_storage import decoding
+from pyspark_log_storage.errors import CorruptObject, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark_log_storage.stores.local import LocalStore
+
+    Document = dict[str, Any]
+    Documents = Iterator[Document]
+
+ROWS_AT_ONCE = 10_000
+"""A Python row takes many times the memory of a row in a chunk."""
+EXAMPLES = """\b
+Examples:
+  pyspark-log dump /data/log/cluster/entries/00000000000000000001
+  pyspark-log dump /data/log/topics/flights/*/append/* --rows
+"""
+
+
+def dump(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Stored files of any kind.")
+    ],
+    rows: Annotated[bool, typer.Option("--rows", help="Also print the rows of chunks.")] = False,
+) -> None:
+    """Print the contents of stored files as JSON lines.
+
+    The first line of each file has its name and type: node marker, list of journal nodes, journal entry, register,
+    manifest, snapshot, topic description, append file, segment, Parquet segment, index or checkpoint.
+    """
+    for file in files:
+        try:
+            for document in _documents(file, rows=rows):
+                output.print_json(document)
+        except decoding.IMPOSSIBLE as error:
+            # Events and states are decoded without their types, to print even those that the product would refuse.
+            raise CorruptObject(str(file), decoding.reason(error)) from error
+
+
+def _documents(file: Path, *, rows: bool) -> Documents:
+    from pyspark_log_storage.stores.local import LocalStore
+
+    store, key, name = LocalStore(str(file.resolve().parent)), file.name, str(file)
+    if key.endswith("-checkpoint"):
+        yield _head(name, "checkpoint")
+        yield from _checkpoint(store, key, name)
+        return
+    magic = store.read(key, 0, 4)
+    if magic in CHUNKED:
+        kind, chunks = CHUNKED[magic]
+        yield _head(name, kind)
+        for document, header, data in chunks(store, key):
+            yield document
+            yield from _rows(header, data, name, file) if rows else ()
+    elif magic == b"PAR1":
+        yield from _parquet_segment(store, key, file, rows=rows)
+    elif magic == b"PLIX":
+        yield from _index(store, key, name)
+    elif magic in WHOLE:
+        yield from WHOLE[magic](store.read(key), name)
+    else:
+        raise InvalidInput(
+            f"{file} is not a file of a log, or its first bytes are damaged; give a file from the folder of a node"
+        )
+
+
+def _head(name: str, kind: str, **fields: Any) -> Document:
+    return {"file": name, "is": kind, **fields}
+
+
+def _marker(data: bytes, name: str) -> Documents:
+    from pyspark_log_storage.objects import node
+
+    yield _head(name, "node marker", **msgspec.to_builtins(node.decode(data, name)))
+
+
+def _journal_nodes(data: bytes, name: str) -> Documents:
+    from pyspark_log_coordinator.journal import journal_nodes
+
+    yield _head(name, "journal nodes", **msgspec.to_builtins(journal_nodes.decode(data, name)))
+
+
+def _register(data: bytes, name: str) -> Documents:
+    """Yield a register, and the entry that a vote contains."""
+    from pyspark_log_coordinator.journal import registers
+
+    found = registers.parse(Path(name).name)
+    if found is None:
+        raise CorruptObject(name, "its name is not the name of a register")
+    slot, register = found
+    content = registers.decode(register, data, name)
+    is_a = "claim" if register.is_claim else "vote"
+    head = _head(name, "register", entry=slot, ballot=register.ballot, register=is_a)
+    if register.is_claim:
+        yield head | {"nonce": content.decode("ascii", "backslashreplace")}
+    elif not content:
+        yield head | {"value": None}
+    else:
+        yield head
+        yield from _entry(content, name)
+
+
+def _entry(data: bytes, name: str) -> Documents:
+    from pyspark_log_coordinator.journal import journal_entry
+
+    entry = journal_entry.decode(data, name)
+    yield _head(
+        name,
+        "journal entry",
+        hash=journal_entry.digest(data).hex(),
+        previous=entry.previous.hex(),
+        nonce=entry.nonce,
+        time_ms=entry.time_ms,
+        manifest=entry.manifest.name if entry.manifest else None,
+    )
+    yield from _events(msgspec.msgpack.decode(entry.events))
+
+
+def _manifest(data: bytes, name: str) -> Documents:
+    from pyspark_log_coordinator.journal import manifest
+
+    yield _head(name, "manifest")
+    yield from _events(msgspec.msgpack.decode(manifest.decode(data, name)))
+
+
+def _events(events: list[list[Any]]) -> Documents:
+    """Yield events with the names of their fields; the fields of an unknown event are numbered."""
+    from typing import get_args
+
+    from pyspark_log_coordinator.cluster import machine as cluster
+    from pyspark_log_coordinator.group import machine as group
+    from pyspark_log_coordinator.topic import machine as topic
+
+    events_of = (get_args(each.Event) for each in (cluster, topic, group))
+    known = {each.__name__: each.__struct_fields__ for found in events_of for each in found}
+    for kind, *values in events:
+        names = known.get(kind, tuple(str(number) for number in range(len(values))))
+        yield {"event": kind, **dict(zip(names, _plain(values), strict=False))}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _snapshot(data: bytes, name: str) -> Documents:
+    from pyspark_log_coordinator.journal import snapshot
+
+    found = snapshot.decode(data, name)
+    yield _head(name, "snapshot", entry=found.number, hashes=len(found.hashes))
+    yield {"state": _plain(msgspec.msgpack.decode(found.state))}
+
+
+def _description(data: bytes, name: str) -> Documents:
+    from pyspark_log_coordinator.maintenance import topic_description
+    from pyspark_log_coordinator.model import topic_state
+
+    found = topic_description.decode(data, name)
+    nodes = [msgspec.structs.asdict(each) for each in found.nodes]
+    yield _head(name, "topic description", entry=found.number, created_ms=found.created_ms, nodes=nodes)
+    yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
+
+
+def _join_request(data: bytes, name: str) -> Documents:
+    from pyspark_log_coordinator.membership.join_requests import decode_request
+
+    found = decode_request(data, name)
+    yield _head(name, "join request", generation=found.generation, acted=found.acted)
+    yield _plain(msgspec.to_builtins(found.join))
+
+
+def _append_file(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
+    from pyspark_log_storage.files import append_file
+
+    for position, header, data in append_file.scan(store, key):
+        yield _chunk(position, header), header, data
+
+
+def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
+    from pyspark_log_storage import layout
+    from pyspark_log_storage.segments import segment
+
+    for entry, header, data in segment.chunks(store, layout.segment_in(key) or key.removesuffix(layout.LOG)):
+        place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
+        yield place | _chunk(entry.position, header), header, data
+
+
+def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
+    """Yield the row groups of a Parquet segment."""
+    from pyspark_log_storage.parquet import parquet_footer, row_group
+
+    name = str(file)
+    footer = parquet_footer.read(store, key)
+    found = footer.segment
+    yield _head(
+        name, "Parquet segment", base_offset=found.base_offset, leader_epochs=found.leader_epochs, tail=footer.tail
+    )
+    for entry in footer.entries:
+        place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
+        row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
+        yield place | _chunk(entry.position, entry)
+        if rows:
+            yield from _printed(row_group.read_by(store, key, footer, entry, _schemas(str(file.resolve()))))
+
+
+def _index(store: LocalStore, key: str, name: str) -> Documents:
+    from pyspark_log_storage.files.index import Index
+
+    index = Index(store, key)
+    fields = ("base_offset", "end_offset", "log_bytes", "entries")
+    yield _head(name, "index", **{field: getattr(index, field) for field in fields})
+    yield from (msgspec.structs.asdict(entry) for entry in index.read_all())
+
+
+def _checkpoint(store: LocalStore, key: str, name: str) -> Documents:
+    from pyspark_log_storage.objects import checkpoints
+
+    data = store.read(key)
+    if key == checkpoints.LEADER_EPOCH:
+        for epoch, start in checkpoints.decode_epochs(data, name):
+            yield {"leader_epoch": epoch, "start_offset": start}
+    else:
+        for (topic, partition), offset in checkpoints.decode_offsets(data, name).items():
+            yield {"topic": topic, "partition": partition, "offset": offset}
+
+
+WHOLE: dict[bytes, Callable[[bytes, str], Documents]] = {
+    b"PLND": _marker,
+    b"PLJN": _journal_nodes,
+    b"PLRG": _register,
+    b"PLJE": _entry,
+    b"PLMF": _manifest,
+    b"PLSS": _snapshot,
+    b"PLTD": _description,
+    b"PLJQ": _join_request,
+}
+"""By the first bytes of a file, for files that are read as a whole."""
+CHUNKED: dict[bytes, tuple[str, Callable[[LocalStore, str], Iterator[tuple[Document, Any, Any]]]]] = {
+    b"PLCK": ("append file", _append_file),
+    b"PLSG": ("segment", _segment),
+}
+
+
+def _chunk(position: int, header: Any) -> Document:
+    return {
+        "position": position,
+        "length": header.length,
+        "rows": header.rows,
+        "schema_id": header.schema_id,
+        "min_timestamp_us": header.min_timestamp,
+        "max_timestamp_us": header.max_timestamp,
+        "crc": f"{header.crc:08x}",
+    }
+
+
+def _rows(header: Any, data: Any, name: str, file: Path) -> Documents:
+    from pyspark_log_storage.files import chunk
+
+    yield from _printed(chunk.decode(data, header, _schemas(str(file.resolve())), name))
+
+
+def _printed(batch: Any) -> Documents:
+    from pyspark_log_storage.columns import schema
+
+    if schema.is_typed(batch.schema):
+        yield from _typed_rows(batch)
+        return
+    for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+        for row in _in_microseconds(batch.slice(first, ROWS_AT_ONCE)).to_pylist():
+            row["timestamp"] = _time(row["timestamp"])
+            yield {column: _text(value) for column, value in row.items()}
+
+
+@functools.lru_cache(maxsize=1)
+def _schemas(file: str) -> Any:
+    """Return the schemas of a file's topic: those of the description in its folder, else those of records."""
+    from pyspark_log_coordinator.maintenance import topic_description
+    from pyspark_log_storage.columns import schema
+
+    description = Path(file).parent.parent / topic_description.NAME
+    if not description.is_file():
+        return schema.RECORD_SCHEMAS
+    topic = topic_description.decode(description.read_bytes(), str(description)).topic
+    return schema.decode_all(topic.schemas, f"topic {topic.name!r}")
+
+
+def _typed_rows(batch: Any) -> Documents:
+    from pyspark_log.cli.rows.json_rows import typed_columns
+    from pyspark_log.write.typed_json import ENCODER
+
+    for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+        rows = batch.slice(first, ROWS_AT_ONCE)
+        times = _in_microseconds(rows).column("timestamp").to_pylist()
+        for time, columns in zip(times, typed_columns(rows), strict=True):
+            yield {"timestamp": _time(time), **msgspec.json.decode(ENCODER.encode(columns))}
+
+
+def _in_microseconds(batch: Any) -> Any:
+    """Return rows with numeric timestamps: Python has no dates after the year 9999, but a row may."""
+    import pyarrow as pa
+
+    place = batch.schema.get_field_index("timestamp")
+    return batch.set_column(place, "timestamp", batch.column(place).cast(pa.int64()))
+
+
+def _time(microseconds: int | None) -> str | None:
+    import datetime as dt
+
+    if microseconds is None:
+        return None
+    try:
+        return str(dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=microseconds))
+    except OverflowError:
+        return f"{microseconds} microseconds since 1970"
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, list):
+        return [{name: _text(each) for name, each in header.items()} for header in value]
+    return value if value is None or isinstance(value, str) else str(value)

@@ -1,0 +1,273 @@
+"""`pyspark-log consume`: print the rows of a topic.
+
+Each poll prints the new rows of a consistent cut of the topic, partition by partition. So rows of one partition are in
+order, and across partitions only the polls are.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import pathlib
+import select
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyspark_log.cli import arguments
+from pyspark_log.cli.arguments import Format
+from pyspark_log.cli.output import counted
+from pyspark_log.cli.rows import row_positions
+from pyspark_log.opening import open_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.cli.rows.row_files import Write
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+
+POLL_SECONDS = 0.1
+EXAMPLES = """\b
+Examples:
+  pyspark-log consume flights --max-messages 10
+  pyspark-log consume flights --follow --from latest --json
+  pyspark-log consume flights --partition 0 --from 120
+  pyspark-log consume flights --from @1700000000000 --to @2026-01-31T12:00:00Z
+  pyspark-log consume flights --to latest --output flights.parquet
+  pyspark-log consume flights --group audit --follow
+"""
+
+
+def consume(  # noqa: PLR0913  # one for each option of the command
+    *,
+    topic: arguments.Topic,
+    path: arguments.Path,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="Start: earliest, latest, an offset (with one --partition), or @TIME for the first row of each "
+            "partition at or after a time: milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z.",
+        ),
+    ] = "earliest",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Read as a member of this group, from its committed offsets on, and commit what was printed. --from "
+            "is earliest or latest, for partitions without a committed offset.",
+            show_default=False,
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="End, exclusive: latest, an offset, or @TIME (default: the last row that exists at the start).",
+            show_default=False,
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(min=0, metavar="N", help="Partition to read; can be repeated (default: all).", show_default=False),
+    ] = None,
+    max_messages: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Exit after this number of rows.", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new rows until Ctrl-C.")] = False,
+    rack: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Rack of this machine, as Kafka's client.rack: prefer to read from a node in this rack.",
+            show_default=False,
+        ),
+    ] = None,
+    form: Annotated[
+        Format,
+        typer.Option("--format", help="Format of a line: text is the value, json is the row as produce reads it."),
+    ] = Format.TEXT,
+    key_separator: arguments.KeySeparator = None,
+    output: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the rows to this file instead: .parquet with the columns of a Spark read, or .jsonl.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Print the rows of a topic.
+
+    Rows are printed partition by partition, so only the rows of one partition are in order.
+
+    Text prints a null value as null. JSON prints binary data as {"base64": "/w=="}. A row of a typed topic is printed
+    as a JSON object, in text with its columns alone.
+    """
+    form = Format.JSON if json else form
+    arguments.check_key_separator(key_separator, form)
+    row_positions.check(row_positions.FROM, start)
+    if end is not None:
+        row_positions.check(row_positions.TO, end)
+        _refuse_with_follow(row_positions.TO, follow=follow)
+    if output is not None:
+        _check_output(output, follow=follow, is_formatted=form is Format.JSON or key_separator is not None)
+    if group is not None:
+        _check_group(start, end, output)
+    try:
+        log = open_log(path)
+        handle = log.topic(topic)
+        partitions = _chosen(handle, partition)
+        if group is not None:
+            from pyspark_log.cli.rows.consume_group import Wanted, consume_as_member
+
+            found = {number: handle.journal.state.partitions[number].high_watermark for number in partitions}
+            wanted = Wanted(
+                topic,
+                group,
+                tuple(partitions) if partition else None,
+                "earliest" if start == "earliest" else "latest",
+                rack or "",
+                max_messages,
+                None if follow else found,
+            )
+            consume_as_member(path, wanted, _printer(form, key_separator), functools.partial(_wait, 0))
+            return
+        begins = row_positions.offsets_at(row_positions.FROM, start, handle, partitions)
+        ends = None
+        if end is not None:
+            ends = row_positions.offsets_at(row_positions.TO, end, handle, partitions)
+            row_positions.check_order(handle, begins, ends)
+        reading = _Reading(handle, begins, ends, rack or "")
+        if output is not None:
+            _write_file(output, log, reading, max_messages)
+            return
+        write = _printer(form, key_separator)
+        left = max_messages
+        while True:
+            printed = reading.poll(log, write, left)
+            left = None if left is None else left - printed
+            if not follow or left == 0:
+                return
+            _wait(POLL_SECONDS)
+            handle.refresh()
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        sys.stdout.flush()
+
+
+def _refuse_with_follow(name: str, *, follow: bool) -> None:
+    if follow:
+        arguments.refuse(name, "--follow waits for rows without end; omit one of the two")
+
+
+def _check_group(start: str, end: str | None, output: pathlib.Path | None) -> None:
+    """End the program if an option cannot be used with --group."""
+    if start not in {"earliest", "latest"}:
+        arguments.refuse(
+            row_positions.FROM,
+            f"with --group it is earliest or latest, not {start!r}; to go elsewhere, use: pyspark-log groups "
+            "reset-offsets",
+        )
+    for name, is_given in ((row_positions.TO, end is not None), ("--output", output is not None)):
+        if is_given:
+            arguments.refuse(name, "cannot be combined with --group, which commits what it prints")
+
+
+def _check_output(output: pathlib.Path, *, follow: bool, is_formatted: bool) -> None:
+    """End the program if the file cannot be written."""
+    _refuse_with_follow("--output", follow=follow)
+    if output.suffix not in {".jsonl", ".parquet"}:
+        arguments.refuse("--output", f"{str(output)!r} does not end in .jsonl or .parquet, which say the format")
+    if is_formatted:
+        arguments.refuse(
+            "--output", "the ending of the file says the format; omit --json, --format and --key-separator"
+        )
+    if output.exists():
+        arguments.refuse("--output", f"{str(output)!r} exists; choose another name, or delete it")
+
+
+def _printer(form: Format, key_separator: str | None) -> Write:
+    """Return a function that prints rows."""
+    from pyspark_log.cli.rows import json_rows, text_rows
+
+    separator = None if key_separator is None else os.fsencode(key_separator)
+
+    def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+        if form is Format.JSON:
+            lines = json_rows.encode(record, topic, partition, offset)
+        else:
+            lines = text_rows.encode(record, separator)
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
+
+    return write
+
+
+def _write_file(output: pathlib.Path, log: Log, reading: _Reading, rows_max: int | None) -> None:
+    from pyspark_log.cli.rows.row_files import open_rows
+
+    with open_rows(output) as write:
+        rows = reading.poll(log, write, rows_max)
+    typer.echo(f"wrote {counted(rows, 'row')} to {output}")
+
+
+class _Reading:
+    """The next offset of each partition, and where to end."""
+
+    def __init__(self, handle: TopicHandle, begins: dict[int, int], ends: dict[int, int] | None, rack: str) -> None:
+        """`ends` None: at the end of the log."""
+        self._handle = handle
+        self._next = begins
+        self._ends = ends
+        self._rack = rack
+
+    def poll(self, log: Log, write: Write, rows_max: int | None) -> int:
+        """Write new rows, at most `rows_max`, and return their number."""
+        from pyspark_log.read.fetch import BATCH_ROWS, fetch, newest_rows
+        from pyspark_log.read.planning import Range, find_again, split_of
+
+        rows = 0
+        name, state = self._handle.name, self._handle.journal.state
+        ends = self._ends or {number: state.partitions[number].high_watermark for number in self._next}
+        for number, begin in list(self._next.items()):
+            end = ends[number] if rows_max is None else min(ends[number], begin + rows_max - rows)
+            if end <= begin:
+                continue
+            split = split_of(self._handle, Range(name, number, begin, end), self._rack)
+            for offset, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
+                newest = newest_rows(split, batch)
+                for first in range(0, batch.num_rows, BATCH_ROWS):
+                    record = newest.slice(first, BATCH_ROWS)
+                    write(record, name, number, offset + first)
+                    self._next[number] = offset + first + record.num_rows
+            rows += end - begin
+        return rows
+
+
+def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
+    state = handle.journal.state
+    for number in wanted or ():
+        state.partition(number)  # raises if there is none
+    return sorted(set(wanted)) if wanted else list(range(len(state.partitions)))
+
+
+def _wait(seconds: float) -> None:
+    """Wait. Raise `BrokenPipeError` if the reader of stdout closes the pipe."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        time.sleep(seconds)
+        return
+    watch = select.poll()
+    watch.register(descriptor, 0)  # errors are always reported
+    if watch.poll(seconds * 1000):
+        raise BrokenPipeError

@@ -1,0 +1,175 @@
+"""`pyspark-log consume --group`: print the rows that a group has not read, and commit what was printed.
+
+As with kafka-console-consumer's `--group`, the command is a member of the group and shares the topic's partitions with
+the others; with `--partition` it is a simple consumer, which the group must have no members for. Offsets are committed
+after the rows were printed, at most a second later. So a row is printed again if the command is killed in between, and
+none is left out.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from pyspark_log.cli import output
+from pyspark_log.clients.consumer import Consumer
+from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
+from pyspark_log.clients.records import TopicPartition
+from pyspark_log_storage.errors import MemberError, RebalanceInProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark_log.cli.rows.row_files import Write
+    from pyspark_log.clients.records import ConsumerBatch
+
+COMMIT_SECONDS = 1.0
+POLL_MS = 100
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to print."""
+
+    topic: str
+    group: str
+    partitions: tuple[int, ...] | None
+    """Partitions to read as a simple consumer, or None: those that the group assigns."""
+    reset: Literal["earliest", "latest"]
+    """Where to begin a partition for which the group has committed no offset."""
+    rack: str
+    rows_max: int | None
+    ends: dict[int, int] | None
+    """Offsets at which to end, or None: never."""
+
+
+def consume_as_member(path: str, wanted: Wanted, write: Write, check_output: Callable[[], None]) -> None:
+    """Print rows, and commit those that were printed, until the end. Raises `LogError`.
+
+    `check_output` is called now and then, and raises an exception if nobody reads what is printed.
+    """
+    options = {"auto.offset.reset": wanted.reset, "client.id": "pyspark-log"}
+    if wanted.rack:
+        options["client.rack"] = wanted.rack
+    with Consumer(path, {**options, "group.id": wanted.group}) as consumer:
+        printed = _Printed(consumer, is_member=wanted.partitions is None)
+        if wanted.partitions is None:
+            consumer.subscribe([wanted.topic], listener=printed)
+        else:
+            consumer.assign([(wanted.topic, number) for number in wanted.partitions])
+        try:
+            _print_all(consumer, wanted, write, printed, check_output)
+        except KeyboardInterrupt:
+            printed.commit()
+            raise
+        except BaseException:
+            printed.clear()  # whoever reads the output may have missed them
+            raise
+        printed.commit()
+
+
+def _print_all(
+    consumer: Consumer, wanted: Wanted, write: Write, printed: _Printed, check_output: Callable[[], None]
+) -> None:
+    left = wanted.rows_max
+    while left != 0 and not (printed.is_assigned and _is_at_end(consumer, wanted)):
+        batches = consumer.poll_batches(POLL_MS)
+        for batch in batches:
+            rows = batch.rows.num_rows if left is None else min(batch.rows.num_rows, left)
+            _print(batch, rows, write, printed)
+            left = None if left is None else left - rows
+        if not batches:
+            printed.add_positions()
+        if not batches or printed.is_due:
+            printed.commit()
+        check_output()
+    if left != 0:
+        printed.add_positions()
+
+
+def _print(batch: ConsumerBatch, rows: int, write: Write, printed: _Printed) -> None:
+    from pyspark_log.read.fetch import BATCH_ROWS
+
+    key = TopicPartition(batch.topic, batch.partition)
+    printed.add(key, batch.offset)
+    for first in range(0, rows, BATCH_ROWS):
+        record = batch.rows.slice(first, min(BATCH_ROWS, rows - first))
+        write(record, batch.topic, batch.partition, batch.offset + first)
+        printed.add(key, batch.offset + first + record.num_rows)
+
+
+def _is_at_end(consumer: Consumer, wanted: Wanted) -> bool:
+    """Return whether everything that existed at the start was read. A member reads what it is assigned."""
+    ends = wanted.ends
+    if ends is None:
+        return False
+    return all(consumer.position(each) >= ends.get(each.partition, 0) for each in consumer.assignment())
+
+
+class _Printed(ConsumerRebalanceListener):
+    """What was printed and is not committed yet."""
+
+    def __init__(self, consumer: Consumer, *, is_member: bool) -> None:
+        self._consumer = consumer
+        self._is_member = is_member
+        self.is_assigned = not is_member
+        """Whether the consumer has what the group has assigned to it last. It may be nothing."""
+        self._next: dict[TopicPartition, int] = {}
+        self._begun: set[TopicPartition] = set()
+        """Partitions of which something is committed, or about to be."""
+        self._committed = monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last commit was so long ago that the next one is due."""
+        return monotonic() - self._committed >= COMMIT_SECONDS
+
+    def add(self, key: TopicPartition, offset: int) -> None:
+        """Note that the rows before `offset` were printed."""
+        self._next[key] = offset
+        self._begun.add(key)
+
+    def add_positions(self) -> None:
+        """Note where partitions without a returned row begin: the group continues there, whatever `--from` says."""
+        for key in self._consumer.assignment() - self._begun:
+            self.add(key, self._consumer.position(key))
+
+    def commit(self) -> None:
+        """Commit what was printed. A member that was removed says on stderr what is printed again."""
+        self._committed = monotonic()
+        if not self._next:
+            return
+        try:
+            self._consumer.commit(self._next)
+        except RebalanceInProgress:
+            return  # the next commit has these rows too
+        except MemberError as error:
+            if not self._is_member:
+                raise
+            output.print_error(f"{error.message}; rows that were printed since the last commit will be printed again")
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was printed: it is printed again."""
+        self._next = {}
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """Note that the group has assigned partitions."""
+        self.is_assigned = True
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """Commit what was printed of partitions that another member gets."""
+        self.is_assigned = False
+        self.commit()
+        self._forget(revoked)
+
+    def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        """Forget what was printed of partitions that another member may have: it prints those rows again."""
+        self.is_assigned = False
+        self._forget(lost)
+
+    def _forget(self, gone: Iterable[TopicPartition]) -> None:
+        for key in gone:
+            self._next.pop(key, None)
+            self._begun.discard(key)

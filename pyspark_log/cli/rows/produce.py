@@ -1,0 +1,217 @@
+"""`pyspark-log produce`: write the lines of a file, a pipe or a terminal to a topic.
+
+Each batch is one journal entry, so readers see all of it or nothing. A batch ends when it is full, when the input ends,
+or when its first row has waited for --linger-ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.arguments import Format
+from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
+from pyspark_log.opening import open_log
+from pyspark_log_coordinator.model import settings
+from pyspark_log_storage.errors import LogError, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from pyspark_log.cli.rows.batches import Batches
+    from pyspark_log.cli.rows.lines import Lines
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log produce flights events.txt
+  pyspark-log produce flights --key-separator : < events.txt
+  pyspark-log produce flights --format json < events.jsonl
+  tail -F app.log | pyspark-log produce logs --create
+
+\b
+A JSON line is an object; only "value" is required:
+  {"value": "v", "key": "k", "headers": [{"key": "h", "value": "w"}],
+   "partition": 0, "timestamp": 1700000000000}
+Values and keys are strings, null (a null value is a tombstone), binary data
+such as {"base64": "/w=="}, or any other JSON, which is stored as its text.
+The fields "topic" and "offset", which consume prints, are ignored.
+"""
+LINE_BYTES_PER_ROW_BYTE = 8
+"""JSON may encode a byte as six (`\\u0000`); the rest is for field names and blanks."""
+LINE_BYTES_BESIDE_ROW = 1024 * 1024
+BATCH_BYTES = 64 * 1024 * 1024
+"""Maximum size of a batch, whose rows stay in memory until they are written."""
+INTERRUPTED = 130
+
+
+def produce(  # noqa: PLR0913  # one for each option of the command
+    *,
+    topic: arguments.Topic,
+    path: arguments.Path,
+    file: Annotated[
+        pathlib.Path | None,
+        typer.Argument(metavar="FILE", help="File to read; - is stdin (default: stdin).", show_default=False),
+    ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="Format of a line: text is a value, json is an object (see below).")
+    ] = Format.TEXT,
+    key_separator: arguments.KeySeparator = None,
+    acks: Annotated[str, typer.Option(metavar="all|1|0", help="Replicas that must have a batch, as in Kafka.")] = "all",
+    compression: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|lz4|zstd", help="Compression of the rows (default: as set for the topic).", show_default=False
+        ),
+    ] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows in a batch.")] = 100_000,
+    linger_ms: Annotated[
+        int,
+        typer.Option(min=0, metavar="MS", help="How long rows of a pipe or terminal wait for more, in milliseconds."),
+    ] = 1000,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Setting for retries of a write: retries, retry.backoff.ms or delivery.timeout.ms (default: "
+            f"{settings.DELIVERY_TIMEOUT_MS.default}); can be repeated.",
+        ),
+    ] = None,
+    create: Annotated[
+        bool,
+        typer.Option("--create", help="Create the topic, with one partition, if it does not exist; no cluster."),
+    ] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Write lines to a topic.
+
+    Lines are written in batches. Readers see all rows of a batch or none.
+    """
+    arguments.check_key_separator(key_separator, form)
+
+    from pyspark_log.cli.rows import json_rows, text_rows
+    from pyspark_log.cli.rows.batches import Batches
+    from pyspark_log.cli.rows.lines import Lines
+    from pyspark_log.options import sink_table
+    from pyspark_log.options.produce import parse_produce
+    from pyspark_log_coordinator.environment import real_environment
+    from pyspark_log_coordinator.retry import retry
+    from pyspark_log_storage.names import check_topic
+
+    durability = arguments.read_as(sink_table.ACKS, acks, "--acks")
+    codec = (
+        None if compression is None else arguments.read_as(sink_table.COMPRESSION_TYPE, compression, "--compression")
+    )
+
+    policy = parse_produce(arguments.settings(config, "delivery.timeout.ms=60000"))
+
+    def open_topic() -> tuple[Log, TopicHandle]:
+        log = open_log(path)
+        return log, log.ensure_topic(topic, settings.NUM_PARTITIONS.default) if create else log.topic(topic)
+
+    def decode(lines: list[bytes], first_line: int) -> Any:
+        if form is Format.JSON:
+            return json_rows.decode(lines, first_line)
+        return text_rows.decode(lines, first_line, None if key_separator is None else os.fsencode(key_separator))
+
+    check_topic(topic)
+    with _opened(file) as stream:
+        log, handle = retry(real_environment(), policy, open_topic)
+        batches = Batches(log, handle, decode, acks=durability, compression=codec, policy=policy)
+        row_bytes_max = handle.journal.state.config.max_message_bytes
+        lines = Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
+        try:
+            with contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size) as advance:
+                interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, advance)
+        except LogError as error:
+            raise LogError(_with_lines_written(error, batches.lines_written)) from error
+        except KeyboardInterrupt:
+            interrupted = True
+            output.print_error(
+                f"interrupted during a write: {_lines_written(batches.lines_written)}, except that the last batch may "
+                "have been written"
+            )
+        finally:
+            batches.discard()  # of an error
+    _print_written(topic, batches, json=json)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _opened(file: pathlib.Path | None) -> Iterator[BinaryIO]:
+    if file is not None and str(file) != "-":
+        with file.open("rb") as stream:
+            yield stream
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        typer.echo("type one row per line; end with Ctrl-D", err=True)
+    yield sys.stdin.buffer
+
+
+def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, advance: Callable[[int], object]) -> bool:
+    """Write all lines. Return whether an interrupt ended the input; lines read before it are written."""
+    deadline = None
+    bytes_shown = 0
+    while True:
+        try:
+            arrived = lines.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except KeyboardInterrupt:
+            batches.end()
+            return True
+        if arrived is None:
+            batches.end()
+            return False
+        while arrived:
+            room = rows_max - batches.lines_pending
+            batches.add(arrived[:room])
+            arrived = arrived[room:]
+            if batches.lines_pending == rows_max or batches.bytes_pending >= BATCH_BYTES:
+                batches.end()
+        advance(lines.bytes_read - bytes_shown)
+        bytes_shown = lines.bytes_read
+        if batches.lines_pending == 0:
+            deadline = None
+        elif deadline is None:
+            deadline = time.monotonic() + linger
+        if deadline is not None and lines.size is None and time.monotonic() >= deadline:
+            batches.end()
+            deadline = None
+
+
+def _with_lines_written(error: LogError, lines_written: int) -> str:
+    if isinstance(error, OutcomeUnknown):
+        return error.message if lines_written == 0 else f"{error.message}; {_lines(lines_written)} written"
+    return f"{error.message}; {_lines_written(lines_written)}"
+
+
+def _lines_written(count: int) -> str:
+    return f"{_lines(count)} written, later lines were not" if count > 0 else "nothing was written"
+
+
+def _lines(count: int) -> str:
+    return "line 1 was" if count == 1 else f"lines 1 to {count} were"
+
+
+def _print_written(topic: str, batches: Batches, *, json: bool) -> None:
+    import msgspec
+
+    written = sorted(batches.written.items())
+    rows = sum(each.rows for _, each in written)
+    if json:
+        partitions = [{"partition": partition, **msgspec.structs.asdict(each)} for partition, each in written]
+        output.print_json({"topic": topic, "rows": rows, "partitions": partitions})
+        return
+    typer.echo(f"wrote {counted(rows, 'row')} to topic {topic}")
+    if written:
+        output.print_table(
+            ("partition", "rows", "first offset", "last offset"),
+            [(partition, each.rows, each.first_offset, each.last_offset) for partition, each in written],
+        )

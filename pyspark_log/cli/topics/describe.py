@@ -1,0 +1,238 @@
+"""`pyspark-log topics describe`: the settings, leaders and replicas of topics, or only the partitions in trouble."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.cli.topics.topics import NO_TOPICS
+from pyspark_log.opening import open_log
+from pyspark_log_storage.errors import UnknownTopic
+
+if TYPE_CHECKING:
+    from pyspark_log.read.partition_health import Trouble
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log topics describe
+  pyspark-log topics describe flights --all-configs
+  pyspark-log topics describe --under-replicated-partitions
+"""
+_COLUMNS = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
+
+
+def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
+    path: arguments.Path,
+    topics: arguments.Topics = None,
+    all_configs: Annotated[bool, typer.Option("--all-configs", help="Also show settings with default values.")] = False,
+    under_replicated: Annotated[
+        bool,
+        typer.Option("--under-replicated-partitions", help="Show only partitions with out-of-sync replicas."),
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Show only partitions without a leader.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions", help="Show only partitions with fewer than min.insync.replicas in sync."
+        ),
+    ] = False,
+    at_min_isr: Annotated[
+        bool,
+        typer.Option("--at-min-isr-partitions", help="Show only partitions with exactly min.insync.replicas in sync."),
+    ] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Show the settings and partitions of topics.
+
+    LEO (log end offset) is the offset of the next row to be written; HW (high watermark) is that of the next row that
+    readers will see.
+    """
+    from pyspark_log.read.partition_health import Trouble
+
+    wanted = {
+        Trouble.UNDER_REPLICATED: under_replicated,
+        Trouble.UNAVAILABLE: unavailable,
+        Trouble.UNDER_MIN_ISR: under_min_isr,
+        Trouble.AT_MIN_ISR: at_min_isr,
+    }
+    kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
+    if len(kinds) > 1:
+        arguments.refuse("--under-replicated-partitions, ..., --at-min-isr-partitions", "give only one of these")
+
+    log = open_log(path)
+    described = [(each, _document(each)) for each in _handles(log, topics)]
+    if kinds:
+        _print_troubled(described, kinds[0], json=json)
+        return
+    if json:
+        output.print_json(*(document for _, document in described))
+    elif not described:
+        typer.echo(NO_TOPICS)
+    for number, (handle, document) in enumerate([] if json else described):
+        if number:
+            typer.echo()
+        _print(handle, document, all_configs=all_configs)
+
+
+def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
+    handles = []
+    for name in topics or sorted(log.topics()):
+        try:
+            handles.append(log.topic(name))
+        except UnknownTopic:
+            if topics:
+                raise
+            # otherwise it was deleted after the names were listed
+    return handles
+
+
+def _document(handle: TopicHandle) -> dict[str, Any]:
+    from pyspark_log_coordinator.model import topic_config
+
+    state = handle.journal.state
+    return {
+        "topic": handle.name,
+        "id": handle.topic_id,
+        "journal_entry": handle.journal.number,
+        "config": topic_config.show(state.config),
+        **_schema(handle),
+        "partitions": [_partition(number, each) for number, each in enumerate(state.partitions)],
+    }
+
+
+def _schema(handle: TopicHandle) -> dict[str, Any]:
+    """Return the newest columns of a typed topic, and how many schemas it has had; nothing for a topic of records."""
+    from pyspark_log_storage.columns import column_types, schema
+
+    found = handle.schemas
+    if not schema.is_typed(found[-1]):
+        return {}
+    return {"schema": column_types.ddl(schema.columns_of(found[-1])), "schemas": len(found)}
+
+
+def _partition(number: int, partition: Partition) -> dict[str, Any]:
+    from pyspark_log_coordinator.segments.roll_plan import parquet_end
+
+    return {
+        "partition": number,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "adding": partition.adding,
+        "removing": partition.removing,
+        "log_start": partition.log_start,
+        "log_end": partition.log_end,
+        "high_watermark": partition.high_watermark,
+        "rows": partition.high_watermark - partition.log_start,
+        "table_end": parquet_end(partition),
+        "log_end_offsets": partition.log_end_offsets,
+    }
+
+
+def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: Trouble, *, json: bool) -> None:
+    """Print the partitions in trouble of a kind."""
+    from pyspark_log.read.partition_health import troubles
+
+    rows: list[tuple[Any, ...]] = []
+    for handle, document in described:
+        state = handle.journal.state
+        matches = [kind in troubles(each, state.config) for each in state.partitions]
+        found = [each for each in document["partitions"] if matches[each["partition"]]]
+        rows += [(handle.name, *_row(each), _offsets(each["log_end_offsets"])) for each in found]
+        if json and found:
+            output.print_json(document | {"partitions": found})
+    if json:
+        return
+    if rows:
+        output.print_table(("topic", *_COLUMNS, "LEO of each"), rows)
+    else:
+        typer.echo(f"no partition is {kind.value}")
+
+
+def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
+    from pyspark_log_coordinator.model import topic_config
+
+    settings = topic_config.words(handle.journal.state.config)
+    defaults = topic_config.words(topic_config.TopicConfig())
+    changed = [f"{name}={value}" for name, value in settings.items() if value != defaults[name]]
+    typer.echo(f"topic          {handle.name}")
+    typer.echo(f"id             {handle.topic_id}")
+    typer.echo(f"journal entry  {handle.journal.number:,}")
+    if "schema" in document:
+        typer.echo(f"schema         {document['schema']}")
+    if all_configs:
+        typer.echo()
+        rows = [(name, value, defaults[name]) for name, value in settings.items()]
+        output.print_table(("config", "value", "default"), rows)
+    else:
+        typer.echo(f"config         {', '.join(changed) or 'all default'}")
+    for number, line in enumerate(_table(handle.journal.state)):
+        typer.echo(f"{'' if number else 'table':15}{line}")
+    typer.echo()
+    _print_partitions(document["partitions"])
+
+
+def _table(state: Topic) -> list[str]:
+    """Return how many of the topic's rows other engines find in its table, and why not more."""
+    from pyspark_log_coordinator.model.topic_config import UNLIMITED
+    from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, parquet_end
+
+    ends = [parquet_end(each) for each in state.partitions]
+    found = sum(end - each.log_start for end, each in zip(ends, state.partitions, strict=True))
+    total = sum(each.high_watermark - each.log_start for each in state.partitions)
+    is_parquet = state.config.segment_format == "parquet"
+    if not is_parquet and not found:
+        return []
+    lines = [f"{found:,} of {counted(total, 'row')}"]
+    if found == total:
+        return lines
+    if not is_parquet:
+        return [*lines, "segment.format is log; with segment.format=parquet pyspark-log maintain adds the others"]
+    for number, (end, each) in enumerate(zip(ends, state.partitions, strict=True)):
+        if any(one.level >= KEPT_LEVEL for one in each.segments_between(end, end + 1)):
+            lines.append(f"partition {number} ends at offset {end}: a later row is too large for Parquet")
+        elif each.staged:
+            lines.append(f"partition {number} ends at offset {end}: not all in-sync replicas have the next segment yet")
+    lag = state.config.parquet_max_lag_ms
+    if lag == UNLIMITED:
+        return [*lines, "parquet.max.lag.ms is -1: newer rows wait for more, or for pyspark-log maintain --now"]
+    by = "pyspark-log maintain and pyspark-log node run add newer rows when they are"
+    return [*lines, f"{by} {lag / 1000:,.0f} s old (parquet.max.lag.ms), pyspark-log maintain --now at once"]
+
+
+def _print_partitions(partitions: list[dict[str, Any]]) -> None:
+    rows = [_row(each) for each in partitions]
+    columns: tuple[str, ...] = _COLUMNS
+    if any(len(each["replicas"]) > 1 for each in partitions):
+        columns = (*columns, "LEO of each")
+        rows = [(*row, _offsets(each["log_end_offsets"])) for row, each in zip(rows, partitions, strict=True)]
+    sums = {"partition": "total", "rows": sum(each["rows"] for each in partitions)}
+    totals = [sums.get(column, "") for column in columns]
+    output.print_table(columns, rows, totals if len(rows) > 1 else None)
+
+
+def _row(each: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        each["partition"],
+        each["leader"] if each["leader"] is not None else "none",
+        each["leader_epoch"],
+        ", ".join(each["replicas"]),
+        ", ".join(each["isr"]),
+        each["log_start"],
+        each["log_end"],
+        each["high_watermark"],
+        each["rows"],
+    )
+
+
+def _offsets(by_node: dict[str, int]) -> str:
+    return ", ".join(f"{node}={offset:,}" for node, offset in by_node.items())

@@ -1,0 +1,156 @@
+"""`pyspark-log topics elect-leaders`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.opening import open_log
+from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.replication.row_loss import RowsLost
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log topics elect-leaders
+  pyspark-log topics elect-leaders flights --unclean
+"""
+
+
+def elect_leaders(
+    path: arguments.Path,
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name of a topic (default: all).")] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean", help="Elect an out-of-sync replica for leaderless partitions; rows it lacks are lost."
+        ),
+    ] = False,
+    timeout_ms: Annotated[
+        int,
+        typer.Option("--broker-session-timeout-ms", min=0, metavar="MS", help=BROKER_SESSION_TIMEOUT_MS.meaning),
+    ] = BROKER_SESSION_TIMEOUT_MS.default,
+    yes: arguments.Yes = False,
+    json: arguments.Json = False,
+) -> None:
+    """Elect the preferred leaders of partitions.
+
+    The preferred leader is the first replica of a partition. It is elected if it is in sync.
+
+    With --unclean, elect a leader for each partition that has lost all in-sync replicas: the remaining replica with the
+    most rows, even if its disk was restored from a backup.
+
+    The exit code is 1 if a leader could not be elected.
+    """
+    log = open_log(path)
+    handles = [log.topic(each) for each in ([name] if name is not None else sorted(log.topics()))]
+    if unclean:
+        documents = [one for handle in handles for one in _unclean(handle, timeout_ms, yes=yes)]
+    else:
+        documents = [one for handle in handles for one in _preferred(handle)]
+    if json:
+        output.print_json(*documents)
+    else:
+        for each in documents:
+            typer.echo(_sentence(each, unclean=unclean))
+        if not documents:
+            typer.echo("no partition is without a leader" if unclean else "all partitions have their preferred leaders")
+    if not_elected := sum(each["not_elected"] is not None for each in documents):
+        what = "a leader" if unclean else "the preferred leader"
+        output.print_error(f"{counted(not_elected, 'partition')} still without {what}")
+        raise typer.Exit(1)
+
+
+def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
+    """Return a document for each partition whose leader was not the preferred one."""
+    from pyspark_log_coordinator.replication.election import ElectPreferred
+    from pyspark_log_coordinator.sync.replica_probe import live
+
+    before = handle.refresh().partitions
+    able = live(handle)
+    after = handle.submit(ElectPreferred(able)).state
+    reachable = {holder.node for holder in able}
+    found = []
+    for number, (old, new) in enumerate(zip(before, after.partitions, strict=False)):
+        preferred = new.replicas[0]
+        if old.leader == preferred and new.leader == preferred:
+            continue
+        why = None
+        if new.leader == preferred:
+            pass
+        elif preferred in after.fenced:
+            why = "it is fenced"
+        elif preferred not in reachable:
+            why = "it is unreachable"
+        else:
+            why = "no replica in the ISR is available" if new.leader is None else "it is not in sync"
+        found.append(_document(handle, number, new.leader, preferred, why))
+    return found
+
+
+def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
+    """Return a document for each partition that had no leader."""
+    from pyspark_log_coordinator.replication.election import LeaderElected
+    from pyspark_log_coordinator.sync import unclean_election
+
+    unreachable = unclean_election.find_unreachable(handle, timeout_ms)
+    state = handle.journal.state
+    leaderless = unclean_election.partitions(state)
+    if not leaderless:
+        return []
+    command = unclean_election.election_of(handle, unreachable)
+    expected = unclean_election.would_lose(state, command)
+    for number, rows in expected.items():
+        where = f"topic {handle.name}, partition {number}"
+        typer.echo(f"{where}: {_rows(rows.start, rows.end)} would be lost", err=True)
+    total = counted(sum(rows.end - rows.start for rows in expected.values()), "row")
+    arguments.confirm(
+        f"elect out-of-sync leaders for topic {handle.name} and lose {total}?",
+        otherwise="no leader was elected",
+        yes=yes or not expected,
+    )
+    events = handle.submit(command).events
+    leaders = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
+    lost = unclean_election.lost(events)
+    found = []
+    for number in leaderless:
+        leader = leaders.get(number)
+        why = None if leader is not None else unclean_election.why_leaderless(handle, command, number)
+        found.append(_document(handle, number, leader, state.partitions[number].replicas[0], why, lost.get(number)))
+    return found
+
+
+def _document(
+    handle: TopicHandle, number: int, leader: str | None, preferred: str, why: str | None, lost: RowsLost | None = None
+) -> dict[str, Any]:
+    return {
+        "topic": handle.name,
+        "partition": number,
+        "leader": leader,
+        "rows_lost": 0 if lost is None else lost.end - lost.start,
+        "first_lost_offset": None if lost is None else lost.start,
+        "preferred": preferred,
+        "not_elected": why,
+    }
+
+
+def _sentence(each: dict[str, Any], *, unclean: bool) -> str:
+    where = f"topic {each['topic']}, partition {each['partition']}:"
+    why, leader = each["not_elected"], each["leader"]
+    if why is None:
+        first, rows = each["first_lost_offset"], each["rows_lost"]
+        lost = f"; {_rows(first, first + rows)} lost" if rows else ""
+        return f"{where} node {leader} is now the leader{lost}"
+    if unclean:
+        return f"{where} no leader was elected: {why}"
+    now = "no leader" if leader is None else f"the leader is node {leader}"
+    return f"{where} {now}; preferred leader {each['preferred']} was not elected: {why}"
+
+
+def _rows(start: int, end: int) -> str:
+    return f"{counted(end - start, 'row')} (offsets {start} to {end - 1})"

@@ -1,0 +1,175 @@
+"""`pyspark-log topics reassign`: move the replicas of a topic to other nodes, or change their number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.cli.progress import bar
+from pyspark_log.opening import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark_log_coordinator.cluster.placement import Placement
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
+
+EXAMPLES = """\b
+Examples:
+  pyspark-log topics reassign flights --to-nodes 3,4,5 --dry-run
+  pyspark-log topics reassign flights --to-nodes 3,4,5 --throttle 50000000
+  pyspark-log topics reassign flights --replication-factor 2
+  pyspark-log topics reassign flights --replica-assignment 0:1,1:2
+  pyspark-log topics reassign flights --cancel
+"""
+
+
+def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
+    name: arguments.Topic,
+    path: arguments.Path,
+    replica_assignment: arguments.ReplicaAssignment = None,
+    to_nodes: Annotated[
+        str | None, typer.Option(metavar="NODE,NODE", help="Spread all partitions evenly over exactly these nodes.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of replicas of each partition.")
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the current reassignment and return to the previous nodes.")
+    ] = False,
+    throttle: arguments.Throttle = None,
+    dry_run: arguments.DryRun = False,
+    json: arguments.Json = False,
+) -> None:
+    """Move the partitions of a topic to other nodes.
+
+    Writers and readers continue meanwhile. As few replicas as possible are moved, and old replicas are removed only
+    when all new ones are in sync. The command copies the data and ends when the reassignment is complete. To continue
+    an interrupted reassignment, run the command again, with the same options or none.
+    """
+    chosen = [replica_assignment is not None, to_nodes is not None or replication_factor is not None, cancel]
+    if sum(chosen) > 1:
+        arguments.refuse("--replica-assignment, --to-nodes or --replication-factor, --cancel", "give only one of these")
+
+    log = open_log(path)
+    handle = log.topic(name)
+    wanted = _wanted(handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
+    if dry_run:
+        show_plan([(handle, wanted)], json=json)
+        return
+    from pyspark_log_coordinator.sync import reassigner
+
+    moves = reassigner.begin(handle, wanted)
+    if cancel:
+        nothing_begun = "no reassignment to cancel; nothing was changed"
+    elif any(chosen):
+        nothing_begun = "all replicas are already on these nodes; nothing was changed"
+    else:
+        nothing_begun = (
+            "no reassignment to continue; begin one with --to-nodes, --replication-factor or --replica-assignment"
+        )
+    has_begun = bool(moves or reassigner.reassigning_partitions(handle.refresh()))
+    done = carry_out(handle, throttle)
+    output.show(
+        document(name, moves)
+        | {"objects": done.objects, "bytes": done.bytes, "unfinished": done.unfinished, "failures": done.failures},
+        *(_sentences(name, moves, done, cancelled=cancel) if has_begun else [f"topic {name}: {nothing_begun}"]),
+        json=json,
+    )
+    check_complete(name, done)
+
+
+def _wanted(
+    handle: TopicHandle,
+    replica_assignment: str | None,
+    to_nodes: str | None,
+    replication_factor: int | None,
+    *,
+    cancel: bool,
+) -> Placement:
+    from pyspark_log_coordinator.sync import reassigner
+
+    state = handle.journal.state
+    assignment = arguments.replica_assignment(replica_assignment)
+    if assignment is not None:
+        return assignment
+    if to_nodes is not None:
+        nodes = [node.strip() for node in to_nodes.split(",")]
+        if not all(nodes) or len(set(nodes)) != len(nodes):
+            arguments.refuse("--to-nodes", f"{to_nodes!r} is not a list of different nodes, such as 3,4,5")
+        return reassigner.placement_on(handle, nodes, replication_factor)
+    if replication_factor is not None:
+        return reassigner.placement_with_factor(handle, replication_factor)
+    return reassigner.original_placement(state) if cancel else reassigner.target_placement(state)
+
+
+def carry_out(handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
+    """Copy until the topic's reassignments are complete, with a progress bar on a terminal."""
+    from pyspark_log_coordinator.sync import reassigner
+    from pyspark_log_coordinator.sync.throttle import Throttle
+
+    wait = bool if throttle is None else Throttle(handle.log.environment, throttle)
+    with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle), wait) as advance:
+        return reassigner.run(handle, advance)
+
+
+def document(topic: str, moves: Iterable[PartitionMove]) -> dict[str, Any]:
+    """Return moves as JSON."""
+    fields = ("partition", "before", "after", "adding", "removing")
+    return {"topic": topic, "partitions": [{field: getattr(each, field) for field in fields} for each in moves]}
+
+
+def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> None:
+    """Print which partitions would move, and about how many bytes would be copied."""
+    from pyspark_log_coordinator.sync import reassigner
+
+    rows: list[tuple[Any, ...]] = []
+    for handle, assignment in wanted:
+        state = handle.journal.state
+        moves = reassigner.moves(state, assignment)
+        if json:
+            output.print_json(document(handle.name, moves) | {"bytes": reassigner.bytes_to_copy(state, moves)})
+        for each in moves:
+            before, after = ", ".join(each.before), ", ".join(each.after)
+            rows.append((handle.name, each.partition, before, after, reassigner.bytes_to_copy(state, [each])))
+    if json:
+        return
+    if not rows:
+        typer.echo("nothing would be moved")
+        return
+    totals = ("total", "", "", "", sum(row[-1] for row in rows))
+    columns = ("topic", "partition", "nodes", "new nodes", "bytes to copy")
+    output.print_table(columns, rows, totals if len(rows) > 1 else None)
+
+
+def check_complete(topic: str, done: ReassignmentProgress) -> None:
+    """If a reassignment is incomplete, print why, and end the program with exit code 1."""
+    if not done.unfinished:
+        return
+    for failure in done.failures:
+        output.print_error(f"topic {topic!r}: {failure}")
+    numbers = ", ".join(map(str, done.unfinished))
+    partitions = f"partition {numbers}" if len(done.unfinished) == 1 else f"partitions {numbers}"
+    output.print_error(
+        f"topic {topic!r}: the reassignment of {partitions} is incomplete; fix the errors above and continue "
+        f"with: pyspark-log topics reassign {topic}"
+    )
+    raise typer.Exit(1)
+
+
+def _sentences(
+    topic: str, moves: tuple[PartitionMove, ...], done: ReassignmentProgress, *, cancelled: bool
+) -> list[str]:
+    said = [
+        f"topic {topic}, partition {each.partition}: {', '.join(each.before)} -> {', '.join(each.after)}"
+        for each in moves
+    ]
+    if done.objects:
+        said.append(f"copied {counted(done.objects, 'file')}, {done.bytes:,} bytes")
+    if not done.unfinished:
+        said.append(f"the reassignment of topic {topic} is {'cancelled' if cancelled else 'complete'}")
+    return said

@@ -1,0 +1,226 @@
+"""`pyspark-log topics`: create, list, alter, delete."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import counted
+from pyspark_log.opening import open_log
+from pyspark_log_coordinator.model import settings
+from pyspark_log_storage.errors import InvalidRecord, TopicExists, UnknownTopic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
+    from pyspark_log_coordinator.log.log import Log
+
+NO_TOPICS = "no topics yet; create one with: pyspark-log topics create NAME"
+_CONFIG_EXAMPLE = "compression.type=zstd"
+
+app = typer.Typer(help="Create, list, describe, alter, reassign and delete topics.", no_args_is_help=True)
+
+
+@app.command(
+    epilog="\b\nExamples:\n  pyspark-log topics create flights --partitions 8 --replication-factor 3\n"
+    "  pyspark-log topics create flights --replica-assignment 0:1,1:2\n"
+    "  pyspark-log topics create flights --schema 'id BIGINT NOT NULL, carrier STRING'\n"
+    f"  pyspark-log topics create flights --if-not-exists \\\n    --config {_CONFIG_EXAMPLE}"
+)
+def create(  # noqa: PLR0913, PLR0917 -- the options of a command
+    name: arguments.Topic,
+    path: arguments.Path,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help=f"Number of partitions (default: {settings.NUM_PARTITIONS.default})."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help=f"Number of replicas of each partition (default: {settings.DEFAULT_REPLICATION_FACTOR.default}, or "
+            "the number of nodes if that is smaller).",
+        ),
+    ] = None,
+    replica_assignment: arguments.ReplicaAssignment = None,
+    config: arguments.Configs = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns of a typed topic: Spark's DDL, such as 'id BIGINT NOT NULL, name STRING', or the text of "
+            "df.schema.json() (default: the topic holds records, key and value).",
+            show_default=False,
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic already exists.")
+    ] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Create a topic.
+
+    If there is no cluster at the address, create it too.
+    """
+    given = arguments.settings(config, _CONFIG_EXAMPLE)
+    replicas = arguments.replica_assignment(replica_assignment)
+    if replicas is not None and (partitions is not None or replication_factor is not None):
+        arguments.refuse("--replica-assignment", "cannot be combined with --partitions or --replication-factor")
+
+    from pyspark_log_coordinator.model import topic_config
+    from pyspark_log_storage.names import check_topic
+
+    check_topic(name)
+    wanted = topic_config.parse(given)
+    columns = _columns(schema)
+    log = open_log(path, create=True)
+    try:
+        number = len(replicas) if replicas is not None else partitions or settings.NUM_PARTITIONS.default
+        handle = log.create_topic(
+            name, number, wanted, replication_factor=replication_factor, replicas=replicas, columns=columns
+        )
+        created = True
+        if columns is not None:
+            from pyspark_log_coordinator.commit.typed_topics import describe_on_nodes
+
+            describe_on_nodes(handle)
+    except TopicExists:
+        if not if_not_exists:
+            raise
+        handle, created = log.topic(name), False
+    found = handle.journal.state.partitions
+    factor = max(len(each.replicas) for each in found)
+    size = counted(len(found), "partition") + (f" and replication factor {factor}" if factor > 1 else "")
+    facts = {"partitions": len(found), "replication_factor": factor, "created": created}
+    output.show(
+        {"topic": name, "id": handle.topic_id} | facts,
+        f"created topic {name} with {size}"
+        if created
+        else f"topic {name} already exists with {size}; nothing was changed",
+        json=json,
+    )
+
+
+def _columns(schema: str | None) -> pa.Schema | None:
+    """Return the columns of a new topic. End the program if the text names none, or some that cannot be stored."""
+    if schema is None:
+        return None
+    from pyspark_log_storage.columns import column_ddl
+
+    try:
+        return column_ddl.parse(schema)
+    except InvalidRecord as error:
+        arguments.refuse("--schema", str(error))
+
+
+@app.command("list", epilog="\b\nExample:\n  pyspark-log topics list --path /data/log")
+def list_(path: arguments.Path, json: arguments.Json = False) -> None:
+    """List the topics."""
+    log = open_log(path)
+    topics = [(name, _partition_count(log, record), record) for name, record in sorted(log.topics().items())]
+    if json:
+        output.print_json(
+            *(
+                {"topic": name, "id": record.topic_id, "partitions": number, "created_ms": record.created_ms}
+                for name, number, record in topics
+            )
+        )
+    elif not topics:
+        typer.echo(NO_TOPICS)
+    else:
+        rows = [(name, number, _time(record.created_ms), record.topic_id) for name, number, record in topics]
+        output.print_table(("topic", "partitions", "created (UTC)", "id"), rows)
+
+
+def _partition_count(log: Log, record: TopicRecord) -> int:
+    """Return the number of partitions; the initial number if the topic's deletion was interrupted."""
+    try:
+        return len(log.topic(record.name).journal.state.partitions)
+    except UnknownTopic:
+        return len(record.assignments)
+
+
+@app.command(
+    epilog="\b\nExamples:\n  pyspark-log topics alter flights --config retention.ms=86400000\n"
+    "  pyspark-log topics alter flights --delete-config retention.ms"
+)
+def alter(
+    name: arguments.Topic,
+    path: arguments.Path,
+    config: arguments.Configs = None,
+    delete_config: arguments.DeleteConfigs = None,
+    json: arguments.Json = False,
+) -> None:
+    """Change the settings of a topic.
+
+    Changes apply to the next write or maintenance. Either all of them are made or none.
+    """
+    changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
+
+    from pyspark_log_coordinator.log.full_disks import with_reserves
+    from pyspark_log_coordinator.model import topic_config
+    from pyspark_log_coordinator.topic.machine import AlterConfig
+
+    changes |= topic_config.defaults(delete_config or ())
+    handle = open_log(path).topic(name)
+    before = handle.journal.state.config
+    after = with_reserves(handle.log, lambda: handle.submit(AlterConfig(changes))).state.config
+    old, new = topic_config.words(before), topic_config.words(after)
+    changed = [key for key in new if new[key] != old[key]]
+    shown = topic_config.show(after)
+    lines = [f"topic {name}: {key}={new[key]} (was {old[key]})" for key in changed]
+    output.show(
+        {"topic": name, "changed": {key: shown[key] for key in changed}},
+        *(lines or [f"topic {name} already has these settings; nothing was changed"]),
+        json=json,
+    )
+
+
+@app.command(epilog="\b\nExample:\n  pyspark-log topics delete flights --yes")
+def delete(
+    name: arguments.Topic,
+    path: arguments.Path,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist.")] = False,
+    yes: arguments.Yes = False,
+    json: arguments.Json = False,
+) -> None:
+    """Delete a topic and all its rows.
+
+    A topic created later with the same name shares nothing with it.
+    """
+    from pyspark_log_coordinator.log.full_disks import with_reserves
+
+    log = open_log(path)
+    rows, partitions = 0, 0
+    try:
+        state = log.topic(name).journal.state
+    except UnknownTopic:
+        if name not in log.topics():
+            if not if_exists:
+                raise
+            document = {"topic": name, "deleted": False, "partitions": 0, "rows": 0}
+            output.show(document, f"topic {name} does not exist; nothing was deleted", json=json)
+            return
+        # An interrupted deletion has ended the topic's journal but not removed its name.
+    else:
+        partitions, rows = len(state.partitions), sum(each.log_end - each.log_start for each in state.partitions)
+    size = f"{counted(rows, 'row')} in {counted(partitions, 'partition')}"
+    arguments.confirm(
+        f"delete topic {name} with {size}? This cannot be undone.", otherwise="nothing was deleted", yes=yes
+    )
+    with_reserves(log, lambda: log.delete_topic(name))
+    document = {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
+    output.show(document, f"deleted topic {name} with {size}", json=json)
+
+
+def _time(ms: int) -> str:
+    """Return a time for people. A writer's clock may be wrong, and Python has no year 10000."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms:,} ms since 1970"

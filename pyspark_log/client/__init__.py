@@ -1,1 +1,0 @@
-"""The client that needs no Spark: opens a cluster, reads and writes. Source, sink and command line use it."""

@@ -1,0 +1,196 @@
+"""Rows as they are written: the columns of Spark's Kafka sink, in the types that are stored.
+
+    column       type                                     if absent or null
+    value        binary or string (required column)       null: a tombstone
+    key          binary or string                         null
+    headers      array<struct<key: string, value: binary>>    none
+    topic        string                                   the option `topic` overrides it; a null is an error
+    partition    int                                      by key (see `partitioner`)
+    timestamp    timestamp                                the time of the write
+
+Other columns are ignored, as in Spark's Kafka sink.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.errors import InvalidRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COLUMN_TYPES: Mapping[str, tuple[str, ...]] = {
+    "value": ("binary", "string"),
+    "key": ("binary", "string"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+}
+"""The accepted types of each column, by Spark's names."""
+
+NULL_TOPIC = "a row has a null topic; set the option 'topic', or fill or filter the column 'topic' before the write"
+
+
+def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
+    """Raise `InvalidRecord` if a frame with these columns cannot be written.
+
+    `types` is the `simpleString` of each column's type. Extra columns are allowed.
+    """
+    if "value" not in types:
+        raise InvalidRecord(
+            f"the frame has no column 'value' (it has {', '.join(types) or 'none'}); give the payload this name, "
+            'for example with selectExpr("to_json(struct(*)) AS value")'
+        )
+    if topic_option is None and "topic" not in types:
+        raise InvalidRecord("no topic is given: set the option 'topic', or add a column 'topic' to the frame")
+    for column, accepted in COLUMN_TYPES.items():
+        found = types.get(column)
+        if found is None or (column == "topic" and topic_option is not None):
+            continue
+        if not any(found == kind or found.startswith(f"{kind} collate") for kind in accepted):
+            raise InvalidRecord(
+                f"column '{column}' has type {found}, expected {' or '.join(accepted)}; cast it before the write"
+            )
+
+
+class TypedSchema(msgspec.Struct, frozen=True):
+    """One of a typed topic's schemas: its number, and its stored bytes."""
+
+    schema_id: int
+    stored: bytes
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Rows ready to be stored, and the topics and partitions that they name.
+
+    `record` has the columns of `schema.RECORD`, and `headers` only if a row has any; or those of a typed topic. `topic`
+    is None if the option `topic` is set.
+    """
+
+    record: pa.RecordBatch
+    topic: pa.Array | None
+    partition: pa.Array | None
+    refused: pa.Array | None = None
+    """Why a row cannot be written, null for one that can; None if all can."""
+    typed: TypedSchema | None = None
+    """The schema of `record` in its typed topic; None for records."""
+    keys: pa.Array | None = None
+    """The bytes that choose the partitions of rows of a typed topic. Of records it is the column `key`."""
+    are_letters: bool = False
+    """Whether all of these records are refused, and say what rows of a typed topic said."""
+
+    def __post_init__(self) -> None:
+        """Check that no column is shorter than another: rows beyond its end would be lost."""
+        for name in ("topic", "partition", "refused", "keys"):
+            column = getattr(self, name)
+            assert column is None or len(column) == self.record.num_rows, f"the column {name} has {len(column)} rows"
+
+    def filter(self, chosen: pa.Array) -> Rows:
+        """Return the rows for which `chosen` is true."""
+        columns = (self.topic, self.partition, self.refused, self.keys)
+        topic, partition, refused, keys = (None if each is None else each.filter(chosen) for each in columns)
+        return Rows(self.record.filter(chosen), topic, partition, refused, self.typed, keys)
+
+    def hashed(self) -> pa.Array | None:
+        """Return the bytes that choose the rows' partitions; None if there are none."""
+        return self.record.column("key") if self.typed is None else self.keys
+
+
+def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_refused: bool = False) -> Rows:
+    """Return the rows of a batch from Spark. `now_us` is the timestamp of rows without one, in microseconds.
+
+    Raises `InvalidRecord` for a null topic, and for the key of a header that is not UTF-8; with `keeps_refused` such
+    rows are in `Rows.refused`, and U+FFFD stands for the wrong bytes of the key.
+    """
+    columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
+    arrays = [
+        _binary(columns.get("key"), batch.num_rows),
+        _binary(columns["value"], batch.num_rows),
+        timestamps_of(columns.get("timestamp"), batch.num_rows, now_us),
+    ]
+    headers = columns.get("headers")
+    record_schema = schema.RECORD
+    refused: dict[int, str] = {}
+    """By the number of the row."""
+    if headers is not None and headers.null_count < len(headers):
+        record_schema = schema.RECORD_WITH_HEADERS
+        headers = headers.cast(schema.HEADERS)
+        if (wrong := _key_error(headers)) is not None:
+            if not keeps_refused:
+                raise InvalidRecord(wrong)
+            found = _rows_not_utf8(headers)
+            headers = _repaired(headers, found)
+            refused |= dict.fromkeys(found, wrong)
+        arrays.append(headers)
+    topic = columns["topic"] if by_topic_column else None
+    if topic is not None and topic.null_count > 0:
+        if not keeps_refused:
+            raise InvalidRecord(NULL_TOPIC)
+        refused |= dict.fromkeys(np.flatnonzero(topic.is_null().to_numpy(zero_copy_only=False)).tolist(), NULL_TOPIC)
+    record = pa.RecordBatch.from_arrays(arrays, schema=record_schema)
+    return Rows(record, topic, columns.get("partition"), _column(refused, batch.num_rows) if refused else None)
+
+
+def _binary(column: pa.Array | None, rows: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(rows, pa.binary())
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def _key_error(headers: pa.Array) -> str | None:
+    """Return what is wrong if a header's key is not UTF-8. Spark's strings may hold any bytes; readers refuse these."""
+    try:
+        headers.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return (
+            f"the key of a header is not UTF-8 ({error}); encode it before the write, or put the bytes into its value"
+        )
+    return None
+
+
+def _rows_not_utf8(headers: pa.Array, first: int = 0) -> list[int]:
+    """Return the rows with a header whose key is not UTF-8, by bisection; the first row has number `first`."""
+    try:
+        headers.flatten().field("key").validate(full=True)
+    except pa.ArrowInvalid:
+        if len(headers) == 1:
+            return [first]
+        half = len(headers) // 2
+        return _rows_not_utf8(headers[:half], first) + _rows_not_utf8(headers[half:], first + half)
+    return []
+
+
+def _repaired(headers: pa.Array, rows: list[int]) -> pa.Array:
+    """Return the headers, in `rows` with keys that are UTF-8."""
+    entry = pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
+    wrong = headers.take(pa.array(rows)).cast(pa.list_(pa.field("element", entry)))
+    right = [
+        [each and {**each, "key": each["key"] and each["key"].decode(errors="replace")} for each in row]
+        for row in wrong.to_pylist()
+    ]
+    order = np.arange(len(headers))
+    order[rows] = np.arange(len(headers), len(headers) + len(rows))
+    return pa.concat_arrays([headers, pa.array(right, schema.HEADERS)]).take(pa.array(order))
+
+
+def _column(texts: Mapping[int, str], rows: int) -> pa.Array:
+    """Return the texts as a column, by their row; null in all others."""
+    places, order = np.fromiter(texts, np.int64), np.zeros(rows, np.int64)
+    order[places] = np.arange(1, len(places) + 1)
+    return pa.array([None, *texts.values()], pa.string()).take(pa.array(order))
+
+
+def timestamps_of(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:
+    """Return the times of rows: those of the column `timestamp`, and `now_us` (microseconds) without one."""
+    now = pa.scalar(now_us, schema.TIMESTAMP)
+    if column is None or pa.types.is_null(column.type):
+        return pa.repeat(now, rows)
+    column = column.cast(schema.TIMESTAMP)
+    return column.fill_null(now) if column.null_count else column

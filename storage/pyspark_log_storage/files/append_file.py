@@ -1,0 +1,109 @@
+"""An append file: the chunks that one writing task stores on a node for one topic, back to back.
+
+    <chunk> <chunk> <chunk> ...         of one or several partitions, in any order between partitions
+
+The file says nothing about partitions or offsets. The journal entry that sequences it does, and until then the file is
+invisible. A writing task writes one for each set of nodes that its partitions are written to: usually one in all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files.staged_chunk import StagedChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark_log_storage.stores.store import ObjectWriter, Readable
+
+
+class AppendFileWriter:
+    """Writes one append file."""
+
+    def __init__(self, writer: ObjectWriter) -> None:
+        """`writer` writes the file to one store, or to several (`FanOutWriter`)."""
+        self._writer = writer
+        self._position = 0
+        self.chunks: list[StagedChunk] = []
+
+    def append(self, partition: int, batch: pa.RecordBatch, schema_id: int, compression: str) -> None:
+        """Append the rows of `batch` as one chunk. Raises `StoreError`, `InvalidRecord`."""
+        header, pieces = chunk.encode_in_pieces(batch, schema_id, compression)
+        self._writer.write(*pieces)
+        self.chunks.append(
+            StagedChunk(
+                partition,
+                self._position,
+                header.length,
+                header.rows,
+                header.min_timestamp,
+                header.max_timestamp,
+                schema_id,
+                header.crc,
+            )
+        )
+        self._position += header.length
+
+    def close(self) -> None:
+        """Publish the file."""
+        self._writer.close()
+
+    def discard(self) -> None:
+        """Remove the unfinished file."""
+        self._writer.discard()
+
+
+def read_chunk(
+    store: Readable,
+    key: str,
+    place: StagedChunk,
+    schemas: Sequence[pa.Schema],
+    name: str,
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatch:
+    """Return the rows of the chunk at `place`, with `columns` only these.
+
+    `name` names it in errors: topic, partition and offset. Raises what `read_bytes` raises.
+    """
+    header, data = read_bytes(store, key, place, name)
+    return chunk.decode(data, header, schemas, name, columns)
+
+
+def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:
+    """Return header and bytes of the chunk at `place`, checked.
+
+    Raises `ObjectMissing`, and `CorruptObject` if the bytes are damaged or are another intact chunk than the journal
+    entry recorded.
+    """
+    if place.position < 0 or not chunk.HEADER_BYTES <= place.length <= chunk.CHUNK_BYTES_MAX:
+        detail = f"the journal or an index names a chunk of {place.length} bytes at byte {place.position}: impossible"
+        raise CorruptObject(f"{name} ({store.url}/{key})", detail)
+    data = pa.py_buffer(store.read(key, place.position, place.length))
+    name = f"{name} ({store.url}/{key} at byte {place.position})"
+    if data.size < place.length:
+        raise CorruptObject(name, f"the file ends after {data.size} of the chunk's {place.length} bytes")
+    header = chunk.verify(data, name)
+    if header.crc != place.crc or header.rows != place.rows or header.schema_id != place.schema_id:
+        raise CorruptObject(name, "it is another chunk than the journal says")
+    return header, data
+
+
+def scan(store: Readable, key: str, start: int = 0) -> Iterator[tuple[int, chunk.Header, pa.Buffer]]:
+    """Yield position, header and bytes of every chunk from byte `start` on, each checked, from the file alone.
+
+    Holds one chunk in memory. Raises `CorruptObject` at the first damaged one, `NewerFormat`.
+    """
+    position, size = start, store.size(key)
+    while position < size:
+        name = f"{store.url}/{key} at byte {position}"
+        length = chunk.claimed_length(store.read(key, position, chunk.HEADER_BYTES), name)
+        if length > size - position:
+            raise CorruptObject(name, f"the file ends after {size - position} of the chunk's {length} bytes")
+        data = pa.py_buffer(store.read(key, position, length))
+        yield position, chunk.verify(data, name), data
+        position += length

@@ -1,0 +1,346 @@
+"""A chunk: consecutive rows of one partition, the immutable unit of append (Kafka's record batch).
+
+    offset  bytes  field (little-endian)
+    0       4      magic b"PLCK"
+    4       2      version, 1
+    6       2      zero
+    8       4      length of the whole chunk in bytes, a multiple of 64
+    12      4      length of the body
+    16      4      rows
+    20      4      schema id: the number of one of the topic's schemas
+    24      8      smallest timestamp, microseconds since 1970
+    32      8      largest timestamp
+    40      20     zero
+    60      4      CRC-32C of the 60 bytes before, the body and the padding
+    64      ...    body: one Arrow IPC record batch message, without schema, without dictionaries
+    ...     0-63   zero padding, so that the next chunk begins aligned
+
+A chunk contains no offsets and does not depend on its position: copying a chunk means copying its bytes. Arrow has no
+checksum, so every read checks the CRC before Arrow sees the body. A right CRC does not make the body safe to decode
+(`untrusted_batch`). Later versions must keep the positions of magic, version, length and CRC, so that a reader can
+distinguish a newer chunk from a damaged one.
+
+The decoded rows of a chunk take at most `decoded_bytes_max` of memory, so that a small file cannot fill a reader's
+memory. A writer stores rows without compression if they would exceed that.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
+from pyspark_log_storage.files import untrusted_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ALIGNMENT = 64
+HEADER_BYTES = 64
+CHUNK_BYTES = 8 * 1024 * 1024
+"""The size of a full chunk before compression: one read, and one batch for Spark."""
+CHUNK_ROWS_MAX = 2**31 - 1
+CHUNK_BYTES_MAX = 2**31 - 1
+DECODED_BYTES = 64 * 1024 * 1024
+"""Memory that the rows of any chunk may take."""
+DECODED_RATIO_MAX = 16
+"""Rows of a larger chunk may take this many times its stored length."""
+_HARMLESS_BYTES = DECODED_BYTES // 32_768
+"""A body of this size cannot take more than `DECODED_BYTES`: zstd decompresses 4 bytes to at most 128 KiB."""
+COMPRESSIONS = ("none", "lz4", "zstd")
+
+_MAGIC = b"PLCK"
+_VERSION = 1
+_PREFIX = struct.Struct("<Ii")  # of an IPC message: a mark, the length of its metadata with padding
+_END_OF_STREAM_BYTES = 8
+_FIELDS = struct.Struct("<4sHHIIIIqq20x")
+_CRC = struct.Struct("<I")
+_ARROW_ERRORS = (OSError, StopIteration, ValueError, IndexError, OverflowError, MemoryError)
+"""Errors that Arrow raises for damaged bytes, besides its own exceptions."""
+_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+_SMALL_BODY_BYTES = 32 * 1024
+"""Up to this size it is faster to copy the body than to read from two buffers: twice as fast for a few rows."""
+_FEW_ROWS = 256
+"""Up to this number it is faster to copy the rows than to take Arrow's buffers one by one."""
+assert _FIELDS.size + _CRC.size == HEADER_BYTES
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The first 64 bytes of a chunk. Lengths in bytes, timestamps in microseconds since 1970."""
+
+    length: int
+    body_length: int
+    rows: int
+    schema_id: int
+    min_timestamp: int
+    max_timestamp: int
+    crc: int
+
+
+def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, bytes]:
+    """Return the header and the bytes of the chunk of `batch`; see `encode_in_pieces`."""
+    header, pieces = encode_in_pieces(batch, schema_id, compression)
+    return header, b"".join(pieces)
+
+
+def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, Sequence[bytes]]:
+    """Return the header and the bytes, in pieces, of the chunk of `batch`, which has at least one row.
+
+    Pieces are bytes or Arrow's buffers; large ones are not copied. `compression` is one of `COMPRESSIONS`. The column
+    `timestamp` has no nulls. Raises `InvalidRecord` if the rows do not fit into one chunk.
+    """
+    assert batch.num_rows > 0
+    body = _serialize(batch, compression)
+    body_length = sum(map(len, body))
+    if compression != "none" and _takes_too_much(batch, body_length):
+        body = _serialize(batch, "none")
+        body_length = sum(map(len, body))
+    length = -(-(HEADER_BYTES + body_length) // ALIGNMENT) * ALIGNMENT
+    if length > CHUNK_BYTES_MAX:
+        raise InvalidRecord(
+            f"{batch.num_rows} rows take {length} bytes, but a chunk holds at most {CHUNK_BYTES_MAX}; "
+            "write fewer or smaller rows at once"
+        )
+    timestamps = np.asarray(batch.column("timestamp").view(pa.int64()))
+    low, high = int(timestamps.min()), int(timestamps.max())
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, body_length, batch.num_rows, schema_id, low, high)
+    padding = bytes(length - HEADER_BYTES - body_length)
+    crc = _checksum(fields, *body, padding)
+    header = Header(length, body_length, batch.num_rows, schema_id, low, high, crc)
+    return header, (fields, _CRC.pack(crc), *body, padding)
+
+
+def _takes_too_much(batch: pa.RecordBatch, length: int) -> bool:
+    """Return whether rows that were compressed to `length` bytes take more than half of what a reader allows.
+
+    Half, because writer and reader measure a little differently.
+    """
+    enough = DECODED_BYTES // 2
+    if batch.get_total_buffer_size() <= enough:  # fast; too high for a slice
+        return False
+    return int(batch.nbytes) > max(enough, DECODED_RATIO_MAX // 2 * length)
+
+
+def claimed_length(data: bytes, name: str) -> int:
+    """Return the length of the chunk according to the header in `data`, which `verify` has not checked.
+
+    Raises `CorruptObject`, with the chunk's `name`, if `data` is not the header of a chunk.
+    """
+    if len(data) < HEADER_BYTES:
+        raise CorruptObject(name, f"it ends after {len(data)} bytes, inside the header of a chunk")
+    magic, _, _, length, *_ = _FIELDS.unpack_from(data)
+    if magic != _MAGIC:
+        raise CorruptObject(name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
+    if length > CHUNK_BYTES_MAX:
+        raise CorruptObject(name, f"its header says that it has {length} bytes; the maximum is {CHUNK_BYTES_MAX}")
+    return max(int(length), HEADER_BYTES)
+
+
+def verify(data: pa.Buffer, name: str) -> Header:
+    """Check the CRC of the chunk `data` and return its header.
+
+    Raises `CorruptObject` if any bit was changed or bytes were cut or added, and `NewerFormat` for an intact chunk of a
+    higher version.
+    """
+    head = data[:HEADER_BYTES].to_pybytes()
+    length = claimed_length(head, name)
+    (crc,) = _CRC.unpack_from(head, _FIELDS.size)
+    if crc != _checksum(head[: _FIELDS.size], data[HEADER_BYTES:]):
+        raise CorruptObject(name, "its checksum does not match its bytes")
+    _, version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
+    if length != data.size:
+        raise CorruptObject(name, f"it is {length} bytes long, but {data.size} were read")
+    if version > _VERSION:
+        raise NewerFormat(name, f"chunk format {version}, this version reads up to {_VERSION}")
+    return _possible(Header(length, body_length, rows, schema_id, low, high, crc), name)
+
+
+def _possible(header: Header, name: str) -> Header:
+    """Return a header. Raises `CorruptObject` if no writer writes such a chunk."""
+    if not 1 <= header.rows <= CHUNK_ROWS_MAX or HEADER_BYTES + header.body_length > header.length:
+        detail = f"its header says {header.rows} rows in {header.body_length} of its {header.length} bytes"
+        raise CorruptObject(name, detail)
+    return header
+
+
+def decoded_bytes_max(length: int) -> int:
+    """Return the memory that the rows of a chunk of `length` stored bytes may take."""
+    return max(DECODED_BYTES, DECODED_RATIO_MAX * length)
+
+
+class Verifier:
+    """Checks a chunk that arrives in pieces and is never in memory as a whole; see `verify`."""
+
+    def __init__(self, head: bytes, name: str) -> None:
+        """`head` is the chunk's first 64 bytes. Raises `CorruptObject` if they are not a header."""
+        length = claimed_length(head, name)
+        _, self._version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
+        (crc,) = _CRC.unpack_from(head, _FIELDS.size)
+        self._header = Header(length, body_length, rows, schema_id, low, high, crc)
+        self._crc: int = google_crc32c.value(head[: _FIELDS.size])
+        self._name = name
+        self.left = length - HEADER_BYTES
+        """The number of bytes that are still to come."""
+
+    def update(self, data: pa.Buffer) -> None:
+        """Take the next bytes, at most `left`."""
+        self.left -= data.size
+        assert self.left >= 0
+        self._crc = google_crc32c.extend(self._crc, data)
+
+    def finish(self) -> Header:
+        """Return the header after all bytes have arrived. Raises `CorruptObject`, `NewerFormat`."""
+        assert self.left == 0
+        if self._header.crc != self._crc:
+            raise CorruptObject(self._name, "its checksum does not match its bytes")
+        if self._version > _VERSION:
+            raise NewerFormat(self._name, f"chunk format {self._version}, this version reads up to {_VERSION}")
+        return _possible(self._header, self._name)
+
+
+def decode(
+    data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str, columns: Sequence[str] | None = None
+) -> pa.RecordBatch:
+    """Return the rows of a chunk that `verify` accepted. Large bodies that are not compressed are not copied.
+
+    With `columns` only these are decoded, in the schema's order; at least one of them must be in the schema.
+
+    Raises `CorruptObject` if the body does not fit the schema that the header names, if a value would be outside of the
+    body, or if the rows would take more memory than `decoded_bytes_max`. A schema with other columns of the same layout
+    goes unnoticed.
+    """
+    if header.schema_id >= len(schemas):
+        raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
+    body = data[HEADER_BYTES:][: header.body_length]
+    try:
+        size = untrusted_batch.measure(body) if body.size > _HARMLESS_BYTES else 0
+        if size > decoded_bytes_max(header.length):
+            detail = f"its rows would take {size} bytes, and {header.length} stored bytes hold no more than"
+            raise CorruptObject(name, f"{detail} {decoded_bytes_max(header.length)}")
+        batch = _read(schemas[header.schema_id], body, _read_options(schemas[header.schema_id], columns))
+        untrusted_batch.check(batch)
+    except (pa.ArrowException, untrusted_batch.WrongBatchError, *_ARROW_ERRORS) as error:
+        raise CorruptObject(name, f"Arrow cannot read it ({error})") from error
+    if batch.num_rows != header.rows:
+        raise CorruptObject(name, f"it holds {batch.num_rows} rows where its header says {header.rows}")
+    return batch
+
+
+def _read_options(schema: pa.Schema, columns: Sequence[str] | None) -> pa.ipc.IpcReadOptions:
+    if columns is None:
+        return _READ_OPTIONS
+    chosen = [place for place, name in enumerate(schema.names) if name in columns]
+    assert chosen, f"none of the columns {columns} is in the schema"
+    return pa.ipc.IpcReadOptions(use_threads=False, included_fields=chosen)
+
+
+def _read(schema: pa.Schema, body: pa.Buffer, options: pa.ipc.IpcReadOptions) -> pa.RecordBatch:
+    messages = _schema_message(schema), body
+    source = b"".join(messages) if body.size <= _SMALL_BODY_BYTES else pa.PythonFile(_Messages(*messages), mode="r")
+    with pa.ipc.open_stream(source, options=options) as stream:
+        return stream.read_next_batch()
+
+
+class _Messages:
+    """A file for Arrow's stream reader: the schema's message, then a chunk's body, which is not copied.
+
+    `pa.ipc.read_record_batch` would need no such file, but always decodes in a thread pool, which is slower if each
+    core runs a task.
+    """
+
+    closed = False
+
+    def __init__(self, *messages: pa.Buffer) -> None:
+        self._left = list(messages)
+
+    def readable(self) -> bool:
+        return True
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        """Return up to `size` bytes of one message."""
+        if not self._left:
+            return pa.py_buffer(b"")
+        part = self._left[0].slice(0, size)
+        self._left[0] = self._left[0].slice(part.size)
+        if self._left[0].size == 0:
+            del self._left[0]
+        return part
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.read_buffer(size).to_pybytes())
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@functools.lru_cache
+def _schema_message(schema: pa.Schema) -> pa.Buffer:
+    return schema.serialize()
+
+
+def _checksum(fields: bytes, *pieces: bytes) -> int:
+    crc: int = google_crc32c.value(fields)
+    for piece in pieces:
+        crc = google_crc32c.extend(crc, piece)
+    return crc
+
+
+def _serialize(batch: pa.RecordBatch, compression: str) -> Sequence[bytes]:
+    """Return the batch as one IPC message, in pieces: Arrow's stream without the schema and the end."""
+    assert not any(pa.types.is_dictionary(kind) for kind in batch.schema.types), "dictionaries must be decoded before"
+    if batch.num_rows > _FEW_ROWS:
+        pieces = _Pieces()
+        _write_stream(pa.PythonFile(pieces, mode="w"), batch, compression)
+        return pieces.message()
+    sink = pa.BufferOutputStream()
+    _write_stream(sink, batch, compression)
+    whole = sink.getvalue()
+    _, schema_bytes = _PREFIX.unpack(whole[: _PREFIX.size].to_pybytes())
+    return (whole[_PREFIX.size + schema_bytes : -_END_OF_STREAM_BYTES],)
+
+
+def _write_stream(sink: pa.NativeFile, batch: pa.RecordBatch, compression: str) -> None:
+    with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression)) as stream:
+        stream.write_batch(batch)
+
+
+class _Pieces:
+    """A file for Arrow's stream writer that keeps the buffers without copying them."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: bytes) -> int:
+        self._pieces.append(piece)
+        return len(piece)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def message(self) -> Sequence[bytes]:
+        """Return what was written, without the schema's message and the end of the stream."""
+        _, schema_bytes = _PREFIX.unpack(b"".join(self._pieces[:2]))
+        ends = list(itertools.accumulate(map(len, self._pieces)))
+        first = ends.index(_PREFIX.size + schema_bytes) + 1
+        return self._pieces[first : ends.index(ends[-1] - _END_OF_STREAM_BYTES) + 1]
+
+
+@functools.lru_cache
+def _write_options(compression: str) -> pa.ipc.IpcWriteOptions:
+    codec = None if compression == "none" else pa.Codec("lz4_frame" if compression == "lz4" else compression)
+    return pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)

@@ -1,0 +1,280 @@
+"""The index of a segment: the position of each chunk, for a binary search by offset or time.
+
+    offset  bytes  field (little-endian)
+    0       4      magic b"PLIX"
+    4       2      version: 1 for a .log, 2 for a .parquet
+    6       2      zero
+    8       8      base offset of the segment
+    16      8      offset after its last row
+    24      8      length of the .log, or of the .parquet, in bytes
+    32      4      number of entries
+    36      24     version 1: zero. Version 2: where the row groups of the .parquet end (i64), the CRC-32C of the bytes
+                   from there to its end (u32), zero
+    60      4      CRC-32C of the 60 bytes before
+    64      4096   blocks of 78 entries, the last one with fewer
+
+    A block: the largest timestamp of all chunks before it (i64), entries of 52 bytes, zeros, and in its last 4
+    bytes a CRC-32C. An entry is one chunk, or one row group of a .parquet: offset
+    relative to the base u32, rows u32, position in the file u64, length u32, leader epoch u32, schema id u32, smallest
+    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, zero u32.
+
+    A block's CRC-32C covers the header's CRC-32C (u32), the number of the block from 0 (u32), and the bytes of the
+    block before it: so a block of another position or index is noticed, too.
+
+Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many rows reads adjacent
+blocks together. The index is written from the .log alone, and again if it is missing or damaged.
+
+A right checksum does not make an index true. Returned entries are checked: they are contiguous in rows and bytes, and
+within the segment that the header describes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import msgspec
+import numpy as np
+
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.files.staged_chunk import StagedChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from pyspark_log_storage.stores.store import Readable
+
+HEADER_BYTES = 64
+BLOCK_BYTES = 4096
+BLOCK_ENTRIES = 78
+READ_BLOCKS_MAX = 16
+"""How many adjacent blocks are read at once: 64 KiB."""
+SEGMENT_ROWS_MAX = 2**32 - 1
+BEFORE_ALL_TIMES = -(2**63)
+
+_MAGIC = b"PLIX"
+_VERSION, _PARQUET_VERSION = 1, 2
+_FIELDS = struct.Struct("<4sHHqqqIqI12x")
+_REACHED = struct.Struct("<q")
+_CRC = struct.Struct("<I")
+_PLACE = struct.Struct("<II")
+_ENTRY = np.dtype(
+    [
+        ("relative_offset", "<u4"),
+        ("rows", "<u4"),
+        ("position", "<u8"),
+        ("length", "<u4"),
+        ("leader_epoch", "<u4"),
+        ("schema_id", "<u4"),
+        ("min_timestamp", "<i8"),
+        ("max_timestamp", "<i8"),
+        ("crc", "<u4"),
+        ("zero", "<u4"),
+    ]
+)
+assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTES
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The bytes of a .parquet after its row groups: page indexes and footer."""
+
+    position: int
+    crc: int
+
+
+class IndexEntry(msgspec.Struct, frozen=True, gc=False):
+    """One chunk, or row group, of a segment: its offsets in the partition, its position and length in the file."""
+
+    base_offset: int
+    rows: int
+    position: int
+    length: int
+    leader_epoch: int
+    schema_id: int
+    min_timestamp: int
+    max_timestamp: int
+    crc: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the chunk's last row."""
+        return self.base_offset + self.rows
+
+    def place(self) -> StagedChunk:
+        """Return the chunk's position in the .log, and its contents as a reader must find them."""
+        return StagedChunk(
+            0, self.position, self.length, self.rows, self.min_timestamp, self.max_timestamp, self.schema_id, self.crc
+        )
+
+
+def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry], tail: Tail | None = None) -> bytes:
+    """Return the index of a segment that has at least one chunk. `tail` is that of a .parquet."""
+    assert entries
+    version, position, crc = (_VERSION, 0, 0) if tail is None else (_PARQUET_VERSION, tail.position, tail.crc)
+    known = base_offset, entries[-1].end_offset, log_bytes, len(entries)
+    fields = _FIELDS.pack(_MAGIC, version, 0, *known, position, crc)
+    header_crc = google_crc32c.value(fields)
+    parts = [fields, _CRC.pack(header_crc)]
+    reached = BEFORE_ALL_TIMES
+    for first in range(0, len(entries), BLOCK_ENTRIES):
+        block = entries[first : first + BLOCK_ENTRIES]
+        table = np.array(
+            [
+                (entry.base_offset - base_offset, *msgspec.structs.astuple(entry)[1:], 0)  # the fields of _ENTRY
+                for entry in block
+            ],
+            _ENTRY,
+        )
+        body = (_REACHED.pack(reached) + table.tobytes()).ljust(BLOCK_BYTES - _CRC.size, b"\0")
+        parts += [body, _CRC.pack(_block_crc(header_crc, first // BLOCK_ENTRIES, body))]
+        reached = max(reached, int(table["max_timestamp"].max()))
+    return b"".join(parts)
+
+
+class Index:
+    """An index on a store. Blocks are read when they are needed, and kept.
+
+    Every method may raise `ObjectMissing`, `CorruptObject` and `NewerFormat`.
+    """
+
+    def __init__(self, store: Readable, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._name = f"index {store.url}/{key}"
+        data = store.read(key, 0, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            raise CorruptObject(self._name, f"it ends after {len(data)} bytes, inside its header")
+        fields = data[: _FIELDS.size]
+        self._header_crc = google_crc32c.value(fields)
+        if self._header_crc != _CRC.unpack_from(data, _FIELDS.size)[0]:
+            raise CorruptObject(self._name, "the checksum of its header does not match")
+        magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries, *tail = _FIELDS.unpack(
+            fields
+        )
+        if magic != _MAGIC:
+            raise CorruptObject(self._name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
+        if version > _PARQUET_VERSION:
+            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_PARQUET_VERSION}")
+        self.tail = Tail(*tail) if version == _PARQUET_VERSION else None
+        rows = self.end_offset - self.base_offset
+        if self.entries < 1 or not self.entries <= rows <= SEGMENT_ROWS_MAX or self.base_offset < 0:
+            detail = f"its header says {self.entries} chunks of offsets {self.base_offset} to {self.end_offset}"
+            raise CorruptObject(self._name, f"{detail}, which is impossible")
+        self._blocks: dict[int, tuple[int, NDArray[np.void]]] = {}
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks."""
+        return -(-int(self.entries) // BLOCK_ENTRIES)
+
+    def find_offset(self, offset: int) -> int:
+        """Return the number of the entry of the chunk with `offset`, which must be in the segment."""
+        assert self.base_offset <= offset < self.end_offset
+        if offset in {self.base_offset, self.end_offset - 1}:
+            return 0 if offset == self.base_offset else int(self.entries) - 1  # no search to read all
+        relative = offset - self.base_offset
+        low, high = 0, self.blocks - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if int(self._block(middle)[1]["relative_offset"][0]) <= relative:
+                low = middle
+            else:
+                high = middle - 1
+        within = int(np.searchsorted(self._block(low)[1]["relative_offset"], relative, side="right")) - 1
+        if within < 0:
+            raise CorruptObject(self._name, f"none of its chunks has offset {offset}")
+        return low * BLOCK_ENTRIES + within
+
+    def find_time(self, timestamp: int) -> int | None:
+        """Return the number of the first entry with a row at or after `timestamp` (microseconds), or None."""
+        low, high = 0, self.blocks - 1
+        # Find the last block before which all chunks are older.
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._block(middle)[0] < timestamp:
+                low = middle
+            else:
+                high = middle - 1
+        reaching = np.flatnonzero(self._block(low)[1]["max_timestamp"] >= timestamp)
+        return low * BLOCK_ENTRIES + int(reaching[0]) if len(reaching) else None
+
+    def read(self, first: int, last: int) -> list[IndexEntry]:
+        """Return the entries from `first` to `last` inclusive. Reads missing blocks, up to 64 KiB at once."""
+        self._load(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES)
+        found = []
+        for number in range(first // BLOCK_ENTRIES, last // BLOCK_ENTRIES + 1):
+            _, table = self._block(number)
+            start = max(0, first - number * BLOCK_ENTRIES)
+            end = min(len(table), last + 1 - number * BLOCK_ENTRIES)
+            for relative, *rest in table[start:end].tolist():
+                found.append(IndexEntry(self.base_offset + relative, *rest[:-1]))
+        self._check(found, first, last)
+        return found
+
+    def _check(self, entries: list[IndexEntry], first: int, last: int) -> None:
+        """Raise `CorruptObject` unless these chunks are contiguous and within the segment that the header describes."""
+        offset = self.base_offset if first == 0 else entries[0].base_offset if entries else -1
+        position = entries[0].position if entries else -1
+        fits = position > 0
+        for each in entries:
+            fits = fits and each.base_offset == offset and each.position == position
+            offset, position = each.base_offset + each.rows, each.position + each.length
+        end = self.end_offset, self.log_bytes if self.tail is None else self.tail.position
+        is_last = last == self.entries - 1
+        if not fits or offset > end[0] or position > end[1] or ((offset, position) == end) != is_last:
+            detail = f"its chunks {first} to {last} are not contiguous, or are outside of the segment"
+            raise CorruptObject(self._name, detail)
+
+    def read_all(self) -> Iterator[IndexEntry]:
+        """Yield every entry. Keeps only a few blocks in memory."""
+        for first in range(0, self.blocks, READ_BLOCKS_MAX):
+            last = min(first + READ_BLOCKS_MAX, self.blocks) - 1
+            yield from self.read(first * BLOCK_ENTRIES, min((last + 1) * BLOCK_ENTRIES, int(self.entries)) - 1)
+            for number in range(first, last + 1):
+                del self._blocks[number]
+
+    def _block(self, number: int) -> tuple[int, NDArray[np.void]]:
+        """Return the largest timestamp before block `number`, and its entries."""
+        self._load(number, number)
+        return self._blocks[number]
+
+    def _load(self, first: int, last: int) -> None:
+        """Read the blocks from `first` to `last` inclusive that have not been read, adjacent ones together."""
+        missing = (number for number in range(first, last + 1) if number not in self._blocks)
+        for number, run in _runs(missing, READ_BLOCKS_MAX):
+            data = self._store.read(self._key, HEADER_BYTES + number * BLOCK_BYTES, run * BLOCK_BYTES)
+            for position in range(run):
+                block = data[position * BLOCK_BYTES : (position + 1) * BLOCK_BYTES]
+                self._blocks[number + position] = self._decode(number + position, block)
+
+    def _decode(self, number: int, data: bytes) -> tuple[int, NDArray[np.void]]:
+        if len(data) < BLOCK_BYTES:
+            raise CorruptObject(self._name, f"it ends inside block {number}")
+        body = data[: -_CRC.size]
+        if _block_crc(self._header_crc, number, body) != _CRC.unpack_from(data, len(body))[0]:
+            raise CorruptObject(self._name, f"the checksum of block {number} does not match")
+        count = min(BLOCK_ENTRIES, self.entries - number * BLOCK_ENTRIES)
+        table = np.frombuffer(body, _ENTRY, count, _REACHED.size)
+        return _REACHED.unpack_from(body)[0], table
+
+
+def _block_crc(header_crc: int, number: int, body: bytes) -> int:
+    crc: int = google_crc32c.extend(google_crc32c.value(_PLACE.pack(header_crc, number)), body)
+    return crc
+
+
+def _runs(numbers: Iterable[int], length_max: int) -> Iterator[tuple[int, int]]:
+    """Yield first number and length of each run of adjacent `numbers`, which ascend. Consumes one number ahead."""
+    first = length = 0
+    for number in numbers:
+        if length and number == first + length and length < length_max:
+            length += 1
+            continue
+        if length:
+            yield first, length
+        first, length = number, 1
+    if length:
+        yield first, length

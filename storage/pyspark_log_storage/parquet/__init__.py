@@ -1,0 +1,1 @@
+"""Segments that are Parquet files, which any engine can read."""

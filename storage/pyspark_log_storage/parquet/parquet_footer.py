@@ -1,0 +1,235 @@
+"""The end of a Parquet segment: page indexes and Parquet's footer, with a checksum of their own.
+
+    row groups | page indexes | footer | length of the footer (u32) | b"PAR1"
+               |<-------------------- the tail --------------------------->|
+
+The footer is Parquet's own. Its key-value metadata has two entries of ours, which other readers ignore:
+
+    pyspark-log.segment    JSON: what the header of a .log has, and what an index has (`SegmentMetadata`)
+    pyspark-log.tail       "tail at <position, 20 digits>, crc32c <8 hexadecimal digits>", the last entry
+
+The CRC-32C covers the whole tail, with eight "0" in the place of its own digits. So every byte of the file is covered:
+the first four are b"PAR1", a row group has a checksum in `pyspark-log.segment`, and the tail has this one. A file can
+be checked, copied and indexed without a journal. The tail is checked before Arrow sees it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, Annotated
+
+import google_crc32c
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_log_storage import decoding
+from pyspark_log_storage.columns import column_types, schema
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
+from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
+from pyspark_log_storage.files.segment_file import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX
+from pyspark_log_storage.ranges import Count, Int64, UInt32
+
+if TYPE_CHECKING:
+    from pyspark_log_storage.stores.store import Readable
+
+MAGIC = b"PAR1"
+SEGMENT_KEY = "pyspark-log.segment"
+TAIL_KEY = "pyspark-log.tail"
+TAIL_BYTES_MAX = 256 * 1024 * 1024
+"""A tail has some 100 bytes for each column of each row group."""
+
+_VERSION = 1
+_GUESSED_BYTES = 64 * 1024
+"""How much is read at once from the end of a file: most tails are smaller."""
+_MARK = re.compile(rb"tail at ([0-9]{20}), crc32c ([0-9a-f]{8})")
+_CRC_DIGITS = 8
+_RECORD = [name for name in schema.RECORD_WITH_HEADERS.names if name != "timestamp"]
+_LENGTH = struct.Struct("<I")
+_ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError, KeyError)
+
+
+class RowGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A row group: its length in bytes, the CRC-32C of these bytes, and timestamps in microseconds."""
+
+    rows: Annotated[int, msgspec.Meta(ge=1, le=SEGMENT_ROWS_MAX)]
+    length: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+    leader_epoch: UInt32
+    schema_id: UInt32
+    min_timestamp: Int64
+    max_timestamp: Int64
+    crc: UInt32
+
+
+class SegmentMetadata(msgspec.Struct, frozen=True):
+    """What `pyspark-log.segment` has. Row groups are in order, the first one at byte 4, and without gaps."""
+
+    version: Count
+    base_offset: Annotated[int, msgspec.Meta(ge=0, le=BASE_OFFSET_MAX)]
+    leader_epochs: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=LEADER_EPOCHS_MAX)]
+    """Leader epochs with their first offsets, as in the header of a .log."""
+    row_groups: tuple[RowGroup, ...]
+    of: str = ""
+    """`<topic>/<topic id>/<partition>`, whose rows these are; empty in files of older versions."""
+
+    def entries(self) -> list[IndexEntry]:
+        """Return the entries that the segment's index must have."""
+        found = []
+        offset, position = self.base_offset, len(MAGIC)
+        for each in self.row_groups:
+            times = each.min_timestamp, each.max_timestamp
+            place = each.rows, position, each.length
+            found.append(IndexEntry(offset, *place, each.leader_epoch, each.schema_id, *times, each.crc))
+            offset, position = offset + each.rows, position + each.length
+        return found
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """What every version of `SegmentMetadata` has."""
+
+    version: Count
+
+
+_decoder = msgspec.json.Decoder(SegmentMetadata)
+_version_decoder = msgspec.json.Decoder(_Version)
+
+
+class Footer(msgspec.Struct, frozen=True):
+    """The footer of a Parquet segment, checked."""
+
+    segment: SegmentMetadata
+    parquet: pq.FileMetaData
+    entries: tuple[IndexEntry, ...]
+    tail: Tail
+    file_bytes: int
+    """The length of the file."""
+
+
+def encode_metadata(segment: SegmentMetadata, tail_position: int) -> dict[str, str]:
+    """Return the key-value metadata of the footer. `sealed` has to write the checksum in it."""
+    mark = f"tail at {tail_position:020d}, crc32c {'0' * _CRC_DIGITS}"
+    return {SEGMENT_KEY: msgspec.json.encode(segment).decode(), TAIL_KEY: mark}
+
+
+def new_metadata(
+    key: str, base_offset: int, epochs: tuple[tuple[int, int], ...], groups: list[RowGroup]
+) -> SegmentMetadata:
+    """Return the metadata of the segment at `key` in the version that is written."""
+    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), _of(key))
+
+
+def sealed(tail: bytes) -> bytes:
+    """Return a tail with the checksum of its bytes."""
+    *_, mark = _MARK.finditer(tail)
+    start, end = mark.span(2)
+    return tail[:start] + b"%08x" % _checksum(tail, start) + tail[end:]
+
+
+def read(store: Readable, key: str) -> Footer:
+    """Return the footer of the .parquet at `key`. Reads its tail, in one or two reads.
+
+    Raises `CorruptObject`, also if it is another partition's, `NewerFormat`, `StoreError`.
+    """
+    name = f"segment {store.url}/{key}"
+    size = store.size(key)
+    begin = max(0, size - _GUESSED_BYTES)
+    data = store.read(key, begin, size - begin)
+    position = _tail_position(data, size, name)
+    if position < begin:
+        data = store.read(key, position, begin - position) + data
+        begin = position
+    tail = data[position - begin :]
+    if len(tail) != size - position:
+        raise CorruptObject(name, "it changed its length while it was read")
+    found = decode(tail, position, name)
+    of = found.segment.of.split("/")
+    place = key.split("/")[:-1][-len(of) :]  # of a file that was copied elsewhere not all of it may be there
+    if found.segment.of and place != of[len(of) - len(place) :]:
+        raise CorruptObject(name, f"it is a segment of {found.segment.of}")
+    return found
+
+
+def _of(key: str) -> str:
+    """Return what of topic, topic id and partition is in the key of a segment."""
+    return "/".join(key.split("/")[-4:-1])
+
+
+def decode(tail: bytes, position: int, name: str) -> Footer:
+    """Return the footer in the tail that begins at byte `position` of the segment `name`.
+
+    Raises `CorruptObject`, `NewerFormat`.
+    """
+    mark = _mark(tail, name)
+    start, _ = mark.span(2)
+    if int(mark[1]) != position or int(mark[2], 16) != _checksum(tail, start):
+        raise CorruptObject(name, "the checksum of its footer does not match")
+    try:
+        parquet = pq.read_metadata(pa.BufferReader(MAGIC + tail))
+        stored = (parquet.metadata or {})[SEGMENT_KEY.encode()]
+    except _ARROW_ERRORS as error:
+        raise CorruptObject(name, f"its Parquet footer cannot be read ({decoding.reason(error)})") from error
+    if decoding.decode(_version_decoder.decode, stored, name).version > _VERSION:
+        raise NewerFormat(name, f"a newer format of Parquet segments, this version reads up to {_VERSION}")
+    segment = decoding.decode(_decoder.decode, stored, name, CorruptObject)
+    entries = segment.entries()
+    _check(segment, entries, parquet, position, name)
+    return Footer(segment, parquet, tuple(entries), Tail(position, google_crc32c.value(tail)), position + len(tail))
+
+
+def _check(
+    segment: SegmentMetadata, entries: list[IndexEntry], parquet: pq.FileMetaData, position: int, name: str
+) -> None:
+    """Raise `CorruptObject` unless the two descriptions of the row groups agree, and fill the file."""
+    rows = sum(each.rows for each in segment.row_groups)
+    end = entries[-1].position + entries[-1].length if entries else 0
+    if not entries or end != position or rows > SEGMENT_ROWS_MAX:
+        raise CorruptObject(name, f"its footer says {len(entries)} row groups of {rows} rows up to byte {end}")
+    found = (parquet.num_row_groups, parquet.num_rows)
+    if found != (len(entries), rows):
+        detail = (
+            f"its footer says {found[0]} row groups of {found[1]} rows where the segment has {len(entries)} of {rows}"
+        )
+        raise CorruptObject(name, detail)
+
+
+def typed_columns(footer: Footer, name: str) -> pa.Schema | None:
+    """Return the schema of the rows in a file, that of a typed topic; None if it has records.
+
+    It is the topic's newest when the file was written. Raises `CorruptObject`, which names the segment as `name`.
+    """
+    try:
+        found = footer.parquet.schema.to_arrow_schema()
+        columns = pa.schema([each for each in found if each.name not in column_types.RESERVED])
+        if columns.names == _RECORD:
+            return None
+        return schema.typed(column_types.from_json(column_types.to_json(columns)))
+    except (InvalidRecord, *_ARROW_ERRORS) as error:
+        raise CorruptObject(name, f"its columns are not those of a topic ({decoding.reason(error)})") from error
+
+
+def _tail_position(data: bytes, size: int, name: str) -> int:
+    """Return where the tail of a file of `size` bytes begins that ends with `data`."""
+    if data[-len(MAGIC) :] != MAGIC or size < len(MAGIC) + _LENGTH.size:
+        raise CorruptObject(name, f"it does not end with {MAGIC!r}, as a Parquet file does")
+    position = int(_mark(data, name)[1])
+    if not len(MAGIC) < position < size or size - position > TAIL_BYTES_MAX:
+        raise CorruptObject(name, f"its footer says that its row groups end at byte {position} of {size}")
+    return position
+
+
+def _mark(data: bytes, name: str) -> re.Match[bytes]:
+    """Return the last mark in a tail: names of columns, which may look like one, come before it."""
+    marks = list(_MARK.finditer(data))
+    if not marks:
+        raise CorruptObject(name, "its footer has no checksum: pyspark-log did not write it, or it is damaged")
+    return marks[-1]
+
+
+def _checksum(tail: bytes, start: int) -> int:
+    """Return the CRC-32C of a tail with zeros in the place of its own, which begins at byte `start`."""
+    view = memoryview(tail)
+    crc: int = google_crc32c.value(bytes(view[:start]))
+    for part in (b"0" * _CRC_DIGITS, bytes(view[start + _CRC_DIGITS :])):
+        crc = google_crc32c.extend(crc, part)
+    return crc

@@ -1,0 +1,208 @@
+"""A row group of a Parquet segment: read by its bytes and the segment's footer, without the rest of the file.
+
+The bytes are checked before Arrow decodes them, as those of a chunk are. Right checksums do not make them safe: a row
+group whose pages would take more memory than `DECODED_BYTES` is refused before it is decoded (`row_group_size`), the
+number of rows is compared, and strings are checked. Of a footer that is not trusted, pyarrow's descriptions of columns
+are not used: to look at one whose sizes are impossible ends the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_log_storage import decoding
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.files import untrusted_batch
+from pyspark_log_storage.parquet import parquet_footer, parquet_pages, row_group_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.files.staged_chunk import StagedChunk
+    from pyspark_log_storage.parquet.parquet_footer import Footer
+    from pyspark_log_storage.stores.store import Readable
+
+_ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError, KeyError, TypeError)
+_FOOTERS_MAX = 32
+_position = attrgetter("position")
+
+
+def read(
+    store: Readable,
+    key: str,
+    place: StagedChunk,
+    schemas: Sequence[pa.Schema],
+    name: str,
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatch:
+    """Return the rows of the row group at `place` of the .parquet at `key`, as the columns of their schema.
+
+    With `columns` only these, in the schema's order. `name` names it in errors: topic, partition and offset. Raises
+    `ObjectMissing`, and `CorruptObject` if the bytes are damaged, are another intact row group than `place` says, or
+    cannot be decoded.
+    """
+    where = f"{name} ({store.url}/{key} at byte {place.position})"
+    data = read_bytes(store, key, place, where)
+    return _decode(_footer(store, key, place, where), place, data, schemas, where, columns)
+
+
+def read_by(
+    store: Readable, key: str, footer: Footer, entry: IndexEntry, schemas: Sequence[pa.Schema]
+) -> pa.RecordBatch:
+    """Return the rows of an entry of a `footer` that was read before, maybe from another copy. Raises as `read`."""
+    where = f"segment {store.url}/{key} at byte {entry.position}"
+    data = read_bytes(store, key, entry.place(), where)
+    return _decode(footer, entry.place(), data, schemas, where)
+
+
+def read_bytes(store: Readable, key: str, place: StagedChunk, where: str) -> bytes:
+    """Return the bytes of a row group, checked. Raises `CorruptObject`, which names it as `where`."""
+    if place.position < len(parquet_footer.MAGIC) or not 1 <= place.length < 2**32:
+        raise CorruptObject(where, f"an index names a row group of {place.length} bytes there: impossible")
+    data = store.read(key, place.position, place.length)
+    if len(data) < place.length:
+        raise CorruptObject(where, f"the file ends after {len(data)} of the row group's {place.length} bytes")
+    if google_crc32c.value(data) != place.crc:
+        raise CorruptObject(where, "its checksum does not match its bytes")
+    return data
+
+
+def _decode(
+    footer: Footer,
+    place: StagedChunk,
+    data: bytes,
+    schemas: Sequence[pa.Schema],
+    where: str,
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatch:
+    """Return the rows of the row group with the checked bytes `data`."""
+    if place.schema_id >= len(schemas):
+        raise CorruptObject(where, f"it names schema {place.schema_id}, and the topic has {len(schemas)}")
+    schema, rows, position = schemas[place.schema_id], place.rows, place.position
+    if columns is not None:
+        schema = pa.schema([each for each in schema if each.name in columns])
+    number = bisect_left(footer.entries, position, key=_position)
+    try:
+        columns_ = sum(row_group_size.leaves_of(each.type) for each in schema)
+        may_repeat = row_group_size.check_pages(data, rows, columns_, where)
+        batch = _read(footer, number, _Window(position, data, footer.file_bytes), schema, where, may_repeat=may_repeat)
+        untrusted_batch.check(batch)
+    except (untrusted_batch.WrongBatchError, parquet_pages.WrongPagesError, *_ARROW_ERRORS) as error:
+        raise CorruptObject(where, f"Arrow cannot read it ({decoding.reason(error)})") from error
+    if batch.num_rows != rows:
+        raise CorruptObject(where, f"it holds {batch.num_rows} rows where the footer says {rows}")
+    return batch
+
+
+def _read(
+    footer: Footer, number: int, window: _Window, schema: pa.Schema, where: str, *, may_repeat: bool
+) -> pa.RecordBatch:
+    """Return the rows of a row group. With `may_repeat` texts are measured before their dictionaries are decoded."""
+
+    def opened(dictionaries: Sequence[str]) -> pq.ParquetFile:
+        # Reads ahead would be made by Arrow's threads, and one that is left over may abort the process when it ends.
+        source = pa.PythonFile(window, mode="r")
+        return pq.ParquetFile(source, metadata=footer.parquet, read_dictionary=dictionaries, pre_buffer=False)
+
+    file = opened(())
+    found = file.metadata.row_group(number).num_rows
+    if found != footer.entries[number].rows:
+        raise CorruptObject(where, f"its Parquet footer says {found} rows")
+    row_group_size.check_types(file, schema, where)
+    paths = [file.schema.column(each).path for each in range(len(file.schema))]
+    if may_repeat:
+        texts, nested = row_group_size.texts_of(schema, paths)
+        if nested:
+            read = opened(nested).read_row_group(number, columns=nested, use_threads=False)
+            row_group_size.check_repeated(read, where)
+        file = opened(texts)
+    rows = file.read_row_group(number, columns=schema.names, use_threads=False)
+    row_group_size.check_repeated(rows, where)
+    return _as_stored(rows, schema)
+
+
+def _as_stored(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a table with exactly the columns of a schema, as one batch. Columns of another type are cast."""
+    columns = []
+    for field in schema:
+        column = found.column(field.name)
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        columns.append(array if array.type == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Window:
+    """A file for Arrow of which only the bytes of one row group are there, which are not copied."""
+
+    closed = False
+
+    def __init__(self, begin: int, data: bytes, size: int) -> None:
+        self._begin = begin
+        self._data = pa.py_buffer(data)
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._at = position + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        """Return the next bytes, none outside of the row group."""
+        start = self._at - self._begin
+        if not 0 <= start < self._data.size:
+            return pa.py_buffer(b"")
+        part = self._data.slice(start, min(size, self._data.size - start))
+        self._at += part.size
+        return part
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.read_buffer(size).to_pybytes())
+
+    def close(self) -> None:
+        self.closed = True
+
+
+_lock = threading.Lock()
+_footers: OrderedDict[tuple[str, str], Footer] = OrderedDict()
+"""Footers by store and key, least recently used first: one is read for many row groups."""
+
+
+def _footer(store: Readable, key: str, place: StagedChunk, where: str) -> Footer:
+    """Return the footer of a .parquet that has a row group at `place`."""
+    known = (store.url, key)
+    with _lock:
+        footer = _footers.pop(known, None)
+    if footer is None or not _has(footer, place):
+        footer = parquet_footer.read(store, key)
+        if not _has(footer, place):
+            raise CorruptObject(where, "the footer of the file names another row group there")
+    with _lock:
+        _footers[known] = footer
+        while len(_footers) > _FOOTERS_MAX:
+            _footers.popitem(last=False)
+    return footer
+
+
+def _has(footer: Footer, place: StagedChunk) -> bool:
+    number = bisect_left(footer.entries, place.position, key=_position)
+    return number < len(footer.entries) and footer.entries[number].place() == place

@@ -1,0 +1,1 @@
+"""Segments, whatever their format: read, checked, and copied from node to node."""

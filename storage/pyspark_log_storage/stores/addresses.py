@@ -1,0 +1,157 @@
+"""Addresses of stores: their canonical form, and the store at each."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.stores import schemes
+from pyspark_log_storage.stores.copied import ORIGINALS, OriginalsStore
+
+if TYPE_CHECKING:
+    from pyspark_log_storage.stores.storage_options import StorageOptions
+    from pyspark_log_storage.stores.store import Store
+
+_HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
+"""What Kafka's bootstrap servers look like. A folder of such a name can be given as `./NAME`."""
+
+
+def absolute_url(path: str) -> str:
+    """Return the canonical address of a store.
+
+    `/data/log`, `file:/data/log` and `file:///data/log` all mean the folder `/data/log`. A relative path is relative to
+    the working folder of this process, so the driver calls this, not a task. Schemes have other names (`schemes`).
+    `chaos+` before an address, and options behind it, make a store with faults (`faults`). Raises `InvalidOption` for
+    an empty path, and for Kafka's `HOST:PORT`.
+
+    >>> absolute_url("file:///data/log/"), absolute_url("s3a://bucket/log")
+    ('/data/log', 's3://bucket/log')
+    """
+    if path.lower().startswith("chaos+"):
+        from pyspark_log_storage.stores import faults
+
+        inner, options = faults.split_address(path)
+        return faults.join_address(absolute_url(inner), options)
+    scheme, separator, rest = path.partition("://")
+    if separator and scheme.lower() != "file":
+        _check_bucket(rest, schemes.canonical(scheme))
+        return f"{schemes.canonical(scheme)}://{rest.rstrip('/')}"
+    if path.lower().startswith("file:"):
+        path = _path_of_file_url(path)
+    if not path.strip():
+        raise InvalidOption("path", "option 'path' is empty; give the cluster's address, for example /data/log")
+    if _HOST_AND_PORT.fullmatch(path.strip()):
+        message = (
+            f"option 'path' is {path!r}, a host and a port, but pyspark_log has no server; "
+            "give the log's folder, for example /data/log"
+        )
+        raise InvalidOption("path", message)
+    if "\0" in path or not _is_text(path):
+        raise InvalidOption("path", f"{path!r} is not a valid store address: it is not UTF-8 text; use another path")
+    absolute = os.path.abspath(os.path.expanduser(path))
+    return "/" + absolute.lstrip("/")  # `abspath` keeps two leading slashes
+
+
+def _check_bucket(rest: str, scheme: str) -> None:
+    """Raise `InvalidOption` for an address with a login, or with what is no part of a key. Addresses are stored."""
+    if "@" in rest.partition("/")[0]:
+        if scheme == "abfs" and ":" not in rest.partition("@")[0]:
+            message = (
+                "option 'path' names an account; write abfs://CONTAINER/FOLDER, and account_name in storage_options"
+            )
+            raise InvalidOption("path", message)
+        message = "option 'path' has a login before an @, which would be stored; give it in storage_options instead"
+        raise InvalidOption("path", message)
+    if {"", ".", ".."} & set(rest.rstrip("/").split("/")) or "?" in rest or "#" in rest or not rest.isprintable():
+        message = (
+            f"option 'path' ends with {rest.partition('?')[0]!r}; write it as {scheme}://BUCKET/FOLDER, without ? and #"
+        )
+        raise InvalidOption("path", message)
+
+
+def _is_text(path: str) -> bool:
+    """Return whether an address can be stored: file names may have bytes that are not UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def inner_url(url: str) -> str:
+    """Return the canonical address of the store itself, without the faults that the address `url` adds to it."""
+    if not url.startswith("chaos+"):
+        return url
+    from pyspark_log_storage.stores import faults
+
+    return inner_url(absolute_url(faults.split_address(url)[0]))
+
+
+def is_same_place(url: str, other: str) -> bool:
+    """Return whether two canonical addresses name one place: they are equal, or lead to the same folder.
+
+    A symbolic link and a bind mount are the folder to which they lead; a copy of it is another one.
+    """
+    one, two = inner_url(url), inner_url(other)
+    if one == two:
+        return True
+    if not (one.startswith("/") and two.startswith("/")):
+        return False
+    try:
+        return os.path.samefile(one, two)
+    except OSError:
+        return False  # one of them does not exist here
+
+
+def absolute_urls(path: str) -> tuple[str, ...]:
+    """Return the canonical addresses in a comma-separated `path`, without duplicates.
+
+    So the path of a folder cannot contain a comma. Raises what `absolute_url` raises.
+    """
+    return tuple(dict.fromkeys(absolute_url(each.strip() if "," in path else each) for each in path.split(",")))
+
+
+def _path_of_file_url(url: str) -> str:
+    """Return the path of a `file:` URL, in which `#` and `?` are plain characters, as in Hadoop."""
+    rest = url[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, tail = rest[2:].partition("/")
+        rest = slash + tail
+        if host not in {"", "localhost"}:
+            message = f"{url!r} names the host {host!r}; write file:///{host}{rest} for a folder here"
+            raise InvalidOption("path", message)
+    return unquote(rest)
+
+
+def open_store(url: str, options: StorageOptions | None = None) -> Store:
+    """Return the store at `url`, a canonical address. Touches nothing yet.
+
+    `options` are those of the environment unless given. Raises `InvalidOption` for a kind of store that this version
+    does not support, or whose client is not installed.
+    """
+    if url.startswith("chaos+"):
+        from pyspark_log_storage.stores import faults
+        from pyspark_log_storage.stores.chaos import ChaosStore
+
+        inner, chosen = faults.split_address(url)
+        store = open_store(_path_of_file_url(inner) if inner.startswith("file:") else inner, options)
+        return ChaosStore(store, faults.RandomFaults(faults.parse_options(chosen)), url)
+    if url.startswith(ORIGINALS):
+        return OriginalsStore(url)
+    if url.startswith("s3://"):
+        from pyspark_log_storage.stores.s3 import S3Store
+        from pyspark_log_storage.stores.storage_options import StorageOptions
+
+        return S3Store(url, StorageOptions.of_environment() if options is None else options)
+    if "://" in url:
+        from pyspark_log_storage.stores.fsspec_store import FsspecStore
+        from pyspark_log_storage.stores.storage_options import StorageOptions
+
+        return FsspecStore(url, StorageOptions.of_environment() if options is None else options)
+    from pyspark_log_storage import layout
+    from pyspark_log_storage.stores.local import LocalStore
+
+    return LocalStore(url, marker=layout.MARKER, first=layout.SELF_TEST)

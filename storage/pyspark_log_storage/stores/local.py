@@ -1,0 +1,416 @@
+"""A store in a folder of a shared file system (POSIX: link, rename, fsync of folders).
+
+    <root>/<key>            the objects
+    <root>/.tmp/<name>      objects that are being written (`temporary`), and space for a full disk (`reserve`)
+
+The first write creates the folder `.tmp`. So if it is missing, nothing was ever written or the disk is not mounted. A
+node's store then requires its marker, and does not write into the empty folder below the mount point.
+
+`create` writes a temporary file, flushes it, and links it to its name. `link` fails if the name exists, so one of many
+concurrent processes wins and none sees half an object. `put` renames over the name instead. Both flush the folder of
+the name, and once the folders above it. Reads are `pread` into buffers: a memory map of a damaged disk would kill the
+process with SIGBUS.
+
+Below the root no symbolic link is followed (`tree`), and no key leads out of it (`keys`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    NodeAway,
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    StoreUnfit,
+    StoreUnwritable,
+)
+from pyspark_log_storage.stores import keys, writeback
+from pyspark_log_storage.stores.temporary import Temporary, TemporaryFolder
+from pyspark_log_storage.stores.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_TMP = keys.TEMPORARY
+WHOLE_BYTES_MAX = 2**31
+"""The largest object that is read without a length. Entries and snapshots are far smaller."""
+_TRUSTED_BYTES = 1024 * 1024
+"""A longer read looks at the size of the file first, before it allocates memory."""
+_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+_ADVICE = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space or raise it",
+    errno.EFBIG: "the file would be too large for the file system, or for the process; raise its limit (ulimit -f)",
+    errno.EROFS: "the file system is read-only; mount it for writing",
+    errno.EACCES: "permission is denied; check the folder's owner and mode",
+    errno.EPERM: "the operation is not permitted; check the folder's owner and mode",
+    errno.ENOTDIR: "a part of the path is a file; choose another path",
+    errno.EISDIR: "the path is a folder; choose another path",
+    errno.ENAMETOOLONG: "the path is too long; choose a shorter one",
+}
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+"""Errors that every process gets, not this one alone."""
+# Errors of `link` on a file system without hard links. FAT on Linux raises EPERM.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
+
+
+class LocalStore:
+    """The objects in a folder. Safe for any number of processes and threads."""
+
+    def __init__(self, root: str, *, marker: str = "", first: str = "") -> None:
+        """`root` is an absolute path; raises `StoreRefused` if not. Touches nothing yet.
+
+        `marker` is the key of an object without which a new store accepts only keys that begin with `first`. Empty: it
+        accepts any key.
+        """
+        if not os.path.isabs(root) or "\0" in root:
+            raise StoreRefused(root, "", f"{root!r} is not an absolute path; correct the address of the store")
+        self.url = root
+        self._tree = Tree(root)
+        self._root = root
+        self._marker, self._first = marker, first
+        self.temporary_folder = f"{root}/{_TMP}"
+        """Where files are that are not objects. It exists once anything was written."""
+        self._temporaries = TemporaryFolder(self.temporary_folder)
+        self._reachable: set[str] = set()
+        """Folders, relative to the root, whose names this object has flushed."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        with _errors(self.url, key), self._written(key, data) as temporary:
+            return self.publish(temporary, key)
+
+    def exists(self, key: str) -> bool:
+        with _errors(self.url, key):
+            return os.access(self._path(key), os.F_OK)
+
+    def create_unflushed(self, key: str, data: bytes) -> bool:
+        with _errors(self.url, key):
+            try:
+                fd = self._open_new(self._path(key))
+            except FileExistsError:
+                return False
+            try:
+                _write_all(fd, data)
+            finally:
+                os.close(fd)
+        return True
+
+    def put(self, key: str, data: bytes) -> None:
+        with _errors(self.url, key), self._written(key, data) as temporary:
+            self.replace(temporary, key)
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        with _errors(self.url, key):
+            try:
+                self._path(key)
+                fd = self._tree.open(key)
+            except FileNotFoundError as error:
+                raise ObjectMissing(self.url, key) from error
+            try:
+                if length is None or length > _TRUSTED_BYTES:
+                    available = max(0, os.fstat(fd).st_size - start)
+                    if length is None and available > WHOLE_BYTES_MAX:
+                        detail = f"it has {available} bytes; the maximum for objects of its kind is {WHOLE_BYTES_MAX}"
+                        raise CorruptObject(f"{self.url}/{key}", detail)
+                    length = available if length is None else min(length, available)
+                data = os.pread(fd, length, start)
+                while len(data) < length:
+                    more = os.pread(fd, length - len(data), start + len(data))
+                    if not more:
+                        break
+                    data += more
+                return data
+            except IsADirectoryError as error:
+                raise ObjectMissing(self.url, key) from error
+            finally:
+                os.close(fd)
+
+    def size(self, key: str) -> int:
+        with _errors(self.url, key):
+            try:
+                found = os.lstat(self._path(key))
+            except FileNotFoundError as error:
+                raise ObjectMissing(self.url, key) from error
+            if stat.S_ISLNK(found.st_mode):
+                raise self._tree.refused(key)
+            if not stat.S_ISREG(found.st_mode):
+                raise ObjectMissing(self.url, key)
+            return found.st_size
+
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        keys.check_prefix(self.url, prefix)
+        with _errors(self.url, prefix):
+            yield from self._tree.walk(prefix, after, f"{_TMP}/")
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        keys.check_prefix(self.url, prefix)
+        with _errors(self.url, prefix):
+            yield from self._tree.folders(prefix)
+
+    def delete(self, key: str) -> None:
+        keys.check_key(self.url, key)
+        with _errors(self.url, key):
+            self._tree.delete(key)
+
+    def remove_folders(self, prefix: str) -> None:
+        keys.check_prefix(self.url, prefix)
+        with _errors(self.url, prefix):
+            self._tree.remove_folders(prefix.removesuffix("/"))
+
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> LocalWriter:
+        with _errors(self.url, key):
+            fd, temporary = self._open_temporary(key)
+            return LocalWriter(self, key, fd, temporary, durable=durable, replace=replace)
+
+    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
+        with _errors(self.url, _TMP):
+            self._tree.check(_TMP)
+            return [f"{_TMP}/{name}" for name in self._temporaries.delete_unfinished(dry_run=dry_run)]
+
+    def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
+        """Give a complete file its name, in place of an existing file."""
+        self._name(os.rename, temporary, self._path(key))
+        if durable:
+            self._flush_name(key)
+
+    def publish(self, temporary: Temporary, key: str, *, durable: bool = True) -> bool:
+        """Give a complete file its name. Return False if the name belongs, or just belonged, to another file.
+
+        Either way the name is durable afterwards, so that the loser may rely on the winner's bytes.
+        """
+        path = self._path(key)
+        created = True
+        try:
+            self._name(os.link, temporary, path)
+        except FileExistsError:
+            # A network file system may lose the answer to a successful link: then the name is our file's.
+            mine = os.stat(temporary.path)
+            try:
+                created = os.path.samestat(mine, os.lstat(path))
+            except FileNotFoundError:
+                created = False  # the other file has been deleted since
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise StoreUnfit(
+                    self.url,
+                    key,
+                    f"the file system of {self._root} has no hard links ({error.strerror}); use another one",
+                ) from error
+            raise
+        if durable:
+            self._flush_name(key)
+        return created
+
+    def _path(self, key: str) -> str:
+        """Return the path of an object. Raises `StoreRefused` if it would lead out of the store."""
+        keys.check_key(self.url, key)
+        self._tree.check(key.rpartition("/")[0])
+        return f"{self._root}/{key}"
+
+    def _open_new(self, path: str) -> int:
+        try:
+            return os.open(path, _NEW_FILE, 0o666)
+        except FileNotFoundError:
+            os.stat(self._temporaries.path)  # fails if the disk is not mounted any more
+            self._make_folders(os.path.dirname(path), below=self._root, durable=False)
+            return os.open(path, _NEW_FILE, 0o666)
+
+    def _open_temporary(self, key: str) -> tuple[int, Temporary]:
+        self._path(key)
+        self._tree.check(_TMP)
+        try:
+            return self._temporaries.open()
+        except FileNotFoundError:
+            if self._marker and not key.startswith(self._first) and not os.path.exists(self._path(self._marker)):
+                raise NodeAway(
+                    self.url,
+                    key,
+                    f"the store at {self.url} has no marker: is its disk mounted, or was it wiped? Mount the right "
+                    f"one; {key} was not written",
+                ) from None
+            self._make_folders(self._temporaries.path)
+            return self._temporaries.open()
+
+    @contextlib.contextmanager
+    def _written(self, key: str, data: bytes) -> Iterator[Temporary]:
+        """Write a temporary file, durably, and remove its temporary name in the end."""
+        fd, temporary = self._open_temporary(key)
+        try:
+            try:
+                _write_all(fd, data)
+                _flush_file(fd)
+            finally:
+                os.close(fd)
+            yield temporary
+        finally:
+            temporary.remove()
+
+    def _flush_name(self, key: str) -> None:
+        """Make the name of an existing object durable.
+
+        Raises `StoreUnavailable` for every error: the object may survive, so another error, which promises that nothing
+        was written, would be wrong.
+        """
+        try:
+            self._flush(key.rpartition("/")[0])
+        except OSError as error:
+            raise StoreUnavailable(
+                self.url,
+                key,
+                f"cannot flush the folder of {self._root}/{key}: {error.strerror or error}; "
+                "check the disk or mount, then try again",
+            ) from error
+
+    def _flush(self, folder: str) -> None:
+        """Make the names in `folder`, relative to the root, durable; the first time also the folders above.
+
+        Another process may have created the folders above and died before it flushed them.
+        """
+        _flush_folder(f"{self._root}/{folder}")
+        if folder and folder not in self._reachable:
+            self._flush(folder.rpartition("/")[0])
+            self._reachable.add(folder)
+
+    def _name(self, give: Callable[[str, str], None], temporary: Temporary, path: str) -> None:
+        """Give a file its name by `os.link` or `os.rename`, and create missing folders."""
+        try:
+            give(temporary.path, path)
+        except FileNotFoundError:
+            os.stat(temporary.path)  # fails if the disk is not mounted any more
+            self._make_folders(os.path.dirname(path), below=self._root)
+            give(temporary.path, path)
+
+    def _make_folders(self, folder: str, *, below: str = "/", durable: bool = True) -> None:
+        """Create a folder and its parents, and flush the parent of each.
+
+        Raises `FileNotFoundError` if the folder `below` is missing: a root that was unmounted or moved in this moment
+        is not made again.
+        """
+        if folder == below:
+            return
+        parent = os.path.dirname(folder)
+        if parent != below and not os.path.isdir(parent):
+            self._make_folders(parent, below=below, durable=durable)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+        if durable:
+            _flush_folder(parent)
+
+
+class LocalWriter:
+    """A file that gets its name when it is complete."""
+
+    def __init__(
+        self, store: LocalStore, key: str, fd: int, temporary: Temporary, *, durable: bool, replace: bool
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._fd = fd
+        self._temporary = temporary
+        self._durable = durable
+        self._replace = replace
+        self._written = 0
+        self._flushing = 0
+        """The number of bytes whose write-back has begun."""
+
+    def write(self, *pieces: bytes) -> None:
+        assert self._fd >= 0, "written to after its end"
+        with _errors(self._store.url, self._key):
+            try:
+                for piece in pieces:
+                    self._written += _write_all(self._fd, piece)
+            except BaseException:
+                self.discard()  # a retry would append to the part of a piece that was written
+                raise
+        if self._durable and self._written - self._flushing >= writeback.EARLY_BYTES:
+            writeback.begin(self._fd, self._flushing, self._written - self._flushing)
+            self._flushing = self._written
+
+    def close(self) -> None:
+        assert self._fd >= 0, "closed after its end"
+        with _errors(self._store.url, self._key):
+            try:
+                if self._durable:
+                    _flush_file(self._fd)
+                self._close_file()  # before it has a name: a network file system may write now, and fail
+                if self._replace:
+                    self._store.replace(self._temporary, self._key, durable=self._durable)
+                    created = True
+                else:
+                    created = self._store.publish(self._temporary, self._key, durable=self._durable)
+            finally:
+                self.discard()
+        if not created:
+            raise StoreError(
+                self._store.url,
+                self._key,
+                f"{self._key!r} already exists in {self._store.url}; names are never reused",
+            )
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            self._close_file()
+        self._temporary.remove()
+
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1  # the descriptor is closed even if `close` fails
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def _errors(url: str, key: str) -> Iterator[None]:
+    """Turn the operating system's errors into `StoreError`s that name the object and what to do.
+
+    A file that is missing during a write is not `ObjectMissing`: a folder was moved away.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = f"{url}/{key}"
+        if error.errno in _ADVICE:
+            kind = StoreUnwritable if error.errno in _UNWRITABLE else StoreRefused
+            raise kind(url, key, f"cannot use {where}: {_ADVICE[error.errno]}, then try again") from error
+        reason = error.strerror or error
+        raise StoreUnavailable(
+            url, key, f"cannot use {where}: {reason}; check the disk or mount, then try again"
+        ) from error
+
+
+def _write_all(fd: int, data: bytes) -> int:
+    """Write bytes, or any contiguous buffer, and return their number."""
+    view = memoryview(data).cast("B")
+    size = view.nbytes
+    while view.nbytes:
+        view = view[os.write(fd, view) :]
+    return size
+
+
+def _flush_file(fd: int) -> None:
+    """Write a file's bytes to the disk itself."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is None:
+        os.fdatasync(fd)
+        return
+    # macOS has no fdatasync, and its fsync leaves the bytes in the disk's cache.
+    try:
+        fcntl.fcntl(fd, full)
+    except OSError:
+        os.fsync(fd)  # a mount that does not know the call
+
+
+def _flush_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

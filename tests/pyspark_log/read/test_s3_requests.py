@@ -1,0 +1,166 @@
+"""How many requests a micro-batch and an idle reader make of a log in S3."""
+
+import json
+import uuid
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from pyspark_log.opening import forget_logs, open_log
+from pyspark_log_coordinator.topic.machine import AlterConfig
+from pyspark_log_storage.errors import NodeAway, UnknownTopic
+from pyspark_log_storage.stores.request_counts import counts_of
+from pyspark_log_storage.stores.storage_options import StorageOptions
+from tests.direct import Stream, source
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+PARTITIONS = 32
+
+
+class CloudTopic:
+    """A topic in S3, written and read as Spark does it, but without Spark.
+
+    Spark plans a batch in one process and commits it in another. Here each has a log of its own: their options differ.
+    """
+
+    def __init__(self, server, bucket):
+        self.url = f"s3://{bucket}/{uuid.uuid4().hex}"
+        self.options = StorageOptions.given(server.options)
+        self.text = {"storage_options": json.dumps(server.options)}
+        self.text_of_committer = {"storage_options": json.dumps({**server.options, "requester_pays": False})}
+        forget_logs()
+        creator = StorageOptions.given({**server.options, "use_ssl": False})
+        open_log(self.url, creator, create=True).create_topic("t", PARTITIONS)
+        self.log = open_log(self.url, self.options)
+        self.batches = 0
+
+    def write(self, tasks):
+        context = TaskContext._getOrCreate()
+        ids = {"sql.streaming.queryId": "query", "spark.jobGroup.id": "run"}
+        context._localProperties = {**ids, "streaming.sql.batchId": str(self.batches)}
+        writer = source(self.url, topic="t", **self.text).streamWriter(SCHEMA, overwrite=False)
+        messages = []
+        for task in range(tasks):
+            context._partitionId = task
+            rows = pa.RecordBatch.from_pydict({"value": [b"%d" % row for row in range(1000)]})
+            messages.append(writer.write(iter([rows])))
+        committer = source(self.url, topic="t", **self.text_of_committer)
+        committer.streamWriter(SCHEMA, overwrite=False).commit(messages, self.batches)
+        self.batches += 1
+
+    def requests(self):
+        """Return the number of PUTs, of lists and of others since the last call."""
+        counts = counts_of(self.url)
+        found = {name: each.number for name, each in counts.by_operation().items()}
+        counts.clear()
+        puts, lists = (found.pop(name, 0) for name in ("put_object", "list_objects_v2"))
+        return puts, lists, sum(found.values())
+
+
+@pytest.fixture
+def topic(ceph, ceph_bucket):
+    return CloudTopic(ceph, ceph_bucket)
+
+
+@pytest.mark.parametrize("tasks", [1, 5])
+def test_a_micro_batch_costs_a_put_for_each_task_and_one_and_two_lists_and_the_read_of_the_entry_before(topic, tasks):
+    topic.write(tasks)
+    topic.requests()
+    for _ in range(3):
+        topic.write(tasks)
+        assert topic.requests() == (tasks + 1, 2, 1)
+
+
+def test_an_idle_reader_makes_one_request_a_trigger(topic):
+    topic.write(1)
+    options = {"startingOffsets": "earliest", "fetch.max.wait.ms": 1}
+    stream = Stream(topic.url, subscribe="t", **options, **topic.text)
+    assert len(stream.batch()) == 1000
+    topic.requests()
+    assert stream.batch() is None
+    assert topic.requests() == (0, 1, 0)
+    for _ in range(5):
+        assert stream.batch() is None
+        assert topic.requests() == (0, 0, 1), "it asks for the next entry by name, which is cheaper than a list"
+
+
+def test_a_micro_batch_that_is_read_costs_one_list(topic):
+    topic.write(1)
+    stream = Stream(topic.url, subscribe="t", startingOffsets="earliest", **topic.text)
+    assert len(stream.batch()) == 1000
+    for _ in range(3):
+        topic.write(1)
+        topic.requests()
+        assert len(stream.batch()) == 1000
+        puts, lists, _ = topic.requests()
+        assert (puts, lists) == (0, 1)
+
+
+def test_a_reader_sees_new_rows_at_its_next_trigger(topic):
+    topic.write(1)
+    stream = Stream(topic.url, subscribe="t", startingOffsets="earliest", **topic.text)
+    assert len(stream.batch()) == 1000
+    assert stream.batch() is None
+    for _ in range(3):
+        topic.write(2)
+        assert len(stream.batch()) == 2000
+
+
+def test_a_topic_that_another_process_makes_deletes_or_makes_again_is_noticed_at_once(topic):
+    other = open_other(topic)
+    other.create_topic("new", 1)
+    assert open_log(topic.url, topic.options).topic("new").topic_id == other.topic("new").topic_id
+    other.delete_topic("new")
+    with pytest.raises(UnknownTopic):
+        open_log(topic.url, topic.options).topic("new")
+    again = other.create_topic("new", 2)
+    assert open_log(topic.url, topic.options).topic("new").topic_id == again.topic_id
+
+
+def test_a_node_that_was_missing_is_looked_for_each_time(topic):
+    topic.requests()
+    topic.log.open(create=False)
+    assert topic.requests() == (0, 0, 0)
+    topic.log.missing_nodes = {"1": NodeAway("/disk", "node", "its disk is not mounted")}
+    topic.log.open(create=False)
+    assert sum(topic.requests()) > 0
+    assert topic.log.missing_nodes == {}
+
+
+def test_two_writers_of_one_topic_lose_nothing(topic):
+    topic.write(1)
+    other = open_other(topic)
+    for number in range(2, 5):
+        handle = other.topic("t")
+        assert handle.journal.number == number
+        topic.write(1)
+
+
+def test_a_writer_that_relies_on_what_it_knows_meets_the_entries_of_others(topic):
+    topic.write(1)
+    other = open_other(topic).topic("t")
+    for _ in range(3):
+        number = topic.log.topic("t").journal.number
+        other.submit(AlterConfig({"retention.ms": str(3_600_000 + number)}))
+        topic.write(1)
+        assert topic.log.topic("t").journal.number == number + 2
+    rows = sum(each.high_watermark for each in topic.log.topic("t").journal.state.partitions)
+    assert rows == 4000
+
+
+def test_a_journal_in_s3_has_no_second_copies(topic, ceph, ceph_bucket):
+    topic.write(1)
+    prefix = topic.url.partition(f"{ceph_bucket}/")[2]
+    found = ceph.client().list_objects_v2(Bucket=ceph_bucket, Prefix=prefix)["Contents"]
+    assert [each["Key"] for each in found if "/spares/" in each["Key"]] == []
+
+
+def open_other(topic):
+    """Return the log as another process sees it."""
+    from pyspark_log.opening import own_log
+
+    log = own_log(topic.url, topic.options)
+    log.open(create=False)
+    return log
