@@ -105,13 +105,12 @@ def read(store: Store) -> JournalNodes | None:
     return newest
 
 
-def recorded_urls(store: Store) -> frozenset[str]:
-    """Return the addresses in every list on a store, none if it has no list. Raises what `read` raises."""
+def recorded(store: Store) -> list[JournalNodes]:
+    """Return every list on a store, the first one first; none if it has no list. Raises what `read` raises."""
     if read(store) is None:
-        return frozenset()
+        return []
     keys = [JOURNAL_NODES, *(key for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES) if is_of_list(key))]
-    lists = (decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}") for key in keys)
-    return frozenset(url for each in lists for url in each.urls)
+    return [decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}") for key in keys]
 
 
 def is_of_list(key: str) -> bool:

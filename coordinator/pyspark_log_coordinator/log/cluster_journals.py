@@ -8,6 +8,7 @@ generation before.
 from __future__ import annotations
 
 import contextlib
+import enum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,13 +52,35 @@ def _is_any(url: str, known: Iterable[str]) -> bool:
     return any(is_same_place(url, each) for each in known)
 
 
-def _may_answer(store: Store) -> bool:
-    """Return whether the lists of a store can be read."""
+def _announce_to(nodes: JournalNodes, store: Store) -> None:
+    marker = read_marker(store)
+    if marker is not None and marker.cluster == nodes.cluster:
+        journal_nodes.write(nodes, store)
+
+
+class _Kind(enum.Enum):
+    """What a store is that the user named."""
+
+    JOURNAL_NODE = enum.auto()
+    """A present or former one."""
+    COPY = enum.auto()
+    OTHER = enum.auto()
+    """It has no list, does not answer, or was only told where the journals are after it was wiped."""
+
+
+def _kind_of(store: Store, nodes: JournalNodes) -> _Kind:
+    """Find out whether a store is a journal node, or a copy of one: its lists name its node at another address."""
+    if _is_any(store.url, nodes.urls):
+        return _Kind.JOURNAL_NODE
     try:
-        journal_nodes.read(store)
+        lists, marker = journal_nodes.recorded(store), read_marker(store)
     except (StoreError, CorruptObject):
-        return False
-    return True
+        return _Kind.OTHER
+    if any(_is_any(store.url, each.urls) for each in lists):
+        return _Kind.JOURNAL_NODE
+    # Without its marker nobody knows what it was, and a copy that is taken for a node acts on the original.
+    is_named = marker is None or any(marker.node == known.node for each in lists for known in each.nodes)
+    return _Kind.COPY if lists and is_named else _Kind.OTHER
 
 
 class ClusterJournals:
@@ -96,12 +119,11 @@ class ClusterJournals:
         roots = self._stores.roots
         if self._stores.refusal or cluster.AT_THE_ROOT in nodes.urls:
             return
-        strange = [each for each in roots if not _is_any(each.url, nodes.urls)]
-        lists = {each.url: journal_nodes.recorded_urls(each) for each in strange if _may_answer(each)}
-        copies = [each for each in strange if lists.get(each.url) and not _is_any(each.url, lists[each.url])]
+        kinds = {each.url: _kind_of(each, nodes) for each in roots}
+        copies = [each for each in roots if kinds[each.url] is _Kind.COPY]
         if not copies:
             return
-        originals = [each.url for each in roots if each not in copies and (each not in strange or lists.get(each.url))]
+        originals = [each.url for each in roots if kinds[each.url] is _Kind.JOURNAL_NODE]
         if originals:
             raise InvalidOption(
                 "path",
@@ -225,7 +247,8 @@ class ClusterJournals:
     def announce(self) -> None:
         """Write the present journal nodes on the reachable stores of this generation and of the one before.
 
-        Clients may know only the addresses of the old ones. Does nothing if the journals never migrated.
+        Clients may know only the addresses of the old ones. A store without a marker of the cluster gets no list: its
+        disk may not be mounted. Does nothing if the journals never migrated.
         """
         nodes = self.nodes
         if nodes is None or nodes.generation == 1:
@@ -233,7 +256,7 @@ class ClusterJournals:
         patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
         for place in (self.place, self.previous_place):
             if isinstance(place, SeveralStores):
-                members, act = place.members, partial(journal_nodes.write, nodes)
+                members, act = place.members, partial(_announce_to, nodes)
                 members.ask(act, self._environment, patience_ms, settled=members.is_majority)
 
     def _cluster_journal(self, place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:

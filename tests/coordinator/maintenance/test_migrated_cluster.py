@@ -17,7 +17,7 @@ from pyspark_log_storage.errors import (
 )
 from tests.coordinator.fake_environment import fake_environment
 from tests.coordinator.journal_disks import URLS, patient
-from tests.coordinator.migrated_journals import NEW, cluster_of_six, finish, move, write, written
+from tests.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
 from tests.coordinator.several_nodes import one_after_another
 from tests.elsewhere import PlainStore
 
@@ -230,3 +230,25 @@ def test_the_next_cleanup_announces_the_journal_nodes_to_one_that_was_unreachabl
     cluster_cleanup.clean_up_cluster(six.log())
     assert six.log().journals.missing_nodes() == {}
     assert six.log("/disk/4").journals.nodes.generation == 2
+
+
+def test_a_journal_node_that_was_wiped_before_the_migration_is_no_copy(six):
+    wiped = [key for key in six.at[URLS[1]].list("") if key != "node"]
+    for key in wiped:
+        six.at[URLS[1]].delete(key)
+    move(six, "0", "3", "4")
+    assert any(key.startswith(layout.JOURNAL_NODES) for key in six.at[URLS[1]].list(layout.CLUSTER_JOURNAL))
+    log = six.log(*URLS)
+    assert log.journals.refusal == ""
+    write(log, "t", 2)
+    assert_whole(six, *URLS, value=2)
+
+
+def test_a_store_without_a_marker_is_not_told_where_the_journals_are(six):
+    log = six.log(*URLS)
+    move(six, "0", "3", "4", log=log)
+    disk = six.at["/disk/3"]
+    for key in list(disk.list("")):
+        disk.delete(key)
+    log.journals.announce()
+    assert list(disk.list("")) == []
